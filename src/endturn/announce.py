@@ -1,0 +1,643 @@
+"""What happened: frozen records, the listeners who are told, and the turn and call scopes that tie them together.
+
+The core announces; telemetry listens. Nobody listening costs one truth test. A listener that raises loses that record
+only: it is counted, logged once, and detached after 100 failures in a row. `strict()` re-raises instead, for tests.
+
+One provider call is announced once. `open_call` is told which layer is calling: an SDK announces at once; a wrapper
+(controller, decorator, LiteLLM) announces at the end, and only if nothing below it did; HTTP only where no scope of an SDK is
+open. An outer layer adds its turn to every inner record and never makes a record of its own.
+
+A scope is a context variable that is set and reset inside one step; it never stays set across a `yield`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from endturn.stop import Stop, StopReason
+
+if TYPE_CHECKING:
+    from endturn.chat import Usage
+
+log = logging.getLogger("endturn")
+
+
+class TurnOutcome(StrEnum):
+    """How a turn ended. A closed set: it is a metric attribute."""
+
+    COMPLETED = "completed"
+    RETRY_LIMIT = "retry_limit"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105 - tokens of a model, not a secret
+    CHAR_BUDGET = "char_budget"
+    COST_BUDGET = "cost_budget"
+    DEADLINE = "deadline"
+    RESUME_LIMIT = "resume_limit"
+    NO_PROGRESS = "no_progress"
+    REPETITION = "repetition"
+    REASONING_EXHAUSTED = "reasoning_exhausted"
+    INVALID_JSON = "invalid_json"
+    CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
+    SAFETY_BLOCKED = "safety_blocked"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    STOPPED = "stopped"
+    PROVIDER_ERROR = "provider_error"
+    STREAM_CUT = "stream_cut"
+    UNKNOWN_REASON = "unknown_reason"
+    EMPTY_RESPONSE = "empty_response"
+    LEFT_PAUSED = "left_paused"
+    TOOL_REPAIR_FAILED = "tool_repair_failed"
+    MAX_ITERATIONS = "max_iterations"
+    IMPLICIT_COMPLETION = "implicit_completion"
+    NOT_CONTINUED = "not_continued"
+
+    @property
+    def group(self) -> str:
+        """The source design's four words: the four budgets read as `budget_exhausted`."""
+        return "budget_exhausted" if self in BUDGETS else self.value
+
+
+BUDGETS: Final = frozenset(
+    {TurnOutcome.TOKEN_BUDGET, TurnOutcome.CHAR_BUDGET, TurnOutcome.COST_BUDGET, TurnOutcome.DEADLINE}
+)
+COMPLETE: Final = frozenset({TurnOutcome.COMPLETED, TurnOutcome.IMPLICIT_COMPLETION})
+STOPPED_BY_PERSON: Final = frozenset({TurnOutcome.CANCELLED, TurnOutcome.STOPPED})
+
+
+class Strategy(StrEnum):
+    """How a continuation asks for the rest."""
+
+    NATIVE_TOKEN = "native_token"  # noqa: S105 - a way of continuing, not a secret
+    RESEND = "resend"
+    PREFILL = "prefill"
+    PROMPT = "prompt"
+    RETRY = "retry"
+    """A failed stream asked for again."""
+    REPAIR = "repair"
+    """A cut tool payload asked for again."""
+
+
+class TurnKind(StrEnum):
+    """Who says where the turn begins and ends."""
+
+    CONTROLLER = "controller"
+    OBSERVED = "observed"
+    IMPLICIT = "implicit"
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Marks a call as made only because an earlier response was cut off.
+
+    Attributes:
+        index: 1 for the turn's first continuation.
+        strategy: how it asks.
+        of: the number of the call that it continues, None where that is not known.
+    """
+
+    index: int
+    strategy: Strategy
+    of: int | None = None
+
+
+def new_id() -> str:
+    """16 random hex digits."""
+    return f"{random.getrandbits(64):016x}"
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One turn in progress: from the user's input to the answer handed back. Tallies the calls that are made in it.
+
+    Attributes:
+        continuation: what the next call is, when it is a continuation; taken by that call.
+        provider, model: of the turn's first truncated response, else of its first call.
+        truncated: any response was truncated.
+        unfinished: the latest truncated response stands without a later whole response to the same message.
+        outcome: set once, when the turn ends.
+        state: what listeners keep with the turn, by listener.
+    """
+
+    kind: TurnKind = TurnKind.CONTROLLER
+    id: str = field(default_factory=new_id)
+    agent: str | None = None
+    conversation: str | None = None
+    inferred: bool = False
+    started_s: float = field(default_factory=time.perf_counter)
+    started_ns: int = field(default_factory=time.time_ns)
+    iterations: int = 0
+    continuations: int = 0
+    resumes: int = 0
+    continuation: Continuation | None = None
+    provider: str = ""
+    model: str = ""
+    truncated: bool = False
+    unfinished: bool = False
+    input_tokens: int = 0
+    output_tokens: int = 0
+    output_chars: int = 0
+    last_call: int | None = None
+    outcome: TurnOutcome | None = None
+    state: dict[object, object] = field(default_factory=dict)
+
+    def count(self, ended: CallEnded) -> None:
+        """Add one call's result to the tally."""
+        started, stop, usage = ended.started, ended.stop, ended.usage
+        if not self.provider or (stop.truncated and not self.truncated):
+            self.provider, self.model = started.provider, started.model
+        if usage is not None:
+            self.input_tokens += usage.input_tokens or 0
+            self.output_tokens += usage.output_tokens or 0
+        self.output_chars += ended.output_chars
+        if stop.truncated:
+            self.truncated = self.unfinished = True
+        elif stop.reason is StopReason.END_TURN or stop.reason is StopReason.TOOL_CALL:
+            self.unfinished = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted:
+    """A call to a provider begins.
+
+    Attributes:
+        number: tells this call from every other of the process.
+        provider: as in `gen_ai.provider.name`; model: as requested.
+        operation: "chat", "generate_content" or "text_completion".
+        maximum: the output limit that was asked for.
+        iteration: 1 for the turn's first call.
+        adopt: another instrumentation already makes this call's span, current now: enrich it, make none.
+    """
+
+    number: int
+    provider: str
+    model: str
+    turn: Turn
+    iteration: int
+    operation: str = "chat"
+    stream: bool = False
+    maximum: int | None = None
+    choices: int = 1
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    server_address: str | None = None
+    server_port: int | None = None
+    continuation: Continuation | None = None
+    adopt: bool = False
+    started_ns: int
+    started_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnded:
+    """A call to a provider ended: with a response, whole or cut, or with an error.
+
+    Attributes:
+        stop: of choice 0. With `error` set, its reason says what the error means (`error` when nothing more is known).
+        reasons: the raw reason of every choice, in order.
+        error: what was raised; None for a response, however it stopped.
+        duration_s: from the request to the end of the response; first_chunk_s: to a stream's first chunk.
+    """
+
+    started: CallStarted
+    stop: Stop
+    usage: Usage | None = None
+    response_id: str | None = None
+    response_model: str | None = None
+    reasons: tuple[str | None, ...] = ()
+    output_chars: int = 0
+    error: BaseException | None = None
+    duration_s: float
+    first_chunk_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStarted:
+    """An explicit turn begins. An implicit turn is announced only when it ends."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """A turn ended. `turn` holds its tally and outcome.
+
+    Attributes:
+        complete: the answer is whole: outcome `completed` or `implicit_completion`, and nothing truncated stands unfinished.
+        error: what the turn raised, if it did.
+    """
+
+    turn: Turn
+    outcome: TurnOutcome
+    complete: bool
+    duration_s: float
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuationAttempted:
+    """A continuation is about to be requested. The remaining figures are None where the turn has no such limit."""
+
+    turn: Turn
+    provider: str
+    model: str
+    continuation: Continuation
+    output_tokens: int
+    output_chars: int
+    attempts_remaining: int | None = None
+    tokens_remaining: int | None = None
+    chars_remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadRepaired:
+    """A cut or unverified tool payload was found. `attempted`: a repair was asked for; `succeeded`: it passed the gate."""
+
+    turn: Turn
+    provider: str
+    model: str
+    issue: str
+    attempted: bool
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchBlocked:
+    """Tool calls were not run. `names` are recorded only where the host opted in."""
+
+    turn: Turn
+    provider: str
+    model: str
+    reason: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """A tool call is about to be run. `number` tells it from every other of the process."""
+
+    number: int
+    turn: Turn
+    name: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEnded:
+    """A tool call has run."""
+
+    started: ToolStarted
+    error: BaseException | None
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminationSignalled:
+    """The model called a terminator tool, or was found to have finished without one."""
+
+    turn: Turn
+    signal: str
+    status: str
+    iteration: int
+    max_iterations: int
+    requires_review: bool
+
+
+Record = (
+    CallStarted
+    | CallEnded
+    | TurnStarted
+    | TurnEnded
+    | ContinuationAttempted
+    | PayloadRepaired
+    | DispatchBlocked
+    | ToolStarted
+    | ToolEnded
+    | TerminationSignalled
+)
+
+Activation = Callable[[], AbstractContextManager[object]]
+"""Makes something (a span) current for one step of what was started; called anew for every step."""
+
+Listener = Callable[[Record], Activation | None]
+"""Is told every record. May answer CallStarted, TurnStarted and ToolStarted with an Activation."""
+
+FAILURES_BEFORE_DETACHING: Final = 100
+
+_listeners: tuple[Listener, ...] = ()
+_failures: dict[Listener, int] = {}
+_failed: dict[str, int] = {}
+_lock = threading.Lock()
+_strict = False
+_number = iter(range(1, 1 << 62))
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Have every record told to `listener`, once however often it is added.
+
+    Returns:
+        A function that stops it.
+    """
+    global _listeners
+    with _lock:
+        if listener not in _listeners:
+            _listeners = (*_listeners, listener)
+
+    def stop() -> None:
+        global _listeners
+        with _lock:
+            _listeners = tuple(other for other in _listeners if other != listener)
+            _failures.pop(listener, None)
+
+    return stop
+
+
+def listening() -> bool:
+    """Whether anyone would be told."""
+    return bool(_listeners)
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """Let a listener's exception through, within the block. For tests."""
+    global _strict
+    before, _strict = _strict, True
+    try:
+        yield
+    finally:
+        _strict = before
+
+
+def listener_failures() -> dict[str, int]:
+    """How often each listener has raised since the process began, by the listener's name."""
+    return dict(_failed)
+
+
+def announce(record: Record) -> tuple[Activation, ...]:
+    """Tell every listener. Returns their activations; never raises what a listener raised (but see `strict`)."""
+    activations: tuple[Activation, ...] = ()
+    for listener in _listeners:
+        try:
+            activation = listener(record)
+        except Exception:
+            if _strict:
+                raise
+            failed(listener)
+        else:
+            if activation is not None:
+                activations = (*activations, activation)
+            if _failures:
+                _failures.pop(listener, None)
+    return activations
+
+
+def failed(listener: Listener) -> None:
+    """Count an exception of a listener; call it while the exception is being handled."""
+    global _listeners
+    name = getattr(listener, "__qualname__", type(listener).__qualname__)
+    with _lock:
+        _failed[name] = _failed.get(name, 0) + 1
+        row = _failures.get(listener, 0) + 1
+        _failures[listener] = row
+        if row >= FAILURES_BEFORE_DETACHING:
+            _listeners = tuple(other for other in _listeners if other != listener)
+    if row == 1:
+        log.exception("endturn: listener %s failed; the call that it watched goes on", name)
+    elif row == FAILURES_BEFORE_DETACHING:
+        log.error("endturn: listener %s failed %d times in a row and was detached", name, row)
+
+
+class Layer(StrEnum):
+    """At what height of the stack a call is seen."""
+
+    SDK = "sdk"
+    WRAPPER = "wrapper"
+    HTTP = "http"
+
+
+_turn: ContextVar[Turn | None] = ContextVar("endturn_turn", default=None)
+_call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
+
+
+def current_turn() -> Turn | None:
+    """The explicit turn that the running code is part of."""
+    return _turn.get()
+
+
+class Step:
+    """Makes a scope current for one step: `with Step(...)` around one synchronous stretch or one `await`, never a `yield`."""
+
+    __slots__ = ("_activations", "_entered", "_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[Any], value: Turn | Call, activations: tuple[Activation, ...]) -> None:
+        self._variable = variable
+        self._value = value
+        self._activations = activations
+
+    def __enter__(self) -> None:
+        self._token: Token[Any] = self._variable.set(self._value)
+        entered = []
+        for activation in self._activations:
+            try:
+                manager = activation()
+                manager.__enter__()
+            except Exception:
+                if _strict:
+                    raise
+                log.debug("endturn: an activation failed", exc_info=True)
+            else:
+                entered.append(manager)
+        self._entered = entered
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for manager in reversed(self._entered):
+            try:
+                manager.__exit__(kind, value, trace)
+            except Exception:
+                if _strict:
+                    raise
+                log.debug("endturn: an activation failed", exc_info=True)
+        self._variable.reset(self._token)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One provider call as a scope: open from the request until the response has been read to its end.
+
+    `end` closes it, once: later ends are ignored, so that whoever sees the end first (last chunk, close, garbage
+    collection) may say so.
+    """
+
+    layer: Layer
+    outer: Call | None
+    facts: dict[str, Any]
+    resolve: Callable[[], tuple[Turn, Continuation | None]]
+    started_ns: int
+    started_s: float
+    started: CallStarted | None = None
+    covered: bool = False
+    ended: bool = False
+    first_chunk_s: float | None = None
+    activations: tuple[Activation, ...] = ()
+
+    def step(self) -> Step:
+        """Make this call, and its span, current for one step."""
+        return Step(_call, self, self.activations)
+
+    def first_chunk(self) -> None:
+        """A stream's first chunk has arrived."""
+        self.first_chunk_s = time.perf_counter() - self.started_s
+
+    def begin(self) -> CallStarted:
+        """Announce the start, and mark every enclosing scope as announced from below."""
+        turn, continuation = self.resolve()
+        turn.iterations += 1
+        self.started = started = CallStarted(
+            number=next(_number),
+            turn=turn,
+            iteration=turn.iterations,
+            continuation=continuation,
+            started_ns=self.started_ns,
+            started_s=self.started_s,
+            **self.facts,
+        )
+        outer = self.outer
+        while outer is not None and not outer.covered:
+            outer.covered = True
+            outer = outer.outer
+        self.activations = announce(started)
+        return started
+
+    def end(
+        self,
+        stop: Stop,
+        *,
+        usage: Usage | None = None,
+        response_id: str | None = None,
+        response_model: str | None = None,
+        reasons: tuple[str | None, ...] = (),
+        output_chars: int = 0,
+        error: BaseException | None = None,
+    ) -> CallEnded | None:
+        """Close the scope and announce what came, unless a layer below already did.
+
+        Returns:
+            The record, None where this layer makes none.
+        """
+        if self.ended:
+            return None
+        self.ended = True
+        if self.covered:
+            return None
+        started = self.started or self.begin()
+        ended = CallEnded(
+            started=started,
+            stop=stop,
+            usage=usage,
+            response_id=response_id,
+            response_model=response_model,
+            reasons=reasons,
+            output_chars=output_chars,
+            error=error,
+            duration_s=time.perf_counter() - self.started_s,
+            first_chunk_s=self.first_chunk_s,
+        )
+        started.turn.count(ended)
+        announce(ended)
+        return ended
+
+
+def open_call(
+    layer: Layer,
+    resolve: Callable[[], tuple[Turn, Continuation | None]],
+    **facts: Any,
+) -> Call | None:
+    """Open the scope of one provider call.
+
+    Args:
+        layer: an SDK or HTTP call is announced now, a wrapper's when it ends and only if nothing below announced.
+        resolve: says which turn the call belongs to and what it continues; asked only if the call is announced.
+        facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
+
+    Returns:
+        The scope, None where a layer below an SDK's open scope is asking: that call is already being announced.
+    """
+    outer = _call.get()
+    if outer is not None and (outer.layer is Layer.SDK or outer.layer is Layer.HTTP) and not outer.ended:
+        return None
+    call = Call(layer, outer, facts, resolve, time.time_ns(), time.perf_counter())
+    if layer is not Layer.WRAPPER:
+        call.begin()
+    return call
+
+
+def start_turn(turn: Turn) -> TurnScope:
+    """Announce an explicit turn and open its scope."""
+    return TurnScope(turn, announce(TurnStarted(turn=turn)))
+
+
+@dataclass(slots=True, eq=False)
+class TurnScope:
+    """An explicit turn as a scope."""
+
+    turn: Turn
+    activations: tuple[Activation, ...]
+
+    def step(self) -> Step:
+        """Make this turn, and its span, current for one step."""
+        return Step(_turn, self.turn, self.activations)
+
+    def end(self, outcome: TurnOutcome, *, error: BaseException | None = None) -> None:
+        """Announce the end, once."""
+        end_turn(self.turn, outcome, error=error)
+
+
+def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = None) -> None:
+    """Announce that a turn ended, once: a turn that already has an outcome stays as it is."""
+    if turn.outcome is not None:
+        return
+    turn.outcome = outcome
+    announce(
+        TurnEnded(
+            turn=turn,
+            outcome=outcome,
+            complete=outcome in COMPLETE and not turn.unfinished,
+            duration_s=time.perf_counter() - turn.started_s,
+            error=error,
+        )
+    )
+
+
+@dataclass(slots=True, eq=False)
+class ToolRun:
+    """One tool call being run, as a scope."""
+
+    started: ToolStarted
+    activations: tuple[Activation, ...]
+    began_s: float
+
+    def step(self) -> Step:
+        """Make the tool's span current for one step."""
+        return Step(_turn, self.started.turn, self.activations)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Announce that the tool has run."""
+        announce(ToolEnded(started=self.started, error=error, duration_s=time.perf_counter() - self.began_s))
+
+
+def start_tool(turn: Turn, *, name: str, call_id: str) -> ToolRun:
+    """Announce that a tool call is about to be run."""
+    started = ToolStarted(number=next(_number), turn=turn, name=name, call_id=call_id)
+    return ToolRun(started, announce(started), time.perf_counter())

@@ -1,0 +1,1 @@
+"""Decisions about a turn, without I/O: policy, machine, stitching, the tool gate, termination."""

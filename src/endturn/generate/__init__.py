@@ -1,0 +1,1 @@
+"""What is generated from the schema and committed: dashboards, rules, collector statements, reference documents."""

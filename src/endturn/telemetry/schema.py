@@ -1,0 +1,409 @@
+"""Every span, event, metric and attribute that endturn emits, declared once; everything else is generated from it.
+
+Standard attributes are those of the OpenTelemetry GenAI semantic conventions (semantic-conventions-genai, read 2026-11),
+carried as our own constants because the Python constants for GenAI are frozen and deprecated. Ours live under `endturn.`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from endturn.announce import Strategy, TurnOutcome
+from endturn.stop import StopReason
+
+SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"
+SCOPE: Final = "endturn"
+
+Type = Literal["string", "string[]", "int", "double", "boolean"]
+Level = Literal["trace", "info", "warn", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute.
+
+    Attributes:
+        values: the closed set of its values, where it has one.
+        standard: it belongs to the GenAI conventions, not to us.
+        opt_in: recorded only where the host asked for content.
+    """
+
+    key: str
+    type: Type
+    brief: str
+    values: tuple[str, ...] = ()
+    examples: tuple[str | int | float | bool, ...] = ()
+    standard: bool = False
+    opt_in: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its name as a Prometheus label."""
+        return self.key.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One instrument.
+
+    Attributes:
+        attributes: all it may carry: closed or capped sets only.
+        buckets: a histogram's upper bounds, advised to the SDK.
+        answers: the question that it is there for.
+    """
+
+    name: str
+    instrument: Literal["counter", "histogram"]
+    unit: str
+    brief: str
+    attributes: tuple[Attribute, ...]
+    answers: str
+    buckets: tuple[float, ...] = ()
+    standard: bool = False
+
+    @property
+    def prometheus(self) -> str:
+        """Its name in Prometheus (default translation); a histogram's without `_bucket`, `_sum`, `_count`."""
+        base = self.name.replace(".", "_")
+        unit = {"s": "seconds", "1": "ratio", "USD": "USD"}.get(self.unit, "")
+        if self.instrument == "histogram" and self.unit == "1":
+            unit = ""  # the translation adds _ratio to gauges only
+        if unit and unit not in base.split("_"):
+            base = f"{base}_{unit}"
+        return f"{base}_total" if self.instrument == "counter" else base
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One log record with an event name."""
+
+    name: str
+    severity: Level
+    brief: str
+    attributes: tuple[Attribute, ...]
+    severity_note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One kind of span."""
+
+    name: str
+    kind: Literal["client", "internal"]
+    brief: str
+    attributes: tuple[Attribute, ...]
+
+
+def _standard(
+    key: str, type_: Type, brief: str, *examples: str | int | float | bool, opt_in: bool = False
+) -> Attribute:
+    return Attribute(key, type_, brief, examples=examples, standard=True, opt_in=opt_in)
+
+
+# --- Attributes: the GenAI conventions' ---------------------------------------------------------------------------
+
+PROVIDERS: Final = (
+    "anthropic", "aws.bedrock", "azure.ai.inference", "azure.ai.openai", "cohere", "deepseek", "gcp.gemini",
+    "gcp.gen_ai", "gcp.vertex_ai", "groq", "ibm.watsonx.ai", "mistral_ai", "moonshot_ai", "openai", "perplexity",
+    "x_ai",
+)  # fmt: skip
+"""The conventions' well-known providers. A custom one is passed through, capped like every open label."""
+
+OPERATION = _standard("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "generate_content")
+PROVIDER = _standard("gen_ai.provider.name", "string", "Who answered.", "openai", "anthropic")
+REQUEST_MODEL = _standard("gen_ai.request.model", "string", "The model as requested.", "gpt-5-mini")
+REQUEST_MAX_TOKENS = _standard("gen_ai.request.max_tokens", "int", "The output limit that the request set.", 1024)
+REQUEST_STREAM = _standard("gen_ai.request.stream", "boolean", "The answer was streamed; only ever true.", True)
+REQUEST_CHOICES = _standard("gen_ai.request.choice.count", "int", "Answers asked for, where not one.", 2)
+REQUEST_TEMPERATURE = _standard("gen_ai.request.temperature", "double", "As requested.", 0.2)
+REQUEST_TOP_P = _standard("gen_ai.request.top_p", "double", "As requested.", 0.9)
+REQUEST_SEED = _standard("gen_ai.request.seed", "int", "As requested.", 7)
+RESPONSE_ID = _standard("gen_ai.response.id", "string", "The provider's id of the response.", "chatcmpl-123")
+RESPONSE_MODEL = _standard("gen_ai.response.model", "string", "The model that answered.", "gpt-5-mini-2026-08-07")
+FINISH_REASONS = _standard(
+    "gen_ai.response.finish_reasons",
+    "string[]",
+    "One per choice, in the conventions' words: stop, length, tool_call, content_filter, compaction, error, else raw.",
+    "length",
+)
+RESPONSE_FIRST_CHUNK = _standard(
+    "gen_ai.response.time_to_first_chunk", "double", "Seconds to a stream's first chunk.", 0.31
+)
+INPUT_TOKENS = _standard("gen_ai.usage.input_tokens", "int", "Tokens of the prompt.", 812)
+OUTPUT_TOKENS = _standard("gen_ai.usage.output_tokens", "int", "Tokens generated, reasoning included.", 1024)
+REASONING_TOKENS = _standard("gen_ai.usage.reasoning.output_tokens", "int", "The part that was reasoning.", 640)
+CACHE_READ_TOKENS = _standard("gen_ai.usage.cache_read.input_tokens", "int", "Prompt tokens read from a cache.", 512)
+CACHE_WRITE_TOKENS = _standard("gen_ai.usage.cache_write.input_tokens", "int", "Prompt tokens put into a cache.", 300)
+TOKEN_TYPE = Attribute("gen_ai.token.type", "string", "Which tokens.", values=("input", "output"), standard=True)
+CONVERSATION = _standard("gen_ai.conversation.id", "string", "The host's id of the conversation, never invented.")
+AGENT = _standard("gen_ai.agent.name", "string", "The agent; on metrics off by default and capped at 10.", "support")
+TOOL_NAME = _standard("gen_ai.tool.name", "string", "The tool that was run.", "search")
+TOOL_CALL_ID = _standard("gen_ai.tool.call.id", "string", "The call's id.", "call_1")
+SERVER_ADDRESS = _standard("server.address", "string", "The provider's host.", "api.openai.com")
+SERVER_PORT = _standard("server.port", "int", "The provider's port, where not 443.", 8080)
+ERROR_TYPE = _standard("error.type", "string", "The class of the error.", "RateLimitError")
+
+# --- Attributes: ours ---------------------------------------------------------------------------------------------
+
+REASON = Attribute("endturn.stop.reason", "string", "Why the model stopped, normalised.", tuple(StopReason))
+RAW = Attribute("endturn.stop.raw", "string", "The provider's own value, verbatim.", examples=("length", "max_tokens"))
+STOP_TRUNCATED = Attribute(
+    "endturn.stop.truncated", "boolean", "The response was cut off: max_tokens, context_window_exceeded or missing."
+)
+SUSPECTED = Attribute(
+    "endturn.stop.suspected",
+    "boolean",
+    "A clean stop was claimed, yet the whole token budget was used; only ever true.",
+)
+TURN_ID = Attribute("endturn.turn.id", "string", "The turn that the call belongs to.", examples=("9f2c4e0d11aa87b3",))
+ITERATION = Attribute("endturn.turn.iteration", "int", "Which call of the turn, from 1.", examples=(1,))
+CONTINUATION_INDEX = Attribute(
+    "endturn.continuation.index", "int", "Which continuation of the turn this call is, from 1; absent on other calls."
+)
+COUNTED = Attribute(
+    "endturn.counted",
+    "boolean",
+    "This process already counted the response in its metrics: whoever counts spans should skip it.",
+)
+OUTCOME = Attribute("endturn.turn.outcome", "string", "How the turn ended.", tuple(TurnOutcome))
+COMPLETE = Attribute("endturn.turn.complete", "boolean", "The turn's answer is whole.")
+TRUNCATED = Attribute("endturn.turn.truncated", "boolean", "Some response of the turn was cut off.", ("true", "false"))
+CONTINUED = Attribute("endturn.turn.continued", "boolean", "A continuation was requested.", ("true", "false"))
+ITERATIONS = Attribute("endturn.turn.iterations", "int", "Calls of the turn.", examples=(2,))
+CONTINUATIONS = Attribute("endturn.turn.continuations", "int", "Continuations of the turn.", examples=(1,))
+INFERRED = Attribute(
+    "endturn.turn.inferred", "boolean", "The turn was recognised from its calls, not declared; only ever true."
+)
+TURN_INPUT_TOKENS = Attribute("endturn.turn.input_tokens", "int", "Prompt tokens over all calls of the turn.")
+TURN_OUTPUT_TOKENS = Attribute("endturn.turn.output_tokens", "int", "Generated tokens over all calls of the turn.")
+STRATEGY = Attribute("endturn.continuation.strategy", "string", "How the rest was asked for.", tuple(Strategy))
+ATTEMPTS = Attribute("endturn.continuation.attempts", "int", "Continuations requested in the turn so far.")
+ATTEMPTS_LEFT = Attribute(
+    "endturn.continuation.attempts_remaining", "int", "Continuations that the policy still allows."
+)
+TOKENS_LEFT = Attribute("endturn.continuation.tokens_remaining", "int", "Output tokens that the policy still allows.")
+CHARS_LEFT = Attribute("endturn.continuation.chars_remaining", "int", "Characters that the policy still allows.")
+TOKENS_SO_FAR = Attribute("endturn.continuation.output_tokens", "int", "Output tokens of the turn so far.")
+CHARS_SO_FAR = Attribute("endturn.continuation.output_chars", "int", "Characters of the turn's answer so far.")
+ISSUE = Attribute(
+    "endturn.repair.issue",
+    "string",
+    "What was wrong with the tool payload.",
+    ("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal", "suspected", "provider_rejected"),
+)
+ATTEMPTED = Attribute("endturn.repair.attempted", "boolean", "A complete payload was asked for.")
+SUCCEEDED = Attribute("endturn.repair.succeeded", "boolean", "It came, and passed the gate.")
+REPAIR_RESULT = Attribute(
+    "endturn.repair.result", "string", "How a repair went.", ("succeeded", "failed", "not_attempted")
+)
+BLOCK_REASON = Attribute(
+    "endturn.block.reason",
+    "string",
+    "Why tool calls were not run.",
+    ("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json", "schema_mismatch",
+     "unknown_tool", "duplicate_id", "repair_failed"),
+)  # fmt: skip
+BLOCKED_CALLS = Attribute("endturn.block.calls", "int", "How many calls were not run.", examples=(1,))
+BLOCKED_NAMES = Attribute("endturn.block.names", "string[]", "Their tools.", examples=("search",), opt_in=True)
+SIGNAL = Attribute("endturn.termination.signal", "string", "What ended the turn.", examples=("finish_task",))
+STATUS = Attribute("endturn.termination.status", "string", "The status that came with it.", examples=("done",))
+MAX_ITERATIONS = Attribute("endturn.termination.max_iterations", "int", "The policy's limit of calls.")
+REQUIRES_REVIEW = Attribute("endturn.termination.requires_review", "boolean", "A person has to approve the result.")
+CAPPED = Attribute(
+    "endturn.series.capped_label", "string", "The label whose cap was reached.", ("provider", "model", "agent")
+)
+LISTENER = Attribute("endturn.listener.name", "string", "The listener that raised.", examples=("Recorder",))
+
+CALL: Final = (PROVIDER, REQUEST_MODEL)
+TURN: Final = (PROVIDER, REQUEST_MODEL, AGENT)
+
+# --- Metrics ------------------------------------------------------------------------------------------------------
+
+SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""The conventions' bounds for the duration of an operation."""
+TOKENS: Final = tuple(4.0**n for n in range(14))
+"""The conventions' bounds for token usage, 1 … 67108864."""
+
+RESPONSES = Metric(
+    "endturn.responses", "counter", "{response}", "Responses, by why they stopped.", (*CALL, REASON),
+    "Why do models stop? The denominator of every response rate.",
+)  # fmt: skip
+TURNS = Metric(
+    "endturn.turns", "counter", "{turn}", "Turns, by how they ended.", (*TURN, TRUNCATED, CONTINUED, OUTCOME),
+    "How do turns end? The denominator of every turn rate.",
+)  # fmt: skip
+TRUNCATION_EXITS = Metric(
+    "endturn.truncation.exits", "counter", "{turn}", "Turns that ended while a truncated response stood unfinished.",
+    (*TURN, OUTCOME), "How many users were handed half an answer?",
+)  # fmt: skip
+CONTINUATIONS_METRIC = Metric(
+    "endturn.continuations", "counter", "{continuation}", "Continuations requested.", (*CALL, STRATEGY),
+    "How often must answers be finished, and by which means?",
+)  # fmt: skip
+TURN_CONTINUATIONS = Metric(
+    "endturn.turn.continuations", "histogram", "{continuation}", "Continuations of one truncated turn.", CALL,
+    "How many attempts does a turn take?", (0, 1, 2, 3, 4, 5, 8, 13),
+)  # fmt: skip
+TURN_DURATION = Metric(
+    "endturn.turn.duration", "histogram", "s", "From a turn's first call to its end.", (*CALL, TRUNCATED, CONTINUED),
+    "How long do people wait, and how much longer for continued turns?",
+    (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300, 1000),
+)  # fmt: skip
+TURN_OUTPUT = Metric(
+    "endturn.turn.output", "histogram", "{token}", "Output tokens of one turn.", (*CALL, COMPLETE),
+    "How long are whole answers, and what max_tokens would have sufficed?",
+    tuple(2.0**n for n in range(6, 18)),
+)  # fmt: skip
+BUDGET_USED = Metric(
+    "endturn.output.budget_used", "histogram", "1", "Output tokens divided by the request's maximum.", CALL,
+    "How close to the limit do answers come, before any is cut?",
+    (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1),
+)  # fmt: skip
+CONTINUATION_TOKENS = Metric(
+    "endturn.continuation.tokens", "counter", "{token}", "Tokens of continuation calls.", (*CALL, TOKEN_TYPE),
+    "What did finishing cost?",
+)  # fmt: skip
+CONTINUATION_COST = Metric(
+    "endturn.continuation.cost", "counter", "USD", "Money spent on continuation calls, where prices are given.", CALL,
+    "The same in money.",
+)  # fmt: skip
+REPAIRS = Metric(
+    "endturn.tool_payload.repairs", "counter", "{repair}", "Cut or unverified tool payloads.", (*CALL, REPAIR_RESULT),
+    "How often is a tool payload cut, and does asking again help?",
+)  # fmt: skip
+BLOCKED = Metric(
+    "endturn.tool_calls.blocked", "counter", "{tool_call}", "Tool calls that were not run.", (*CALL, BLOCK_REASON),
+    "What did the gate keep from running?",
+)  # fmt: skip
+SUSPECTED_METRIC = Metric(
+    "endturn.truncations.suspected", "counter", "{response}",
+    "Responses that claim a clean stop although they used the whole token budget.", CALL,
+    "Which emitters and servers hide a truncation?",
+)  # fmt: skip
+UNMAPPED = Metric(
+    "endturn.stop_reasons.unmapped", "counter", "{response}", "Responses whose stop reason has no row.", CALL,
+    "Has a provider's vocabulary drifted?",
+)  # fmt: skip
+SERIES_CAPPED = Metric(
+    "endturn.series.capped", "counter", "{measurement}", "Measurements whose label was replaced by `other`.", (CAPPED,),
+    "Is a label's cap too low, or a model name unbounded?",
+)  # fmt: skip
+LISTENER_FAILURES = Metric(
+    "endturn.listener.failures", "counter", "{failure}", "Telemetry that failed instead of breaking the call.",
+    (LISTENER,), "Is endturn itself failing?",
+)  # fmt: skip
+OPERATION_DURATION = Metric(
+    "gen_ai.client.operation.duration", "histogram", "s", "Duration of a call to a provider.",
+    (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT, ERROR_TYPE),
+    "How long does one call take?", SECONDS, standard=True,
+)  # fmt: skip
+TOKEN_USAGE = Metric(
+    "gen_ai.client.token.usage", "histogram", "{token}", "Tokens of a call.",
+    (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT, TOKEN_TYPE),
+    "How many tokens does one call take?", TOKENS, standard=True,
+)  # fmt: skip
+FIRST_CHUNK = Metric(
+    "gen_ai.client.operation.time_to_first_chunk", "histogram", "s", "Time to a stream's first chunk.",
+    (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT),
+    "How long until something is seen?", SECONDS, standard=True,
+)  # fmt: skip
+
+METRICS: Final = (
+    RESPONSES, TURNS, TRUNCATION_EXITS, CONTINUATIONS_METRIC, TURN_CONTINUATIONS, TURN_DURATION, TURN_OUTPUT,
+    BUDGET_USED, CONTINUATION_TOKENS, CONTINUATION_COST, REPAIRS, BLOCKED, SUSPECTED_METRIC, UNMAPPED, SERIES_CAPPED,
+    LISTENER_FAILURES, OPERATION_DURATION, TOKEN_USAGE, FIRST_CHUNK,
+)  # fmt: skip
+
+# --- Events -------------------------------------------------------------------------------------------------------
+
+STOP_REASON_OBSERVED = Event(
+    "endturn.stop_reason_observed", "info", "A response arrived, and why it stopped.",
+    (PROVIDER, REQUEST_MODEL, REASON, RAW, TURN_ID, ITERATION), "WARN when it was truncated",
+)  # fmt: skip
+CONTINUATION_ATTEMPT = Event(
+    "endturn.continuation_attempt", "info", "The rest of a cut answer is about to be asked for.",
+    (PROVIDER, REQUEST_MODEL, TURN_ID, CONTINUATION_INDEX, STRATEGY, TOKENS_SO_FAR, CHARS_SO_FAR, ATTEMPTS_LEFT,
+     TOKENS_LEFT, CHARS_LEFT),
+)  # fmt: skip
+CONTINUATION_TERMINATED = Event(
+    "endturn.continuation_terminated", "warn", "A turn that was truncated has ended.",
+    (PROVIDER, REQUEST_MODEL, TURN_ID, OUTCOME, ATTEMPTS, TOKENS_SO_FAR, CHARS_SO_FAR),
+    "INFO when it was completed, ERROR on the four budgets and `retry_limit`, else WARN",
+)  # fmt: skip
+TOOL_PAYLOAD_REPAIR = Event(
+    "endturn.tool_payload_repair", "warn", "A tool payload was cut or could not be verified.",
+    (PROVIDER, REQUEST_MODEL, TURN_ID, ISSUE, ATTEMPTED, SUCCEEDED),
+)  # fmt: skip
+TOOL_DISPATCH_BLOCKED = Event(
+    "endturn.tool_dispatch_blocked", "warn", "Tool calls were not run.",
+    (PROVIDER, REQUEST_MODEL, TURN_ID, BLOCK_REASON, BLOCKED_CALLS, BLOCKED_NAMES),
+)  # fmt: skip
+STOP_REASON_UNMAPPED = Event(
+    "endturn.stop_reason_unmapped", "warn", "A stop reason has no row; said once per provider, model and value.",
+    (PROVIDER, REQUEST_MODEL, RAW),
+)  # fmt: skip
+TERMINATION_SIGNAL = Event(
+    "endturn.termination_signal", "info", "The model ended its turn on purpose, or was found to have done so.",
+    (TURN_ID, SIGNAL, STATUS, ITERATION, MAX_ITERATIONS, REQUIRES_REVIEW),
+)  # fmt: skip
+
+EVENTS: Final = (
+    STOP_REASON_OBSERVED, CONTINUATION_ATTEMPT, CONTINUATION_TERMINATED, TOOL_PAYLOAD_REPAIR, TOOL_DISPATCH_BLOCKED,
+    STOP_REASON_UNMAPPED, TERMINATION_SIGNAL,
+)  # fmt: skip
+
+# --- Spans --------------------------------------------------------------------------------------------------------
+
+CHAT_SPAN = Span(
+    "{gen_ai.operation.name} {gen_ai.request.model}", "client",
+    "One call to a provider, its retries included. Where another instrumentation makes this span, ours enriches it.",
+    (OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
+     REQUEST_TOP_P, REQUEST_SEED, RESPONSE_ID, RESPONSE_MODEL, FINISH_REASONS, RESPONSE_FIRST_CHUNK, INPUT_TOKENS,
+     OUTPUT_TOKENS, REASONING_TOKENS, CACHE_READ_TOKENS, CACHE_WRITE_TOKENS, CONVERSATION, SERVER_ADDRESS, SERVER_PORT,
+     ERROR_TYPE, REASON, RAW, STOP_TRUNCATED, SUSPECTED, TURN_ID, ITERATION, CONTINUATION_INDEX, COUNTED),
+)  # fmt: skip
+TURN_SPAN = Span(
+    "turn {gen_ai.agent.name}", "internal", "One explicit turn: from the user's input to the answer handed back.",
+    (AGENT, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED, ITERATIONS, CONTINUATIONS, INFERRED,
+     TURN_INPUT_TOKENS, TURN_OUTPUT_TOKENS, ERROR_TYPE),
+)  # fmt: skip
+TOOL_SPAN = Span(
+    "execute_tool {gen_ai.tool.name}", "internal", "One tool call that passed the gate and was run.",
+    (OPERATION, TOOL_NAME, TOOL_CALL_ID, TURN_ID, ERROR_TYPE),
+)  # fmt: skip
+
+SPANS: Final = (CHAT_SPAN, TURN_SPAN, TOOL_SPAN)
+
+ATTRIBUTES: Final = tuple(
+    sorted(
+        {a for thing in (*SPANS, *EVENTS, *METRICS) for a in thing.attributes},
+        key=lambda attribute: attribute.key,
+    )
+)
+
+METRIC_EMITTERS: Final = (
+    "opentelemetry.instrumentation.genai.openai",
+    "opentelemetry.instrumentation.genai.anthropic",
+    "opentelemetry.util.genai",
+)
+"""Scopes whose instrumentations already record the `gen_ai.client.*` metrics: adopting their span, we do not again."""
+
+
+def finish_reason(reason: StopReason, raw: str | None) -> str:
+    """The conventions' word for a reason (gen-ai-output-messages schema, FinishReason); raw where it has none."""
+    return _FINISH.get(reason) or ("compaction" if raw == "compaction" else raw or reason.value)
+
+
+_FINISH: Final = {
+    StopReason.END_TURN: "stop",
+    StopReason.TOOL_CALL: "tool_call",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_WINDOW_EXCEEDED: "length",
+    StopReason.SAFETY_BLOCKED: "content_filter",
+    StopReason.REFUSED: "content_filter",
+    StopReason.CANCELLED: "error",
+    StopReason.ERROR: "error",
+    # semconv-genai#363: a position whose reason never arrived reports `error`.
+    StopReason.MISSING: "error",
+}

@@ -1,0 +1,146 @@
+"""Wires: modules of pure functions between our types and one provider's JSON, all with the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from endturn.errors import ProviderError, UsageError
+from endturn.stop import Row, Stop
+
+if TYPE_CHECKING:
+    from endturn.chat import ChatResponse, Delta, Json, Request, Usage
+
+WIRES: Final = ("anthropic", "openai_chat")
+"""The wire formats that endturn speaks."""
+
+TAIL: Final = 64
+"""How many visible characters of an answer's end are kept, in memory only, to recognise its continuation."""
+
+
+class Event(NamedTuple):
+    """One parsed event of a stream: its name where the format has names, and its JSON data."""
+
+    name: str | None
+    data: Any
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a call asks for, read in place from an SDK's arguments, or from our Request.
+
+    Attributes:
+        model: the requested model, "" where the call names none.
+        maximum: the output limit that the request sets.
+        choices: how many answers are asked for.
+        stream: whether the answer is streamed.
+        background: the call starts a job on the server and does not wait for it.
+        json_format: the answer is constrained to JSON.
+        previous_id: the response that the call builds on.
+        temperature, top_p, seed: as sent.
+        system: a system prompt that travels beside the messages, in the wire's own shape.
+        history: the conversation's messages in the wire's own shape; the host's own list, never copied or changed.
+        length: how many messages `history` held when the call was made: a host may append to the same list later.
+    """
+
+    model: str = ""
+    maximum: int | None = None
+    choices: int = 1
+    stream: bool = False
+    background: bool = False
+    json_format: bool = False
+    previous_id: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    system: Any = None
+    history: Sequence[Any] = ()
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a wire must know besides the bytes: which dialect, whose, what was asked, and the window if known."""
+
+    dialect: str = ""
+    provider: str = ""
+    asked: Asked = field(default_factory=Asked)
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What instrumentation learns of a response without building it.
+
+    Attributes:
+        stop: of choice 0.
+        reasons: the raw reason of every choice, in order; None where one never arrived.
+        tail: the last 64 visible characters, for recognising a continuation; never exported.
+    """
+
+    stop: Stop
+    usage: Usage | None = None
+    id: str | None = None
+    model: str | None = None
+    tail: str = ""
+    output_chars: int = 0
+    reasons: tuple[str | None, ...] = ()
+
+
+class Decoder(Protocol):
+    """Builds a ChatResponse from a stream's events. `close` may be called at any point: what is missing stays missing."""
+
+    def feed(self, event: Event) -> Iterable[Delta]: ...
+
+    def close(self) -> ChatResponse: ...
+
+
+class Watch(Protocol):
+    """Reads what instrumentation needs from events or a body, mappings or an SDK's objects, in place.
+
+    `see` is on the path of every chunk: it builds nothing.
+    """
+
+    see: Callable[[Any], None]
+
+    def close(self) -> Seen: ...
+
+
+class Wire(Protocol):
+    """The names that every wire module has."""
+
+    NAME: str
+    REASONS: Mapping[str, Mapping[str, Row]]
+    """dialect → raw value → row. The dialect "" is the format's home."""
+
+    def encode(self, request: Request, *, stream: bool = False) -> Json: ...
+
+    def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse: ...
+
+    def decoder(self, ctx: Context) -> Decoder: ...
+
+    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError: ...
+
+    def resume(self, request: Request, cut: ChatResponse, *, prompt: str) -> Request: ...
+
+    def inspect(self, kwargs: Mapping[str, Any]) -> Asked: ...
+
+    def watch(self, ctx: Context) -> Watch: ...
+
+    def reply(self, response: ChatResponse, *, stream: bool) -> Json | list[Event]: ...
+
+    def request(self, body: Json) -> Request: ...
+
+
+def wire(name: str) -> Wire:
+    """The wire module of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in WIRES:
+        raise UsageError(f"no wire is called {name!r}; the wires are: {', '.join(WIRES)}")
+    module: Any = import_module(f"endturn.wires.{name}")
+    return module  # type: ignore[no-any-return]  # a module is checked against the Protocol in tests/typing/api.py

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Build the Collector, Prometheus and Alertmanager from their Go modules, once per set of pins.
+
+    python stack/build.py [PART ...]     build what is missing (all parts by default) and print each part's folder
+    python stack/build.py --where PART   print the folder of a part that is built, or exit 1
+
+Needs nothing but Python, Go and a Go module proxy. The binaries land in a cache outside the tree, in a folder named by
+a hash of everything that decides what they are; so a changed pin builds anew, and an unchanged one costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+MANIFEST = HERE.parent / "collector" / "manifest.yaml"
+TAIL = 30  # lines of a failed build's log to show
+
+
+class BuildError(Exception):
+    """A part could not be built; the message says what to do next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """All that decides what a part's binaries are: hashed, it names their folder."""
+
+    part: str
+    gomod: str  # the whole go.mod of the throw-away module that the build runs in
+    binaries: Mapping[str, str]  # file name -> package to build
+    tags: str = ""
+    stamp: Mapping[str, str]  # Go variable -> value, set by the linker
+    builder: str = ""  # a Go command that first writes the main package from `manifest`
+    manifest: str = ""
+
+    @property
+    def key(self) -> str:
+        """The first 12 hex digits of the hash over the recipe and the platform."""
+        body = json.dumps([asdict(self), platform.system(), platform.machine()], sort_keys=True)
+        return hashlib.sha256(body.encode()).hexdigest()[:12]
+
+    @property
+    def folder(self) -> Path:
+        """Where the binaries are, or will be."""
+        return cache() / f"{self.part}-{self.key}"
+
+    @property
+    def built(self) -> bool:
+        """Whether every binary is there. The folder appears by a rename, whole or not at all."""
+        return all((self.folder / name).is_file() for name in self.binaries)
+
+
+def cache() -> Path:
+    """`$XDG_CACHE_HOME/endturn/stack`, by default below `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "endturn" / "stack"
+
+
+def versions() -> dict[str, Any]:
+    """The pins of `versions.toml`."""
+    return tomllib.loads((HERE / "versions.toml").read_text())
+
+
+def recipes() -> dict[str, Recipe]:
+    """The parts that can be built, in building order."""
+    pins = versions()
+    go, collector, prometheus, alertmanager = (pins[k] for k in ("go", "collector", "prometheus", "alertmanager"))
+    manifest = MANIFEST.read_text()
+    components = re.findall(r"^ *- *gomod: *(\S+ v\S+)", manifest, re.MULTILINE)
+    # Prometheus and Alertmanager report their version from these; the module's own number would confuse (0.315 is 3.15).
+    version = "github.com/prometheus/common/version.Version"
+    every = (
+        Recipe(
+            part="collector",
+            gomod=_gomod(go["minimum"], [f"{collector['module']} {collector['version']}", *components]),
+            binaries={"otelcol": "."},
+            stamp={},
+            builder=collector["builder"],
+            manifest=manifest,
+        ),
+        Recipe(
+            part="prometheus",
+            gomod=_gomod(
+                go["minimum"], [f"{prometheus['module']} {prometheus['version']}"], prometheus.get("replace", {})
+            ),
+            binaries={name: f"{prometheus['module']}/cmd/{name}" for name in ("prometheus", "promtool")},
+            # Without service discovery for every cloud the build takes half the time, the binary half the space.
+            tags="remove_all_sd",
+            stamp={version: prometheus["tag"].removeprefix("v")},
+        ),
+        Recipe(
+            part="alertmanager",
+            gomod=_gomod(go["minimum"], [f"{alertmanager['module']} {alertmanager['version']}"]),
+            binaries={name: f"{alertmanager['module']}/cmd/{name}" for name in ("alertmanager", "amtool")},
+            stamp={version: alertmanager["tag"].removeprefix("v")},
+        ),
+    )
+    return {recipe.part: recipe for recipe in every}
+
+
+def where(part: str) -> Path | None:
+    """The folder of a part's binaries, or None while it is not built."""
+    recipe = recipes()[part]
+    return recipe.folder if recipe.built else None
+
+
+def build(recipe: Recipe) -> Path:
+    """Build a part unless it is there, and return its folder. Two at once: the second waits, then finds it built."""
+    if recipe.built:
+        return recipe.folder
+    with _locked(recipe):
+        if recipe.built:
+            return recipe.folder
+        cache().mkdir(parents=True, exist_ok=True)
+        # Beside the final folder, so that the rename stays within one file system.
+        with tempfile.TemporaryDirectory(prefix=f".{recipe.part}-", dir=cache()) as scratch:
+            module, out = Path(scratch, "module"), Path(scratch, "bin")
+            module.mkdir()
+            out.mkdir()
+            _compile(recipe, module=module, out=out)
+            if recipe.folder.exists():  # incomplete: somebody removed a binary by hand
+                shutil.rmtree(recipe.folder)
+            out.rename(recipe.folder)
+    return recipe.folder
+
+
+def require_go(minimum: str, folder: Path) -> None:
+    """Refuse to start without a Go that takes a module which asks for `minimum`."""
+    advice = f"Install Go {minimum} or newer (go.dev/dl, or your system's packages) and have `go` on the PATH."
+    if shutil.which("go") is None:
+        raise BuildError(f"Go is missing. {advice}")
+    # Asked inside the module: a Go that fetches newer toolchains by itself (GOTOOLCHAIN=auto) answers with the newer one.
+    answer = subprocess.run(["go", "version"], cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
+    found = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
+    if answer.returncode or not found:
+        raise BuildError(f"Go does not work here: {(answer.stderr or answer.stdout).strip()} {advice}")
+    if tuple(map(int, found.groups())) < tuple(map(int, minimum.split("."))):
+        raise BuildError(f"Go {'.'.join(found.groups())} is too old. {advice}")
+
+
+def _compile(recipe: Recipe, *, module: Path, out: Path) -> None:
+    (module / "go.mod").write_text(recipe.gomod)
+    require_go(versions()["go"]["minimum"], module)
+    if recipe.builder:
+        _write_main(recipe, module)
+    for name, package in recipe.binaries.items():
+        linker = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in recipe.stamp.items())])
+        flags = ["-mod=mod", "-trimpath", "-buildvcs=false", f"-tags={recipe.tags}", f"-ldflags={linker}"]
+        _run(recipe, f"compiling {name}", ["go", "build", *flags, "-o", str(out / name), package], module)
+
+
+def _write_main(recipe: Recipe, module: Path) -> None:
+    """Let the collector's builder write the main package, and nothing else.
+
+    Its usual way runs `go mod tidy`, which also resolves what the components' *tests* import; some of those modules are
+    not on the module proxy at this version. A build never needs them, so the go.mod is ours and tidy is not run.
+    """
+    manifest = module / "manifest.yaml"
+    manifest.write_text(recipe.manifest)
+    bin_ = module / "bin"
+    # Outside the module, or `go install` would take our go.mod for the main one; its own flags come with @version.
+    _run(recipe, "installing the builder", ["go", "install", recipe.builder], module.parent, GOBIN=str(bin_))
+    sources = ["--config", str(manifest), "--skip-get-modules", "--skip-compilation"]
+    _run(recipe, "writing the sources", [str(bin_ / "builder"), *sources], module)
+    for source in (module / "build").glob("*.go"):
+        source.rename(module / source.name)
+
+
+def _run(recipe: Recipe, what: str, command: Sequence[str], cwd: Path, **environment: str) -> None:
+    print(f"[{recipe.part}] {what} ...", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    log = cache() / f"{recipe.part}.log"
+    with log.open("wb") as sink:
+        status = subprocess.run(
+            command, cwd=cwd, env=_environment() | environment, stdout=sink, stderr=subprocess.STDOUT, check=False
+        ).returncode
+    seconds = time.monotonic() - started
+    if status:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
+        raise BuildError(f"{what} failed after {seconds:.0f} s (exit {status}); the whole log is in {log}\n{tail}")
+    print(f"[{recipe.part}] {what}: {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment less what would bend the build; static binaries, one compile job per core."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"GOFLAGS", "GOOS", "GOARCH", "GOBIN"}}
+    return kept | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": f"-p={min(os.cpu_count() or 2, 4)}"}
+
+
+def _gomod(minimum: str, modules: Sequence[str], replace: Mapping[str, str] | None = None) -> str:
+    lines = ["module endturn.dev/stack", "", f"go {minimum}.0", "", "require (", *(f"\t{module}" for module in modules), ")"]
+    lines += [f"replace {module} => {module} {version}" for module, version in (replace or {}).items()]
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def _locked(recipe: Recipe) -> Iterator[None]:
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{recipe.part}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"[{recipe.part}] another build is running; waiting for it ...", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield  # closing the file, or dying, gives the lock back
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    known = recipes()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to build, by default all of {', '.join(known)}")
+    parser.add_argument("--where", metavar="PART", choices=known, help="print the folder of a part if it is built")
+    asked = parser.parse_args(arguments)
+    if asked.where:
+        folder = where(asked.where)
+        if folder is None:
+            print(f"{asked.where} is not built: run `python stack/build.py {asked.where}`", file=sys.stderr)
+            return 1
+        print(folder)
+        return 0
+    if unknown := [part for part in asked.parts if part not in known]:
+        parser.error(f"unknown part {unknown[0]!r}; known are {', '.join(known)}")
+    failed = 0
+    for part in asked.parts or known:
+        started = time.monotonic()
+        try:
+            folder = build(known[part])
+        except BuildError as error:
+            print(f"[{part}] {error}", file=sys.stderr, flush=True)
+            failed += 1
+            continue
+        print(f"[{part}] ready after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+        print(folder, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
