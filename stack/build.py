@@ -83,7 +83,7 @@ def recipes() -> dict[str, Recipe]:
     go, collector, prometheus, alertmanager = (pins[k] for k in ("go", "collector", "prometheus", "alertmanager"))
     manifest = MANIFEST.read_text()
     components = re.findall(r"^ *- *gomod: *(\S+ v\S+)", manifest, re.MULTILINE)
-    # Prometheus and Alertmanager report their version from these; the module's own number would confuse (0.315 is 3.15).
+    # What Prometheus and Alertmanager report as their version; the module's own number would confuse (0.315 is 3.15).
     version = "github.com/prometheus/common/version.Version"
     every = (
         Recipe(
@@ -145,11 +145,12 @@ def require_go(minimum: str, folder: Path) -> None:
     advice = f"Install Go {minimum} or newer (go.dev/dl, or your system's packages) and have `go` on the PATH."
     if shutil.which("go") is None:
         raise BuildError(f"Go is missing. {advice}")
-    # Asked inside the module: a Go that fetches newer toolchains by itself (GOTOOLCHAIN=auto) answers with the newer one.
-    answer = subprocess.run(["go", "version"], cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
+    # Asked inside the module: a Go that fetches newer ones by itself (GOTOOLCHAIN=auto) answers with the newer one.
+    ask = ["go", "version"]
+    answer = subprocess.run(ask, cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
     found = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
     if answer.returncode or not found:
-        raise BuildError(f"Go does not work here: {(answer.stderr or answer.stdout).strip()} {advice}")
+        raise BuildError(f"Go does not work here: {(answer.stderr or answer.stdout).strip()}. {advice}")
     if tuple(map(int, found.groups())) < tuple(map(int, minimum.split("."))):
         raise BuildError(f"Go {'.'.join(found.groups())} is too old. {advice}")
 
@@ -204,7 +205,8 @@ def _environment() -> dict[str, str]:
 
 
 def _gomod(minimum: str, modules: Sequence[str], replace: Mapping[str, str] | None = None) -> str:
-    lines = ["module endturn.dev/stack", "", f"go {minimum}.0", "", "require (", *(f"\t{module}" for module in modules), ")"]
+    lines = ["module endturn.dev/stack", f"go {minimum}.0"]
+    lines += [f"require {module}" for module in modules]
     lines += [f"replace {module} => {module} {version}" for module, version in (replace or {}).items()]
     return "\n".join(lines) + "\n"
 

@@ -4,8 +4,8 @@ The core announces; telemetry listens. Nobody listening costs one truth test. A 
 only: it is counted, logged once, and detached after 100 failures in a row. `strict()` re-raises instead, for tests.
 
 One provider call is announced once. `open_call` is told which layer is calling: an SDK announces at once; a wrapper
-(controller, decorator, LiteLLM) announces at the end, and only if nothing below it did; HTTP only where no scope of an SDK is
-open. An outer layer adds its turn to every inner record and never makes a record of its own.
+(controller, decorator, LiteLLM) announces at the end, and only if nothing below it did; HTTP only where no scope of an
+SDK is open. An outer layer adds its turn to every inner record and never makes a record of its own.
 
 A scope is a context variable that is set and reset inside one step; it never stays set across a `yield`.
 """
@@ -22,7 +22,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from endturn.stop import Stop, StopReason
 
@@ -233,7 +233,7 @@ class TurnEnded:
     """A turn ended. `turn` holds its tally and outcome.
 
     Attributes:
-        complete: the answer is whole: outcome `completed` or `implicit_completion`, and nothing truncated stands unfinished.
+        complete: the answer is whole: outcome `completed` or `implicit_completion`, nothing truncated stands unfinished.
         error: what the turn raised, if it did.
     """
 
@@ -261,7 +261,7 @@ class ContinuationAttempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadRepaired:
-    """A cut or unverified tool payload was found. `attempted`: a repair was asked for; `succeeded`: it passed the gate."""
+    """A cut or unverified tool payload. `attempted`: a repair was asked for; `succeeded`: it passed the gate."""
 
     turn: Turn
     provider: str
@@ -435,7 +435,7 @@ def current_turn() -> Turn | None:
 
 
 class Step:
-    """Makes a scope current for one step: `with Step(...)` around one synchronous stretch or one `await`, never a `yield`."""
+    """Makes a scope current for one step: around one synchronous stretch or one `await`, never a `yield`."""
 
     __slots__ = ("_activations", "_entered", "_token", "_value", "_variable")
 
@@ -483,7 +483,7 @@ class Call:
     layer: Layer
     outer: Call | None
     facts: dict[str, Any]
-    resolve: Callable[[], tuple[Turn, Continuation | None]]
+    asked: object
     started_ns: int
     started_s: float
     started: CallStarted | None = None
@@ -502,7 +502,7 @@ class Call:
 
     def begin(self) -> CallStarted:
         """Announce the start, and mark every enclosing scope as announced from below."""
-        turn, continuation = self.resolve()
+        turn, continuation = _inference.resolve(self.asked)
         turn.iterations += 1
         self.started = started = CallStarted(
             number=next(_number),
@@ -529,9 +529,13 @@ class Call:
         response_model: str | None = None,
         reasons: tuple[str | None, ...] = (),
         output_chars: int = 0,
+        tail: str = "",
         error: BaseException | None = None,
     ) -> CallEnded | None:
         """Close the scope and announce what came, unless a layer below already did.
+
+        Args:
+            tail: the last visible characters of the answer, to recognise its continuation; never recorded.
 
         Returns:
             The record, None where this layer makes none.
@@ -556,19 +560,72 @@ class Call:
         )
         started.turn.count(ended)
         announce(ended)
+        _inference.ended(ended, self.asked, tail)
         return ended
 
 
-def open_call(
-    layer: Layer,
-    resolve: Callable[[], tuple[Turn, Continuation | None]],
-    **facts: Any,
-) -> Call | None:
+class Inference(Protocol):
+    """Says which turn a call belongs to, where nobody declared one, and when such a turn is over."""
+
+    def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
+        """The turn of a call that asks for `asked` (a wire's Asked, or None), and what the call continues."""
+        ...
+
+    def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
+        """A call of a turn that `resolve` gave has ended."""
+        ...
+
+
+class Alone:
+    """The default: inside an explicit turn a call belongs to it, outside it is its own turn and ends with the call."""
+
+    def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
+        turn = _turn.get()
+        return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
+
+    def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
+        turn = ended.started.turn
+        if turn.kind is TurnKind.IMPLICIT:
+            end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
+
+
+_inference: Inference = Alone()
+
+
+def infer_with(inference: Inference | None) -> None:
+    """Have calls outside any explicit turn assigned to turns by `inference`; None returns to the default."""
+    global _inference
+    _inference = inference or Alone()
+
+
+def outcome_of(ended: CallEnded) -> TurnOutcome:
+    """The outcome of a turn whose last call ended so, and which nobody declared."""
+    if ended.error is not None and ended.stop.reason is not StopReason.CANCELLED:
+        return TurnOutcome.PROVIDER_ERROR
+    return _OUTCOME[ended.stop.reason]
+
+
+_OUTCOME: Final = {
+    StopReason.END_TURN: TurnOutcome.COMPLETED,
+    StopReason.TOOL_CALL: TurnOutcome.COMPLETED,
+    StopReason.MAX_TOKENS: TurnOutcome.NOT_CONTINUED,
+    StopReason.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.NOT_CONTINUED,
+    StopReason.MISSING: TurnOutcome.NOT_CONTINUED,
+    StopReason.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
+    StopReason.REFUSED: TurnOutcome.REFUSED,
+    StopReason.PAUSED: TurnOutcome.LEFT_PAUSED,
+    StopReason.CANCELLED: TurnOutcome.CANCELLED,
+    StopReason.ERROR: TurnOutcome.PROVIDER_ERROR,
+    StopReason.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
+}
+
+
+def open_call(layer: Layer, asked: object = None, **facts: Any) -> Call | None:
     """Open the scope of one provider call.
 
     Args:
         layer: an SDK or HTTP call is announced now, a wrapper's when it ends and only if nothing below announced.
-        resolve: says which turn the call belongs to and what it continues; asked only if the call is announced.
+        asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
         facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
 
     Returns:
@@ -577,7 +634,7 @@ def open_call(
     outer = _call.get()
     if outer is not None and (outer.layer is Layer.SDK or outer.layer is Layer.HTTP) and not outer.ended:
         return None
-    call = Call(layer, outer, facts, resolve, time.time_ns(), time.perf_counter())
+    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter())
     if layer is not Layer.WRAPPER:
         call.begin()
     return call

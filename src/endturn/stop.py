@@ -124,7 +124,7 @@ def raw_text(value: object) -> str | None:
 
 
 def find_row(raw: str, rows: Mapping[str, Row]) -> Row | None:
-    """The row of a raw value: as it stands, else without regard to case and space, else with an exact repetition undone.
+    """The row of a raw value: as it stands, else whatever its case and space, else with an exact repetition undone.
 
     Frameworks that add stream chunks up also add the reasons: "STOPSTOP", "lengthlength".
     """

@@ -1,7 +1,8 @@
 """Every span, event, metric and attribute that endturn emits, declared once; everything else is generated from it.
 
-Standard attributes are those of the OpenTelemetry GenAI semantic conventions (semantic-conventions-genai, read 2026-11),
-carried as our own constants because the Python constants for GenAI are frozen and deprecated. Ours live under `endturn.`.
+Standard attributes are those of the OpenTelemetry GenAI semantic conventions (semantic-conventions-genai, read
+2026-11), carried as our own constants because the Python constants for GenAI are frozen and deprecated. Ours live under
+`endturn.`.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ STOP_TRUNCATED = Attribute(
 SUSPECTED = Attribute(
     "endturn.stop.suspected",
     "boolean",
-    "A clean stop was claimed, yet the whole token budget was used; only ever true.",
+    "A clean stop was claimed, yet the token budget was used up; only ever true.",
 )
 TURN_ID = Attribute("endturn.turn.id", "string", "The turn that the call belongs to.", examples=("9f2c4e0d11aa87b3",))
 ITERATION = Attribute("endturn.turn.iteration", "int", "Which call of the turn, from 1.", examples=(1,))
@@ -179,11 +180,9 @@ TURN_INPUT_TOKENS = Attribute("endturn.turn.input_tokens", "int", "Prompt tokens
 TURN_OUTPUT_TOKENS = Attribute("endturn.turn.output_tokens", "int", "Generated tokens over all calls of the turn.")
 STRATEGY = Attribute("endturn.continuation.strategy", "string", "How the rest was asked for.", tuple(Strategy))
 ATTEMPTS = Attribute("endturn.continuation.attempts", "int", "Continuations requested in the turn so far.")
-ATTEMPTS_LEFT = Attribute(
-    "endturn.continuation.attempts_remaining", "int", "Continuations that the policy still allows."
-)
-TOKENS_LEFT = Attribute("endturn.continuation.tokens_remaining", "int", "Output tokens that the policy still allows.")
-CHARS_LEFT = Attribute("endturn.continuation.chars_remaining", "int", "Characters that the policy still allows.")
+ATTEMPTS_LEFT = Attribute("endturn.continuation.attempts_remaining", "int", "Continuations still allowed.")
+TOKENS_LEFT = Attribute("endturn.continuation.tokens_remaining", "int", "Output tokens still allowed.")
+CHARS_LEFT = Attribute("endturn.continuation.chars_remaining", "int", "Characters still allowed.")
 TOKENS_SO_FAR = Attribute("endturn.continuation.output_tokens", "int", "Output tokens of the turn so far.")
 CHARS_SO_FAR = Attribute("endturn.continuation.output_chars", "int", "Characters of the turn's answer so far.")
 ISSUE = Attribute(

@@ -90,7 +90,7 @@ class Seen:
 
 
 class Decoder(Protocol):
-    """Builds a ChatResponse from a stream's events. `close` may be called at any point: what is missing stays missing."""
+    """Builds a ChatResponse from a stream's events. `close` may be called at any point; what is missing stays so."""
 
     def feed(self, event: Event) -> Iterable[Delta]: ...
 
