@@ -1,0 +1,60 @@
+# Everything that this repository can do, from a bare clone. `make` alone lists it.
+# ARGS is handed on: make demo ARGS=--json, make test ARGS='-k wires'.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check generate stack up down bench clean
+
+help:  ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted provider; no keys, no network
+	@$(VENV)/bin/endturn demo $(ARGS)
+
+test: $(VENV)/.dev  ## all tests; builds what they need first (Go makes the Collector and Prometheus ones possible)
+	@$(PY) stack/build.py --if-possible
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/endturn generate --check
+
+generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference documents anew
+	$(VENV)/bin/endturn generate $(ARGS)
+
+stack: $(VENV)/.dev  ## build Collector, Prometheus and Alertmanager natively, at the versions that compose pins
+	$(PY) stack/build.py $(ARGS)
+
+up:  ## Collector, Prometheus, Alertmanager, Tempo, Loki and Grafana, by Docker Compose, on loopback
+	docker compose up -d
+
+down:  ## stop them; the data stays (docker compose down -v drops it)
+	docker compose down
+
+bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixed floor
+	$(PY) benchmarks/overhead.py $(ARGS)
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.base:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'endturn needs Python 3.11 or later; say which with: make PYTHON=/path/to/python3'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'  # --group is new in 25.1
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.base pyproject.toml constraints.txt
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base pyproject.toml constraints.txt
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[all,demo]' --group dev
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,464 @@
+"""Real servers for tests: the natively built Collector, Prometheus and Alertmanager, on free loopback ports.
+
+    require_stack("collector", "prometheus")
+    with Prometheus(tmp_path) as prometheus, Collector(tmp_path, prometheus=prometheus.url) as collector:
+        ...  # send OTLP to collector.url, ask prometheus.client
+
+They run the project's own configuration files; what a test needs differently is laid over them here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import pytest
+import yaml
+
+from stack import build
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LOOPBACK = "127.0.0.1"
+TAIL = 30  # lines of a server's log that go into an error
+
+T = TypeVar("T")
+
+# Loopback only: a proxy of the environment must not come between.
+_http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def require_stack(*parts: str) -> dict[str, Path]:
+    """The binaries of these parts (all by default), by name; skips the test where they are not built.
+
+    With `ENDTURN_REQUIRE_STACK=1` it fails instead: in CI a check that never ran must not look like one that passed.
+    """
+    recipes = build.recipes()
+    wanted = [recipes[part] for part in parts or recipes]
+    if missing := [recipe.part for recipe in wanted if not recipe.built]:
+        go = build.versions()["go"]["minimum"]
+        advice = f"Run `make stack`; it needs Go {go} or newer (go.dev/dl, or your system's packages)"
+        message = f"not built: {', '.join(missing)}. {advice}"
+        if os.environ.get("ENDTURN_REQUIRE_STACK") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return {name: recipe.folder / name for recipe in wanted for name in recipe.binaries}
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every: float = 0.1) -> T:
+    """The first truthy answer of `ask`; fails the test with `what` and the last answer when none comes in time."""
+    deadline = time.monotonic() + timeout
+    while not (answer := ask()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout:g} s for {what}; the last answer was {answer!r}")
+        time.sleep(every)
+    return answer
+
+
+class StartError(Exception):
+    """A server did not become ready; the message ends with its log."""
+
+
+class Server:
+    """One child process: started and waited for on entry, stopped on exit, and nothing else's process ever touched."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        ready: str,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self.name = name
+        self.command = [str(part) for part in command]
+        self.log = log
+        self.ready = ready
+        self.env = dict(env or {})
+        self.timeout = timeout
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process and return once its readiness URL answers 200; raises `StartError`."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as sink:
+            # A session of its own, so that a Ctrl-C at the test run reaches it through us, in order.
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=os.environ | self.env,
+                start_new_session=True,
+            )
+        try:
+            self._await_ready(self._process)
+        except BaseException:  # an interrupted wait must not leave the process behind
+            self.stop()
+            raise
+
+    def stop(self, *, grace: float = 10.0) -> None:
+        """Ask the process to end and wait; after `grace` seconds kill the process group that `start` made."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its session's leader, so the group has its id
+            process.wait()
+
+    def tail(self) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL:]) if self.log.exists() else ""
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self.timeout
+        while not _answers(self.ready):
+            if (status := process.poll()) is not None:
+                raise StartError(f"{self.name} exited with status {status} before it was ready\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise StartError(f"{self.name} was not ready within {self.timeout:g} s ({self.ready})\n{self.tail()}")
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Collector(Server):
+    """`collector/collector.yaml`, with traces and logs (and a copy of the metrics) written to files as JSON.
+
+    Without `prometheus` the metrics go to the file alone. `metrics_port` is for a Prometheus that is to scrape it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        prometheus: str | None = None,
+        heartbeat: float = 1.0,
+        metrics_port: int | None = None,
+        configs: Sequence[Path] = (),
+    ) -> None:
+        binary = require_stack("collector")["otelcol"]
+        grpc, http, health = free_port(), free_port(), free_port()
+        metrics = metrics_port or free_port()
+        self.folder = folder
+        self.url = f"http://{LOOPBACK}:{http}"  # OTLP over HTTP; a signal's path is appended by its exporter
+        self.grpc = f"{LOOPBACK}:{grpc}"
+        self.metrics_address = f"{LOOPBACK}:{metrics}"
+        overlay = {
+            "exporters": {
+                f"file/{kind}": {"path": str(self.file(kind)), "flush_interval": "100ms"}
+                for kind in ("traces", "logs", "metrics")
+            },
+            "service": {
+                "pipelines": {
+                    "traces": {"exporters": ["file/traces"]},
+                    "logs": {"exporters": ["file/logs"]},
+                    "metrics": {"exporters": ["file/metrics", *(["otlp_http/prometheus"] if prometheus else [])]},
+                }
+            },
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        laid_over = folder / "collector-overlay.yaml"
+        laid_over.write_text(yaml.safe_dump(overlay))
+        environment = {
+            "ENDTURN_COLLECTOR_HOST": LOOPBACK,
+            "ENDTURN_COLLECTOR_GRPC_PORT": str(grpc),
+            "ENDTURN_COLLECTOR_HTTP_PORT": str(http),
+            "ENDTURN_COLLECTOR_HEALTH_PORT": str(health),
+            "ENDTURN_COLLECTOR_METRICS_PORT": str(metrics),
+            "ENDTURN_COLLECTOR_HEARTBEAT_MILLISECONDS": str(int(heartbeat * 1000)),
+        }
+        if prometheus:
+            environment["ENDTURN_PROMETHEUS_URL"] = prometheus
+        every = [REPOSITORY / "collector" / "collector.yaml", laid_over, *configs]
+        super().__init__(
+            "collector",
+            [binary, *(f"--config={config}" for config in every)],
+            log=folder / "collector.log",
+            ready=f"http://{LOOPBACK}:{health}/",
+            env=environment,
+        )
+
+    def file(self, kind: str) -> Path:
+        """Where the `traces`, `logs` or `metrics` are written."""
+        return self.folder / f"{kind}.json"
+
+    def spans(self) -> list[dict[str, Any]]:
+        """Every span written so far, its `attributes` (and `resource`'s) as plain dictionaries."""
+        return self._items("traces", "resourceSpans", "scopeSpans", "spans")
+
+    def log_records(self) -> list[dict[str, Any]]:
+        """Every log record written so far, in the same form."""
+        return self._items("logs", "resourceLogs", "scopeLogs", "logRecords")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every metric of every export written so far, with its resource's attributes; its data points as they came."""
+        return self._items("metrics", "resourceMetrics", "scopeMetrics", "metrics")
+
+    def _items(self, kind: str, resources: str, scopes: str, items: str) -> list[dict[str, Any]]:
+        path = self.file(kind)
+        # The last line may be half written: only what a newline ends is read.
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [
+            item
+            | {"attributes": _attributes(item), "resource": _attributes(resource.get("resource", {}))}
+            | {"events": [event | {"attributes": _attributes(event)} for event in item.get("events", [])]}
+            for line in lines
+            for resource in json.loads(line).get(resources, [])
+            for scope in resource.get(scopes, [])
+            for item in scope.get(items, [])
+        ]
+
+
+class Prometheus(Server):
+    """`stack/prometheus.yml` with the flags of `docker-compose.yml`, on a free port.
+
+    `scrapes` maps the configuration's job names to addresses; jobs without one are left out, `prometheus` is itself.
+    Rule groups keep their own interval unless `rules_interval` replaces it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rules: Sequence[Path] = (),
+        rules_interval: str | None = None,
+        alertmanager: str | None = None,
+        scrapes: Mapping[str, str] | None = None,
+        scrape_interval: str = "1s",
+        evaluation_interval: str = "1s",
+    ) -> None:
+        binary = require_stack("prometheus")["prometheus"]
+        address = f"{LOOPBACK}:{free_port()}"
+        self.url = f"http://{address}"
+        self.client = PrometheusClient(self.url)
+        addresses = {"prometheus": address, **(scrapes or {})}
+        folder.mkdir(parents=True, exist_ok=True)
+
+        config = yaml.safe_load((REPOSITORY / "stack" / "prometheus.yml").read_text())
+        config["global"] |= {"scrape_interval": scrape_interval, "evaluation_interval": evaluation_interval}
+        # A scrape may not take longer than its interval; the default is 10 seconds.
+        config["global"]["scrape_timeout"] = scrape_interval
+        config["rule_files"] = [str(_rules(rule, folder / "rules", rules_interval)) for rule in rules]
+        config["alerting"]["alertmanagers"] = (
+            [{"static_configs": [{"targets": [urllib.parse.urlsplit(alertmanager).netloc]}]}] if alertmanager else []
+        )
+        config["scrape_configs"] = [
+            scrape | {"static_configs": [{"targets": [addresses[scrape["job_name"]]]}]}
+            for scrape in config["scrape_configs"]
+            if scrape["job_name"] in addresses
+        ]
+        file = folder / "prometheus.yml"
+        file.write_text(yaml.safe_dump(config))
+        super().__init__(
+            "prometheus",
+            [
+                binary,
+                f"--config.file={file}",
+                f"--storage.tsdb.path={folder / 'prometheus'}",
+                f"--web.listen-address={address}",
+                # Alertmanager is discovered some 5 s after the start; what fired before is sent again after this long.
+                "--rules.alert.resend-delay=2s",
+                *_compose_flags("prometheus", ("--web.enable", "--enable-feature")),
+            ],
+            log=folder / "prometheus.log",
+            ready=f"{self.url}/-/ready",
+        )
+
+
+class Alertmanager(Server):
+    """`stack/alertmanager.yml`, everything routed to one webhook, without the waiting."""
+
+    def __init__(self, folder: Path, *, webhook: str, group_wait: str = "0s", group_interval: str = "1s") -> None:
+        binary = require_stack("alertmanager")["alertmanager"]
+        address = f"{LOOPBACK}:{free_port()}"
+        self.url = f"http://{address}"
+        folder.mkdir(parents=True, exist_ok=True)
+        config = yaml.safe_load((REPOSITORY / "stack" / "alertmanager.yml").read_text())
+        config["route"] |= {"receiver": "test", "group_wait": group_wait, "group_interval": group_interval}
+        config["receivers"].append({"name": "test", "webhook_configs": [{"url": webhook, "send_resolved": True}]})
+        file = folder / "alertmanager.yml"
+        file.write_text(yaml.safe_dump(config))
+        super().__init__(
+            "alertmanager",
+            [
+                binary,
+                f"--config.file={file}",
+                f"--storage.path={folder / 'alertmanager'}",
+                f"--web.listen-address={address}",
+                "--cluster.listen-address=",  # alone: no gossip port
+            ],
+            log=folder / "alertmanager.log",
+            ready=f"{self.url}/-/ready",
+        )
+
+
+class Webhook:
+    """An HTTP server on a free loopback port that keeps the JSON bodies posted to it."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silence: the bodies say it all."""
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self.url = f"http://{LOOPBACK}:{self._server.server_port}/"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="webhook", daemon=True)
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """Every alert of every notification, in order of arrival."""
+        return [alert for body in list(self.bodies) for alert in body.get("alerts", [])]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of an answer: its labels, and its points as (seconds since the epoch, value)."""
+
+    labels: dict[str, str]
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def value(self) -> float:
+        """The last point's value."""
+        return self.points[-1][1]
+
+
+class QueryError(Exception):
+    """Prometheus refused a query; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusClient:
+    """Questions to a Prometheus, or to anything that speaks its HTTP API."""
+
+    url: str
+
+    def query(self, expression: str, *, time: float | None = None) -> list[Series]:
+        """An instant query; for a range selector (`m[5m]`) each series carries the raw samples."""
+        return self._ask("query", {"query": expression} | ({"time": f"{time:.3f}"} if time is not None else {}))
+
+    def query_range(self, expression: str, *, start: float, end: float, step: float) -> list[Series]:
+        """A range query; times in seconds since the epoch, the step in seconds."""
+        times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        return self._ask("query_range", {"query": expression} | times)
+
+    def wait_for(self, expression: str, *, timeout: float = 30.0) -> list[Series]:
+        """The first answer that is not empty."""
+        return eventually(lambda: self.query(expression), what=f"a series for {expression}", timeout=timeout)
+
+    def get(self, path: str) -> Any:
+        """The `data` of any other endpoint, such as `rules`, `alerts` or `query_exemplars?...`."""
+        with _http.open(f"{self.url}/api/v1/{path}", timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> list[Series]:
+        body = urllib.parse.urlencode(parameters).encode()
+        try:
+            with _http.open(f"{self.url}/api/v1/{endpoint}", data=body, timeout=30) as answer:
+                data = json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise QueryError(f"{parameters['query']}: {json.load(error).get('error', error)}") from None
+        if data["resultType"] == "scalar":
+            return [Series({}, (_point(data["result"]),))]
+        return [
+            Series(series["metric"], tuple(map(_point, series.get("values") or [series["value"]])))
+            for series in data["result"]
+            if "value" in series or "values" in series  # native histograms have no plain value
+        ]
+
+
+def _point(pair: Sequence[Any]) -> tuple[float, float]:
+    return float(pair[0]), float(pair[1])
+
+
+def _answers(url: str) -> bool:
+    try:
+        with _http.open(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:  # URLError, HTTPError, refused, reset, timed out
+        return False
+
+
+def _attributes(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {pair["key"]: _value(pair.get("value", {})) for pair in item.get("attributes", [])}
+
+
+def _value(value: Mapping[str, Any]) -> Any:
+    """One OTLP/JSON value as Python's; 64-bit integers are written as strings there."""
+    match value:
+        case {"intValue": number}:
+            return int(number)
+        case {"arrayValue": array}:
+            return [_value(each) for each in array.get("values", [])]
+        case {"kvlistValue": pairs}:
+            return {pair["key"]: _value(pair.get("value", {})) for pair in pairs.get("values", [])}
+        case _:
+            return next(iter(value.values()), None)
+
+
+def _rules(source: Path, folder: Path, interval: str | None) -> Path:
+    """The rule file itself, or a copy whose groups are evaluated every `interval`."""
+    if interval is None:
+        return source.resolve()
+    content = yaml.safe_load(source.read_text())
+    for group in content["groups"]:
+        group["interval"] = interval
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / source.name
+    copy.write_text(yaml.safe_dump(content))
+    return copy
+
+
+def _compose_flags(service: str, prefixes: tuple[str, ...]) -> list[str]:
+    """What Compose gives the service on its command line, so that tests run with the same features."""
+    compose = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
+    return [flag for flag in compose["services"][service]["command"] if flag.startswith(prefixes)]
