@@ -3,50 +3,75 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from endturn.announce import TurnOutcome
+    from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+    from endturn.clients import AsyncClient, Client
+    from endturn.continuation.policy import ContinuationPolicy
+    from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+    from endturn.errors import EndturnError, ProviderError, UsageError
+    from endturn.scripted import ScriptedProvider
+    from endturn.stop import Resume, Stop, StopReason, normalize
+    from endturn.telemetry.instrument import instrument, uninstrument
+    from endturn.telemetry.observe import observe_provider_call, observe_turn
+    from endturn.telemetry.setup import configure
 
 __version__: Final = "0.1.0"
 
-_HOME: Final = {
-    "AsyncClient": "clients",
-    "AsyncContinuationController": "controller",
-    "ChatResponse": "chat",
-    "Client": "clients",
-    "ContinuationController": "controller",
-    "ContinuationPolicy": "continuation.policy",
-    "Delta": "chat",
-    "EndturnError": "errors",
-    "Message": "chat",
-    "ProviderError": "errors",
-    "Request": "chat",
-    "Resume": "stop",
-    "ScriptedProvider": "scripted",
-    "Stop": "stop",
-    "StopReason": "stop",
-    "Tool": "chat",
-    "ToolCall": "chat",
-    "TurnOutcome": "announce",
-    "TurnResult": "controller",
-    "Usage": "chat",
-    "configure": "telemetry.setup",
-    "instrument": "telemetry.instrument",
-    "normalize": "stop",
-    "observe_provider_call": "telemetry.observe",
-    "observe_turn": "telemetry.observe",
-    "uninstrument": "telemetry.instrument",
-}
+__all__ = [
+    "AsyncClient",
+    "AsyncContinuationController",
+    "ChatResponse",
+    "Client",
+    "ContinuationController",
+    "ContinuationPolicy",
+    "Delta",
+    "EndturnError",
+    "Message",
+    "ProviderError",
+    "Request",
+    "Resume",
+    "ScriptedProvider",
+    "Stop",
+    "StopReason",
+    "Tool",
+    "ToolCall",
+    "TurnOutcome",
+    "TurnResult",
+    "Usage",
+    "UsageError",
+    "configure",
+    "instrument",
+    "normalize",
+    "observe_provider_call",
+    "observe_turn",
+    "uninstrument",
+]
 
-__all__ = sorted(["__version__", *_HOME])
+_HOME: Final = {
+    "announce": ("TurnOutcome",),
+    "chat": ("ChatResponse", "Delta", "Message", "Request", "Tool", "ToolCall", "Usage"),
+    "clients": ("AsyncClient", "Client"),
+    "continuation.policy": ("ContinuationPolicy",),
+    "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
+    "errors": ("EndturnError", "ProviderError", "UsageError"),
+    "scripted": ("ScriptedProvider",),
+    "stop": ("Resume", "Stop", "StopReason", "normalize"),
+    "telemetry.instrument": ("instrument", "uninstrument"),
+    "telemetry.observe": ("observe_provider_call", "observe_turn"),
+    "telemetry.setup": ("configure",),
+}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'endturn' has no attribute {name!r}")
-    value = getattr(import_module(f"endturn.{home}"), name)
-    globals()[name] = value
-    return value
+    for module, names in _HOME.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"endturn.{module}"), name)
+            return value
+    raise AttributeError(f"module 'endturn' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted([*__all__, "__version__"])

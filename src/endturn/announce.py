@@ -153,6 +153,7 @@ class Turn:
     def count(self, ended: CallEnded) -> None:
         """Add one call's result to the tally."""
         started, stop, usage = ended.started, ended.stop, ended.usage
+        self.last_call = started.number
         if not self.provider or (stop.truncated and not self.truncated):
             self.provider, self.model = started.provider, started.model
         if usage is not None:
@@ -335,7 +336,7 @@ Listener = Callable[[Record], Activation | None]
 FAILURES_BEFORE_DETACHING: Final = 100
 
 _listeners: tuple[Listener, ...] = ()
-_failures: dict[Listener, int] = {}
+_failures: dict[Callable[..., object], int] = {}
 _failed: dict[str, int] = {}
 _lock = threading.Lock()
 _strict = False
@@ -363,8 +364,15 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 
 def listening() -> bool:
-    """Whether anyone would be told."""
-    return bool(_listeners)
+    """Whether anyone would be told, and would make anything of it.
+
+    A listener may have a method `awake`, which says so of itself; one that has none always does.
+    """
+    return bool(_listeners) and any(getattr(listener, "awake", _always)() for listener in _listeners)
+
+
+def _always() -> bool:
+    return True
 
 
 @contextmanager
@@ -376,6 +384,11 @@ def strict() -> Iterator[None]:
         yield
     finally:
         _strict = before
+
+
+def is_strict() -> bool:
+    """Whether a listener's exception is let through, for listeners that finish their work later."""
+    return _strict
 
 
 def listener_failures() -> dict[str, int]:
@@ -401,7 +414,7 @@ def announce(record: Record) -> tuple[Activation, ...]:
     return activations
 
 
-def failed(listener: Listener) -> None:
+def failed(listener: Callable[..., object]) -> None:
     """Count an exception of a listener; call it while the exception is being handled."""
     global _listeners
     name = getattr(listener, "__qualname__", type(listener).__qualname__)
@@ -415,6 +428,23 @@ def failed(listener: Listener) -> None:
         log.exception("endturn: listener %s failed; the call that it watched goes on", name)
     elif row == FAILURES_BEFORE_DETACHING:
         log.error("endturn: listener %s failed %d times in a row and was detached", name, row)
+
+
+_noted: set[str] = set()
+
+
+def swallow(what: str) -> None:
+    """Keep an exception of endturn's own from the host; call it while the exception is being handled.
+
+    Logged once per `what`, a warning; after that for debugging only. `strict()` lets it through.
+    """
+    if _strict:
+        raise
+    if what in _noted:
+        log.debug("endturn: %s failed", what, exc_info=True)
+        return
+    _noted.add(what)
+    log.warning("endturn: %s failed; the call that it watched goes on", what, exc_info=True)
 
 
 class Layer(StrEnum):
@@ -469,7 +499,10 @@ class Step:
                 if _strict:
                     raise
                 log.debug("endturn: an activation failed", exc_info=True)
-        self._variable.reset(self._token)
+        try:
+            self._variable.reset(self._token)
+        except ValueError:  # a host that drives one coroutine from several contexts: the step was the other's
+            log.debug("endturn: a step ended in another context than it began in")
 
 
 @dataclass(slots=True, eq=False)
@@ -503,6 +536,9 @@ class Call:
     def begin(self) -> CallStarted:
         """Announce the start, and mark every enclosing scope as announced from below."""
         turn, continuation = _inference.resolve(self.asked)
+        if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
+            # A wrapper's call begins, here, when it has ended: its turn began with it.
+            turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
         self.started = started = CallStarted(
             number=next(_number),

@@ -115,7 +115,8 @@ def raw_text(value: object) -> str | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return raw_text(value.get("type") or value.get("reason"))
+        inner = value.get("type") or value.get("reason")
+        return None if isinstance(inner, Mapping) else raw_text(inner)
     for name in ("value", "type", "reason"):
         inner = getattr(value, name, None)
         if isinstance(inner, str):
@@ -153,6 +154,7 @@ def normalize(
     prompt_tokens: int | None = None,
     maximum: int | None = None,
     window: int | None = None,
+    refused: bool = False,
     detail: str | None = None,
 ) -> Stop:
     """One Stop from a provider's raw value and what else is known of the response. The only place that judges.
@@ -166,6 +168,7 @@ def normalize(
         output_tokens, prompt_tokens: reported usage.
         maximum: the output limit that the request set.
         window: the model's context window, where known.
+        refused: the answer itself is a refusal (chat and Responses say so in the content, beside a clean reason).
         detail: overrides the row's detail.
 
     Returns:
@@ -182,7 +185,9 @@ def normalize(
         return Stop(StopReason.UNKNOWN, text, detail, mapped=False)
     reason, promoted = row.reason, None
     resume = row.resume
-    if reason is StopReason.END_TURN and calls and calls_closed:
+    if reason is StopReason.END_TURN and refused:
+        reason = StopReason.REFUSED
+    elif reason is StopReason.END_TURN and calls and calls_closed:
         reason, promoted = StopReason.TOOL_CALL, StopReason.END_TURN
     full = maximum is not None and output_tokens is not None and output_tokens >= maximum
     if (

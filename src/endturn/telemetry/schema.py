@@ -210,7 +210,10 @@ STATUS = Attribute("endturn.termination.status", "string", "The status that came
 MAX_ITERATIONS = Attribute("endturn.termination.max_iterations", "int", "The policy's limit of calls.")
 REQUIRES_REVIEW = Attribute("endturn.termination.requires_review", "boolean", "A person has to approve the result.")
 CAPPED = Attribute(
-    "endturn.series.capped_label", "string", "The label whose cap was reached.", ("provider", "model", "agent")
+    "endturn.series.capped_label",
+    "string",
+    "The label whose cap was reached.",
+    ("provider", "model", "agent", "server_address", "error_type"),
 )
 LISTENER = Attribute("endturn.listener.name", "string", "The listener that raised.", examples=("Recorder",))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from endturn.announce import Strategy
 from endturn.errors import ProviderError, UsageError
 from endturn.stop import Row, Stop
 
@@ -38,6 +39,7 @@ class Asked:
         stream: whether the answer is streamed.
         background: the call starts a job on the server and does not wait for it.
         json_format: the answer is constrained to JSON.
+        compaction: the call asks for nothing but a summary of the conversation (Anthropic's `compaction`).
         previous_id: the response that the call builds on.
         temperature, top_p, seed: as sent.
         system: a system prompt that travels beside the messages, in the wire's own shape.
@@ -51,6 +53,7 @@ class Asked:
     stream: bool = False
     background: bool = False
     json_format: bool = False
+    compaction: bool = False
     previous_id: str | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -123,7 +126,9 @@ class Wire(Protocol):
 
     def decode_error(self, status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError: ...
 
-    def resume(self, request: Request, cut: ChatResponse, *, prompt: str) -> Request: ...
+    def resume(
+        self, request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT
+    ) -> Request: ...
 
     def inspect(self, kwargs: Mapping[str, Any]) -> Asked: ...
 

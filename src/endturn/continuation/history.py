@@ -1,0 +1,85 @@
+"""What a turn leaves in a history: a response as it may be recorded, and many segments as one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from endturn.chat import Blocks, ChatResponse, Message, ToolCall
+from endturn.continuation.stitch import stitch
+from endturn.stop import StopReason
+
+
+def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | None = None) -> Message:
+    """A response's message with `calls` only. The text and the reason stay.
+
+    Where calls are left out, the content in the wire's own shape goes as a whole: it would bring them back.
+
+    Args:
+        calls: those of the response that were run, or answered.
+        text: what is recorded of the text, by default all.
+    """
+    message = response.message()
+    if len(calls) == len(response.tool_calls) and text is None:
+        return message
+    kept = {call.id for call in calls}
+    first = {call.id: call for call in reversed(response.tool_calls) if call.id in kept}
+    return message.but(
+        content=response.text if text is None else text,
+        tool_calls=tuple(reversed(first.values())),
+        blocks=None,
+    )
+
+
+def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024) -> tuple[Message, ...]:
+    """A conversation as the model and the host should see it: no nudges, every answer one assistant message.
+
+    What was not written by a controller is passed through unchanged: only an assistant message that says that it was
+    cut or paused is joined with the assistant message that follows it, or follows the nudge after it.
+    """
+    collapsed: list[Message] = []
+    for message in messages:
+        if message.synthetic:
+            continue
+        before = collapsed[-1] if collapsed else None
+        if before is not None and message.role == "assistant" and _unfinished(before):
+            collapsed[-1] = _joined(before, message, min_overlap, max_overlap)
+        else:
+            collapsed.append(message)
+    return tuple(message for message in collapsed if not _empty(message))
+
+
+def _unfinished(message: Message) -> bool:
+    return (
+        message.role == "assistant"
+        and not message.tool_calls
+        and message.stop_reason is not None
+        and message.stop_reason is not StopReason.END_TURN
+    )
+
+
+def _empty(message: Message) -> bool:
+    """An assistant message of ours that says nothing; providers refuse one."""
+    return (
+        message.role == "assistant"
+        and message.stop_reason is not None
+        and not message.text.strip()
+        and not message.tool_calls
+        and message.blocks is None
+    )
+
+
+def _joined(first: Message, second: Message, min_overlap: int, max_overlap: int) -> Message:
+    if _empty(first):
+        return second
+    if first.stop_reason is StopReason.PAUSED:
+        return second.but(content=first.text + second.text, blocks=_together(first.blocks, second.blocks))
+    text = stitch(first.text, second.text, min_overlap=min_overlap, max_overlap=max_overlap)
+    return second.but(content=text, blocks=None)
+
+
+def _together(first: Blocks | None, second: Blocks | None) -> Blocks | None:
+    """Content blocks before and after a pause, in order; None where the wire keeps whole messages instead."""
+    if first is None or second is None or first.wire != second.wire:
+        return None
+    items = (*first.items, *second.items)
+    return None if any("role" in item for item in items) else Blocks(first.wire, items)

@@ -1,0 +1,233 @@
+"""The continuation machine: one flat table of (state, signal) → (state, step), and what a response signals to it.
+
+The rules:
+
+1. A turn starts in `Request` and ends in `Complete` or `Abort`; both know no further signal.
+2. Every response, to whatever call, goes to `EvaluateStop`. That state alone looks at what a response says.
+3. A call that is made only because of what the last response was (continuation, resume, repair) is reached through a
+   pending state, which asks about limits and knows two signals only: `under_limits` and `limit_reached`.
+4. Tools are run in `ExecuteTools` alone, and that is reached by two signals: the gate passed the batch (`tool_call`:
+   run it), or refused complete calls for what they say (`invalid_calls`: answer them with errors, run nothing).
+5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless goes to `Abort`.
+6. An illegal pair raises IllegalTransition and changes nothing.
+
+No clock, no I/O, no telemetry. What is not here: when a limit is reached (limits), which text is kept (stitch), which
+calls are good (toolgate), and what a step does (turn).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple, assert_never
+
+from endturn.announce import TurnOutcome
+from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict
+from endturn.errors import IllegalTransition
+from endturn.stop import Stop, StopReason
+
+
+class State(StrEnum):
+    """Where a turn stands."""
+
+    REQUEST = "Request"
+    EVALUATE_STOP = "EvaluateStop"
+    EXECUTE_TOOLS = "ExecuteTools"
+    CONTINUE_PENDING = "ContinuePending"
+    REQUEST_CONTINUATION = "RequestContinuation"
+    RESUME_PENDING = "ResumePending"
+    RESUME_UNCHANGED = "ResumeUnchanged"
+    REPAIR_PENDING = "RepairPending"
+    REPAIR = "Repair"
+    ABORT_PARTIAL = "AbortPartial"
+    ABORT = "Abort"
+    COMPLETE = "Complete"
+
+
+class Signal(StrEnum):
+    """What can happen to a turn."""
+
+    RESPONSE = "provider_response"
+    FAILED = "provider_error"
+    INTERRUPTED = "interrupted"
+    """The host gave up waiting: a cancelled task, a closed stream, an interrupt."""
+
+    END_TURN = "end_turn"
+    TOOL_CALL = "tool_call"
+    INVALID_CALLS = "invalid_calls"
+    HAND_OVER = "hand_over"
+    """The gate passed the batch, and the host runs its tools itself."""
+    GATE_REFUSED = "gate_refused"
+    MAX_TOKENS = "max_tokens"
+    PAUSED = "paused"
+    CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
+    SAFETY_BLOCKED = "safety_blocked"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    MISSING = "missing"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+    UNDER_LIMITS = "under_limits"
+    LIMIT_REACHED = "limit_reached"
+    RESULTS_APPENDED = "tool_results_appended"
+    RETURNED = "return_partial_with_notice"
+
+
+class Step(StrEnum):
+    """What is to be done on entering a state."""
+
+    SEND = "send"
+    EVALUATE = "evaluate"
+    RUN_TOOLS = "run_tools"
+    ANSWER_CALLS = "answer_calls"
+    CHECK_CONTINUATION = "check_continuation"
+    SEND_CONTINUATION = "send_continuation"
+    CHECK_RESUME = "check_resume"
+    SEND_RESUME = "send_resume"
+    CHECK_REPAIR = "check_repair"
+    SEND_REPAIR = "send_repair"
+    KEEP_PARTIAL = "keep_partial"
+    FINISH = "finish"
+
+
+class Transition(NamedTuple):
+    """Where a signal leads, and what is to be done there."""
+
+    state: State
+    step: Step
+
+
+INITIAL: Final = Transition(State.REQUEST, Step.SEND)
+FINAL: Final = frozenset({State.COMPLETE, State.ABORT})
+
+_EVALUATE: Final = Transition(State.EVALUATE_STOP, Step.EVALUATE)
+_KEEP: Final = Transition(State.ABORT_PARTIAL, Step.KEEP_PARTIAL)
+_ABORT: Final = Transition(State.ABORT, Step.FINISH)
+_COMPLETE: Final = Transition(State.COMPLETE, Step.FINISH)
+
+TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType(
+    {
+        (State.REQUEST, Signal.RESPONSE): _EVALUATE,
+        (State.REQUEST, Signal.FAILED): _KEEP,
+        (State.REQUEST, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.EVALUATE_STOP, Signal.END_TURN): _COMPLETE,
+        (State.EVALUATE_STOP, Signal.TOOL_CALL): Transition(State.EXECUTE_TOOLS, Step.RUN_TOOLS),
+        (State.EVALUATE_STOP, Signal.INVALID_CALLS): Transition(State.EXECUTE_TOOLS, Step.ANSWER_CALLS),
+        (State.EVALUATE_STOP, Signal.HAND_OVER): _COMPLETE,
+        (State.EVALUATE_STOP, Signal.GATE_REFUSED): Transition(State.REPAIR_PENDING, Step.CHECK_REPAIR),
+        (State.EVALUATE_STOP, Signal.MAX_TOKENS): Transition(State.CONTINUE_PENDING, Step.CHECK_CONTINUATION),
+        (State.EVALUATE_STOP, Signal.PAUSED): Transition(State.RESUME_PENDING, Step.CHECK_RESUME),
+        (State.EVALUATE_STOP, Signal.CONTEXT_WINDOW_EXCEEDED): _ABORT,
+        (State.EVALUATE_STOP, Signal.SAFETY_BLOCKED): _ABORT,
+        (State.EVALUATE_STOP, Signal.REFUSED): _ABORT,
+        (State.EVALUATE_STOP, Signal.UNKNOWN): _ABORT,
+        (State.EVALUATE_STOP, Signal.MISSING): _KEEP,
+        (State.EVALUATE_STOP, Signal.ERROR): _KEEP,
+        (State.EVALUATE_STOP, Signal.CANCELLED): _KEEP,
+        #
+        (State.EXECUTE_TOOLS, Signal.RESULTS_APPENDED): Transition(State.REQUEST, Step.SEND),
+        (State.EXECUTE_TOOLS, Signal.LIMIT_REACHED): _KEEP,
+        (State.EXECUTE_TOOLS, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.CONTINUE_PENDING, Signal.UNDER_LIMITS): Transition(State.REQUEST_CONTINUATION, Step.SEND_CONTINUATION),
+        (State.CONTINUE_PENDING, Signal.LIMIT_REACHED): _KEEP,
+        (State.REQUEST_CONTINUATION, Signal.RESPONSE): _EVALUATE,
+        (State.REQUEST_CONTINUATION, Signal.FAILED): _KEEP,
+        (State.REQUEST_CONTINUATION, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.RESUME_PENDING, Signal.UNDER_LIMITS): Transition(State.RESUME_UNCHANGED, Step.SEND_RESUME),
+        (State.RESUME_PENDING, Signal.LIMIT_REACHED): _KEEP,
+        (State.RESUME_UNCHANGED, Signal.RESPONSE): _EVALUATE,
+        (State.RESUME_UNCHANGED, Signal.FAILED): _KEEP,
+        (State.RESUME_UNCHANGED, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.REPAIR_PENDING, Signal.UNDER_LIMITS): Transition(State.REPAIR, Step.SEND_REPAIR),
+        (State.REPAIR_PENDING, Signal.LIMIT_REACHED): _KEEP,
+        (State.REPAIR, Signal.RESPONSE): _EVALUATE,
+        (State.REPAIR, Signal.FAILED): _KEEP,
+        (State.REPAIR, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.ABORT_PARTIAL, Signal.RETURNED): _COMPLETE,
+    }
+)
+
+
+class Machine:
+    """One turn's place in the table."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state: State = INITIAL.state
+
+    def on(self, signal: Signal) -> Step:
+        """Follow a signal; returns what is to be done now.
+
+        Raises:
+            IllegalTransition: this state does not know the signal. Nothing was changed.
+        """
+        found = TRANSITIONS.get((self.state, signal))
+        if found is None:
+            known = ", ".join(repr(row.value) for state, row in TRANSITIONS if state is self.state) or "no signal"
+            raise IllegalTransition(f"{self.state.value!r} does not know {signal.value!r}; it knows {known}")
+        self.state = found.state
+        return found.step
+
+
+def classify(stop: Stop, verdict: Verdict | None, *, repairing: bool = False, hand_over: bool = False) -> Signal:
+    """What a response means to the machine.
+
+    Args:
+        verdict: the gate's; None for a response that holds no calls and promised none.
+        repairing: the response answers a repair: a cut one is then a refused payload, whatever it holds.
+        hand_over: the host runs its tools itself.
+    """
+    match verdict:
+        case Run():
+            return Signal.HAND_OVER if hand_over else Signal.TOOL_CALL
+        case Answer():
+            return Signal.INVALID_CALLS
+        case Repair():
+            return Signal.GATE_REFUSED
+        case Refused() | None:
+            pass
+        case _:
+            assert_never(verdict)
+    if repairing and stop.reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
+        return Signal.GATE_REFUSED
+    return _SIGNAL[stop.reason]
+
+
+_SIGNAL: Final = {
+    StopReason.END_TURN: Signal.END_TURN,
+    StopReason.TOOL_CALL: Signal.GATE_REFUSED,  # calls were promised, none came
+    StopReason.MAX_TOKENS: Signal.MAX_TOKENS,
+    StopReason.CONTEXT_WINDOW_EXCEEDED: Signal.CONTEXT_WINDOW_EXCEEDED,
+    StopReason.SAFETY_BLOCKED: Signal.SAFETY_BLOCKED,
+    StopReason.REFUSED: Signal.REFUSED,
+    StopReason.PAUSED: Signal.PAUSED,
+    StopReason.CANCELLED: Signal.CANCELLED,
+    StopReason.ERROR: Signal.ERROR,
+    StopReason.MISSING: Signal.MISSING,
+    StopReason.UNKNOWN: Signal.UNKNOWN,
+}
+
+OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
+    {
+        Signal.END_TURN: TurnOutcome.COMPLETED,
+        Signal.HAND_OVER: TurnOutcome.COMPLETED,
+        Signal.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
+        Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
+        Signal.REFUSED: TurnOutcome.REFUSED,
+        Signal.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
+        Signal.MISSING: TurnOutcome.STREAM_CUT,
+        Signal.ERROR: TurnOutcome.PROVIDER_ERROR,
+        Signal.FAILED: TurnOutcome.PROVIDER_ERROR,
+        Signal.CANCELLED: TurnOutcome.CANCELLED,
+        Signal.INTERRUPTED: TurnOutcome.CANCELLED,
+    }
+)
+"""What a turn's outcome is when this signal ended it. `limit_reached` brings its own."""

@@ -1,0 +1,82 @@
+"""One response as it arrives: its visible text goes through the stitcher at once, its calls wait for the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from endturn.chat import ChatResponse, Delta, ToolCall
+from endturn.continuation.stitch import Stitcher
+from endturn.stop import Stop, StopReason
+
+
+class Part:
+    """Takes a response's deltas, and gives out what the consumer may see of them.
+
+    Pieces of tool calls are not given out: until the gate has passed them, nobody may act on them.
+
+    Attributes:
+        response: None until `close` was called; what had arrived, with the stop `missing`, where the response itself
+            never came.
+    """
+
+    __slots__ = ("_calls", "_reasoning", "_said", "_stitcher", "response")
+
+    def __init__(self, stitcher: Stitcher) -> None:
+        self.response: ChatResponse | None = None
+        self._stitcher = stitcher
+        self._said: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        stitcher.begin()
+
+    def feed(self, delta: Delta) -> Iterator[Delta]:
+        """Take the next delta."""
+        if delta.restart:
+            yield from self._held()
+            self._said.clear()
+        if delta.reasoning:
+            self._reasoning.append(delta.reasoning)
+            yield Delta(reasoning=delta.reasoning)
+        if delta.call is not None:
+            call = self._calls.setdefault(delta.call.index, ["", "", ""])
+            call[0] = call[0] or delta.call.id or ""
+            call[1] = call[1] or delta.call.name or ""
+            call[2] += delta.call.arguments
+        if delta.text:
+            self._said.append(delta.text)
+            piece = self._stitcher.feed(delta.text)
+            if piece is not None:
+                yield Delta(text=piece.text, restart=True) if delta.restart else piece
+
+    def close(self, response: ChatResponse | None) -> Iterator[Delta]:
+        """The response is over: `response` is what it came to, None where it never said so. Only the first time counts.
+
+        Text of it that was not among the deltas is given out now.
+        """
+        if self.response is not None:
+            return iter(())
+        said, reasoning = "".join(self._said), "".join(self._reasoning)
+        if response is None:
+            response = ChatResponse(
+                text=said,
+                reasoning=reasoning or None,
+                tool_calls=tuple(
+                    ToolCall(id=id_ or f"call_{index}", name=name, arguments_raw=raw, closed=False)
+                    for index, (id_, name, raw) in sorted(self._calls.items())
+                ),
+                stop=Stop(StopReason.MISSING, terminal_seen=False, incomplete=True),
+            )
+        self.response = response
+        out = []
+        if response.reasoning and not reasoning:
+            out.append(Delta(reasoning=response.reasoning))
+        if len(response.text) > len(said) and response.text.startswith(said):
+            piece = self._stitcher.feed(response.text[len(said) :])
+            if piece is not None:
+                out.append(piece)
+        out += self._held()
+        return iter(out)
+
+    def _held(self) -> list[Delta]:
+        piece = self._stitcher.close()
+        return [] if piece is None else [piece]

@@ -1,0 +1,139 @@
+"""What a turn comes to: the result that is handed back, and how an unfinished one is taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from endturn.announce import Strategy, TurnOutcome
+from endturn.chat import Message, Request, ToolCall, Usage
+from endturn.continuation.limits import Counters
+from endturn.errors import UsageError
+from endturn.stop import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """An unfinished turn: give it to a controller's `run` or `stream` in place of a request.
+
+    Attributes:
+        request: what the host asked for.
+        next: the request that goes out first.
+        pending: messages of `next` that are recorded once it has been answered (the nudge).
+        strategy: how `next` asks for the rest; None where it is an ordinary call.
+        earlier: the text of the answers before the last tool run.
+        text: the unfinished answer so far.
+        seam: the text that comes joins an answer that was cut.
+        counters: what counts against the limits.
+        ran: the calls that were run, which never run again.
+    """
+
+    request: Request
+    next: Request
+    pending: tuple[Message, ...] = ()
+    strategy: Strategy | None = None
+    earlier: str = ""
+    text: str = ""
+    seam: bool = False
+    segments: tuple[Message, ...] = ()
+    tool_results: tuple[Message, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    counters: Counters = field(default_factory=Counters)
+    ran: frozenset[tuple[int, str]] = frozenset()
+
+    def afresh(self) -> Resumption:
+        """The same with all limits at their beginning."""
+        return replace(self, counters=Counters(calls=self.counters.calls))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """How a turn went.
+
+    Attributes:
+        text: all that the user was shown, exactly: the joined deltas of a stream (of a turn that was taken up again,
+            with those of the turn before).
+        answer: the part of it that follows the last tool run.
+        segments: the turn's messages one by one, nudges included: the audit view.
+        messages: the whole conversation, the request's messages first, every answer one message, no nudges.
+        outcome: why the turn ended. status: the same in the source designs' words (`budget_exhausted`).
+        complete: the answer is whole. Never true of a truncated one.
+        notice: a sentence for the user where it is not; never part of the text.
+        stop: of the last response, None if there was none.
+        calls: tool calls that passed the gate, for a host that runs them itself.
+        usage: the sum over all calls; `estimated` where a provider did not say.
+        iterations: calls to the model; continuations: those made only because a response was cut off.
+        tool_results: what the tools said, as tool messages.
+        error: what the provider raised, where that ended the turn.
+        duration_s: seconds from the turn's start to its end.
+    """
+
+    text: str
+    answer: str
+    segments: tuple[Message, ...]
+    messages: tuple[Message, ...]
+    outcome: TurnOutcome
+    status: str
+    complete: bool
+    notice: str | None
+    stop: Stop | None
+    calls: tuple[ToolCall, ...]
+    usage: Usage
+    iterations: int
+    continuations: int
+    tool_results: tuple[Message, ...]
+    error: BaseException | None
+    duration_s: float
+    resumption: Resumption | None = field(repr=False)
+
+    def resume(self) -> Resumption:
+        """What takes the turn up where it ended. After a limit, its limits begin anew; after a failure they go on.
+
+        Raises:
+            UsageError: there is nothing to take up: the turn is complete, or asking again would not help.
+        """
+        if self.resumption is None:
+            raise UsageError(f"a turn that ended {self.outcome.value!r} cannot be taken up again: start another")
+        return self.resumption
+
+
+AFRESH: Final = frozenset(
+    {
+        TurnOutcome.RETRY_LIMIT,
+        TurnOutcome.TOKEN_BUDGET,
+        TurnOutcome.CHAR_BUDGET,
+        TurnOutcome.COST_BUDGET,
+        TurnOutcome.DEADLINE,
+        TurnOutcome.RESUME_LIMIT,
+        TurnOutcome.TOOL_REPAIR_FAILED,
+        TurnOutcome.MAX_ITERATIONS,
+    }
+)
+"""The outcomes that are limits: who takes such a turn up again wants more than they allowed."""
+
+NOTICES: Final = {
+    TurnOutcome.RETRY_LIMIT: "The answer was cut off, and is incomplete after all continuations that are allowed.",
+    TurnOutcome.TOKEN_BUDGET: "The answer was cut off: its token budget is used up.",
+    TurnOutcome.CHAR_BUDGET: "The answer was cut off: it reached the largest size that is allowed.",
+    TurnOutcome.COST_BUDGET: "The answer was cut off: its cost budget is used up.",
+    TurnOutcome.DEADLINE: "The answer is incomplete: its time is up.",
+    TurnOutcome.RESUME_LIMIT: "The answer is incomplete: the provider paused it more often than is allowed.",
+    TurnOutcome.NO_PROGRESS: "The answer was cut off, and asking for more brought nothing new.",
+    TurnOutcome.REPETITION: "The answer was stopped: the model repeated itself.",
+    TurnOutcome.REASONING_EXHAUSTED: "The model used the whole token limit for thinking and gave no answer.",
+    TurnOutcome.INVALID_JSON: "The answer is not the JSON that was asked for.",
+    TurnOutcome.CONTEXT_WINDOW_EXCEEDED: "The conversation has filled the model's context window.",
+    TurnOutcome.SAFETY_BLOCKED: "The answer was withheld by a content filter.",
+    TurnOutcome.REFUSED: "The model declined to answer.",
+    TurnOutcome.CANCELLED: "The answer was stopped before it was complete.",
+    TurnOutcome.STOPPED: "The answer was stopped before it was complete.",
+    TurnOutcome.PROVIDER_ERROR: "The answer is incomplete: the provider failed.",
+    TurnOutcome.STREAM_CUT: "The answer is incomplete: the connection ended before the provider said that it was over.",
+    TurnOutcome.UNKNOWN_REASON: "The provider ended the answer for a reason that is not known.",
+    TurnOutcome.EMPTY_RESPONSE: "The model gave no answer.",
+    TurnOutcome.LEFT_PAUSED: "The provider paused the answer; it can be taken up later.",
+    TurnOutcome.TOOL_REPAIR_FAILED: "A tool call was cut off and could not be repaired; it was not run.",
+    TurnOutcome.MAX_ITERATIONS: "The turn reached the largest number of calls that is allowed.",
+    TurnOutcome.NOT_CONTINUED: "The answer was cut off, and not continued.",
+}
+"""What the user is told. An outcome without a notice is a whole answer."""

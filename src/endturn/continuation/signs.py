@@ -1,0 +1,120 @@
+"""Signs in a model's text: a telling repetition, an open code block, a preamble, a loop. Pure, and each linear."""
+
+from __future__ import annotations
+
+import re
+import string
+from itertools import product
+from typing import Final
+
+_SAYS_NOTHING: Final = frozenset(string.digits + string.whitespace + string.punctuation)
+
+
+def tells(text: str) -> bool:
+    """Whether a repetition of this text means that it was written twice: rows of figures and rules repeat by nature."""
+    return any(character not in _SAYS_NOTHING and not character.isspace() for character in text)
+
+
+_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n`]*)\n", re.MULTILINE)
+
+
+def open_fence(text: str) -> str:
+    """The line that opened the code block in which a text ends; "" if it ends in none, or one without a language.
+
+    A bare fence is no sign: it closes the block just as well.
+    """
+    marker = info = ""
+    for found in _FENCE.finditer(text):
+        fence, word = found[1], found[2].strip()
+        if not marker:
+            marker, info = fence, word
+        elif fence[0] == marker[0] and len(fence) >= len(marker) and not word:
+            marker = info = ""
+    return marker + info if info else ""
+
+
+# --- Preambles ----------------------------------------------------------------------------------------------------
+
+PREAMBLE: Final = 120
+"""Characters that a preamble has at most."""
+
+_ALONE: Final = ("continuing", "continued", "continuation", "resuming")
+_LEFT_OFF: Final = ("where i left off", "where we left off", "where it was cut off", "the previous response",
+                    "the previous message", "the cutoff", "the cut off point")  # fmt: skip
+_PHRASES: Final = (
+    *_ALONE,
+    "continuing on",
+    "continuing the response",
+    "continuing the previous response",
+    "let me continue",
+    "i'll continue",
+    "i will continue",
+    *(
+        f"{verb} {way}{place}"
+        for verb, way, place in product(
+            (*_ALONE[:2], *_ALONE[3:], "picking up", "let me continue", "i'll continue", "i will continue"),
+            ("", "from ", "right ", "exactly ", "right from ", "exactly from "),
+            _LEFT_OFF,
+        )
+    ),
+    *(
+        f"{here} {what}{of}"
+        for here, what, of in product(
+            ("here's", "here is"),
+            ("the rest", "the continuation", "the remainder", "the remaining part"),
+            ("", " of the response", " of the answer", " of the code", " of the document"),
+        )
+    ),
+)
+_OPENERS: Final = ("", "sure ", "certainly ", "of course ", "okay ", "ok ", "absolutely ", "understood ", "sorry ",
+                   "apologies ", "my apologies ")  # fmt: skip
+_KNOWN: Final = frozenset(opener + phrase for opener, phrase in product(_OPENERS, _PHRASES))
+_WORDS: Final = re.compile(r"[a-z']+")
+_PLAIN: Final = re.compile(r"[a-z' .,:;!…*_()\[\]>#–—\t\r-]*")
+_MARKED: Final = re.compile(r"(\.\.\.|…|:|[)\]*_])\s*$")
+
+
+def _words(line: str) -> str | None:
+    """A line's words, lower case; None if it holds what no preamble holds."""
+    line = line.lower().replace("’", "'")
+    return " ".join(_WORDS.findall(line)) if _PLAIN.fullmatch(line) else None
+
+
+def is_preamble(line: str) -> bool:
+    """Whether a line announces a continuation instead of being one."""
+    words = _words(line)
+    return words in _KNOWN and (words not in _ALONE or _MARKED.search(line) is not None)
+
+
+def may_become_preamble(line: str) -> bool:
+    """Whether a line that is not over yet may still turn out to be one."""
+    words = _words(line)
+    return words is not None and any(known.startswith(words) for known in _KNOWN)
+
+
+# --- Loops --------------------------------------------------------------------------------------------------------
+
+LOOP_FROM: Final = 400
+WINDOW: Final = 60
+
+
+def loop_start(text: str) -> int | None:
+    """Where a text that is dominated by one repeated passage starts to repeat it; None if it is not.
+
+    Dominated: some passage of 60 characters occurs five times or more and covers at least half of 400 characters or
+    more. The place is the end of its first occurrence.
+    """
+    if len(text) < LOOP_FROM:
+        return None
+    found: dict[str, list[int]] = {}  # passage → [end of the first occurrence, end of the latest, how many]
+    for start in range(len(text) - WINDOW + 1):
+        passage = text[start : start + WINDOW]
+        seen = found.get(passage)
+        if seen is None:
+            found[passage] = [start + WINDOW, start + WINDOW, 1]
+        elif start >= seen[1]:
+            seen[1] = start + WINDOW
+            seen[2] += 1
+            if seen[2] >= 5 and seen[2] * WINDOW * 2 >= len(text):
+                return seen[0]
+    return None

@@ -1,0 +1,179 @@
+"""The tool gate: which calls of a response may run, and what becomes of the rest.
+
+A batch runs whole or not at all, and only on the provider's word that it is complete. What a cut or doubtful response
+holds is asked for again, however well it parses: a call that was cut off can look like a valid one (`{}`). A complete
+call that is wrong is answered with what is wrong, so that the model can mend it. Nothing is ever brace-closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from endturn.chat import ChatResponse, Tool, ToolCall
+from endturn.continuation.payload import Malformed, mismatch, strict_object
+from endturn.continuation.policy import Dispatch
+from endturn.stop import Resume, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The calls may run. Each has its `arguments`."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The calls are complete but wrong: none runs, each is answered with its error.
+
+    Attributes:
+        errors: what is wrong with each call, in order; duplicates of an id appear once.
+        reason: of the first that is wrong, as in `schema.BLOCK_REASON`.
+    """
+
+    errors: tuple[tuple[ToolCall, str], ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The payload is cut or cannot be trusted: one complete payload is to be asked for.
+
+    Attributes:
+        issue: what is wrong, as in `schema.ISSUE`.
+        reason: why nothing ran, as in `schema.BLOCK_REASON`.
+    """
+
+    issue: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The response is no tool call, although it holds calls: they neither run nor are asked for again."""
+
+    reason: str = "not_a_tool_call"
+
+
+Verdict = Run | Answer | Repair | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one call, as in `schema.ISSUE` or `schema.BLOCK_REASON`, and in words for the model."""
+
+    issue: str
+    message: str
+
+
+def judge(
+    response: ChatResponse,
+    tools: Mapping[str, Tool],
+    *,
+    runnable: Container[str] | None = None,
+    dispatch: Dispatch = "verified_terminal",
+    suspect_full_budget: bool = True,
+) -> Verdict | None:
+    """What is to become of a response's calls.
+
+    Args:
+        tools: the tools that the request declares, by name; if it declares none, every name is taken as known.
+        runnable: the names that have a function; None where the host runs tools itself.
+        dispatch, suspect_full_budget: as in ContinuationPolicy.
+
+    Returns:
+        None where there is nothing to judge: no calls, and a reason that promised none.
+    """
+    stop, calls = response.stop, response.tool_calls
+    if stop.reason is StopReason.ERROR and stop.resume is Resume.REPAIR:
+        return Repair("provider_rejected", "not_a_tool_call")
+    if not calls:
+        return Repair("incomplete_json", "unverified_terminal") if stop.reason is StopReason.TOOL_CALL else None
+    checked = [parse(call, tools, runnable=runnable, schema=dispatch != "tool_call_only") for call in calls]
+    good = tuple(call for call in checked if isinstance(call, ToolCall))
+    faults = [fault for fault in checked if isinstance(fault, Fault)]
+    issue = next((fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal")
+    if dispatch == "any_parsed" and good and stop.reason in _ANY_PARSED:
+        return Run(_once(good))
+    match stop.reason:
+        case StopReason.MAX_TOKENS:
+            return Repair(issue, "truncated")
+        case StopReason.MISSING:
+            return Repair(issue, "unverified_terminal")
+        case StopReason.TOOL_CALL | StopReason.END_TURN if not all(call.closed for call in calls):
+            return Repair("incomplete_json", "unverified_terminal")
+        case StopReason.TOOL_CALL:
+            pass
+        case _:
+            return Refused()
+    if suspect_full_budget and stop.suspected and dispatch != "any_parsed":
+        return Repair("suspected", "suspected")
+    if any(fault.issue == "incomplete_json" for fault in faults):
+        return Repair("incomplete_json", "invalid_json")
+    if len({call.id for call in calls}) < len(calls):
+        told = "two calls of this response have the same id; none of them was run"
+        return Answer(tuple((call, told) for call in _once(calls)), "duplicate_id")
+    if not faults:
+        return Run(good)
+    beside = "not run, because another call of the same response was not valid"
+    told_each = (
+        (call, each.message if isinstance(each, Fault) else beside) for call, each in zip(calls, checked, strict=True)
+    )
+    return Answer(tuple(told_each), faults[0].issue)
+
+
+_ANY_PARSED: Final = frozenset({StopReason.TOOL_CALL, StopReason.END_TURN, StopReason.MAX_TOKENS})
+
+
+def _once(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """The calls, of several with one id the first."""
+    return tuple({call.id: call for call in reversed(calls)}.values())[::-1]
+
+
+def parse(
+    call: ToolCall, tools: Mapping[str, Tool], *, runnable: Container[str] | None = None, schema: bool = True
+) -> ToolCall | Fault:
+    """The call with its arguments, parsed strictly; or what is wrong with it."""
+    if (tools and call.name not in tools) or (runnable is not None and call.name not in runnable):
+        return Fault("unknown_tool", f"there is no tool called {call.name!r}; the tools are: {', '.join(tools)}")
+    declared = tools[call.name].parameters if call.name in tools else {}
+    try:
+        if call.arguments is not None and call.arguments_raw is None:
+            given = call.arguments
+            json.dumps(given, allow_nan=False)
+        elif (call.arguments_raw or "").strip() or declared.get("required"):
+            given = strict_object(call.arguments_raw or "")
+        else:
+            given = {}  # some models send nothing for a tool that needs nothing
+        wrong = mismatch(given, declared) if schema else None
+    except Malformed as error:
+        return Fault(error.issue, f"the arguments are not a JSON object: {error}")
+    except (ValueError, TypeError, RecursionError) as error:
+        return Fault("invalid_json", f"the arguments are not JSON: {error}")
+    if wrong is not None:
+        return Fault("schema_mismatch", f"the arguments do not fit the tool's schema: {wrong}")
+    return call.but(arguments=given)
+
+
+class Ledger:
+    """Which calls were already run: each id once for one logical response, its continuations and repairs included."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Iterable[tuple[int, str]] = ()) -> None:
+        self._run = set(run)
+
+    def claim(self, response: int, call: ToolCall) -> bool:
+        """Whether this call may run now; it may not a second time."""
+        key = (response, call.id)
+        if key in self._run:
+            return False
+        self._run.add(key)
+        return True
+
+    def entries(self) -> frozenset[tuple[int, str]]:
+        """All that were run, to start another ledger with."""
+        return frozenset(self._run)

@@ -1,0 +1,438 @@
+"""One turn as a generator: it decides and records; whoever drives it calls the provider and runs the tools.
+
+    steps = Course(request, …).steps()
+    CallProvider  → the driver calls the provider, feeds `part` with what arrives; answers None, or what was raised
+    RunTool       → the driver runs the tool; answers ToolRan
+    Delta         → the driver hands it to the consumer; answers None
+    StopIteration → its value is the TurnResult
+
+No I/O and no clock of its own, so one course serves plain functions and coroutines, whole answers and streams.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Generator
+from dataclasses import dataclass
+from typing import Final
+
+from endturn.announce import Strategy, Turn, TurnOutcome, end_turn
+from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, ToolCall
+from endturn.continuation import limits, machine
+from endturn.continuation.account import Account
+from endturn.continuation.limits import Progress
+from endturn.continuation.machine import Machine, Signal, State, Step
+from endturn.continuation.part import Part
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.result import Resumption, TurnResult
+from endturn.continuation.signs import loop_start
+from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, judge
+from endturn.continuation.voice import Voice
+from endturn.errors import ProviderError
+from endturn.stop import Resume, StopReason
+from endturn.wires import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class CallProvider:
+    """Send `request`; `part` takes what arrives, and is closed."""
+
+    request: Request
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Run one call that passed the gate."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRan:
+    """What a tool gave back, or what is told of what it raised."""
+
+    content: str | list[dict[str, object]]
+    is_error: bool = False
+
+
+Reply = ToolRan | Exception | None
+Steps = Generator[CallProvider | RunTool | Delta, Reply, TurnResult]
+
+SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, StopReason.REFUSED})
+"""The stop reasons that arrive as HTTP errors too: such an error counts as a response."""
+
+_COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.NATIVE_TOKEN, Strategy.REPAIR})
+"""The calls whose output counts against the budgets, however they end."""
+
+_POINTLESS: Final = frozenset({TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED})
+"""The outcomes after which asking again would bring the same."""
+
+
+class Course:
+    """The course of one turn, from the user's input to the answer handed back.
+
+    Args:
+        start: a request, or an unfinished turn.
+        turn: the announced turn; its scope is the driver's to open, and to make current around each step.
+        provider: the provider's name, for what is announced.
+        runnable: the names of the tools that have a function; None where the host runs tools itself.
+        clock: gives seconds.
+    """
+
+    def __init__(
+        self,
+        start: Request | Resumption,
+        *,
+        policy: ContinuationPolicy,
+        wire: Wire,
+        turn: Turn,
+        provider: str,
+        runnable: Container[str] | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._account = Account(start, policy)
+        self._strategy = start.strategy if isinstance(start, Resumption) else None
+        self._policy = policy
+        self._wire = wire
+        self._turn = turn
+        self._voice = Voice(turn, provider, self._account.base.model)
+        self._tools = {tool.name: tool for tool in self._account.base.tools}
+        self._runnable = runnable
+        self._clock = clock
+        self._began_s = clock()
+        self._machine = Machine()
+        self._part: Part | None = None
+        self._response: ChatResponse | None = None
+        self._verdict: Verdict | None = None
+        self._progress = Progress(visible=False)
+        self._issue = "unverified_terminal" if self._strategy is Strategy.REPAIR else None
+        self._number = 0  # of the ordinary call that the present answer began with
+        self._calls: tuple[ToolCall, ...] = ()
+        self._answers: list[Message] = []
+        self._outcome = TurnOutcome.COMPLETED
+        self._error: BaseException | None = None
+        self._resumption: Resumption | None = None
+
+    def steps(self) -> Steps:
+        """Run the turn.
+
+        Raises:
+            Exception: what the provider raised on the first call, if nothing had come of it.
+        """
+        account, policy = self._account, self._policy
+        counters = account.counters
+        thinking = thinking_budget(account.base)
+        if self._strategy is not None:
+            self._announce(self._strategy)
+        step = Step.SEND
+        while True:
+            match step:
+                case Step.SEND:
+                    counters.iterations += self._strategy is None
+                    self._number = counters.calls
+                    step = yield from self._call()
+                case Step.EVALUATE:
+                    step = self._machine.on(self._evaluate())
+                case Step.CHECK_CONTINUATION:
+                    spent = self._elapsed_s
+                    step = self._go_on_unless(
+                        limits.before_continuation(counters, policy, self._progress, elapsed_s=spent, thinking=thinking)
+                    )
+                    if step is Step.SEND_CONTINUATION:
+                        self._voice.continuing(counters.attempts + 1, policy.continuation_max_attempts)
+                    elif self._outcome is TurnOutcome.RETRY_LIMIT:
+                        self._voice.gave_up()
+                case Step.CHECK_REPAIR:
+                    spent = self._elapsed_s
+                    step = self._go_on_unless(
+                        limits.before_repair(counters, policy, elapsed_s=spent, thinking=thinking)
+                    )
+                    if step is Step.KEEP_PARTIAL and self._strategy is not Strategy.REPAIR:
+                        self._repaired(attempted=False, succeeded=False)
+                case Step.CHECK_RESUME:
+                    resume, spent = self._last.stop.resume, self._elapsed_s
+                    step = self._go_on_unless(limits.before_resume(counters, policy, resume, elapsed_s=spent))
+                case Step.SEND_CONTINUATION | Step.SEND_REPAIR | Step.SEND_RESUME:
+                    self._ask_for_rest()
+                    step = yield from self._call()
+                case Step.RUN_TOOLS:
+                    yield from self._show_calls()
+                    yield from self._run_tools()
+                    step = self._after_tools()
+                case Step.ANSWER_CALLS:
+                    assert isinstance(self._verdict, Answer)
+                    self._answers = [_error_result(call, told) for call, told in self._verdict.errors]
+                    step = self._after_tools()
+                case Step.KEEP_PARTIAL:
+                    step = self._machine.on(Signal.RETURNED)
+                case Step.FINISH:
+                    if self._machine.state is State.COMPLETE and isinstance(self._verdict, Run):
+                        yield from self._show_calls()
+                    return self._finish()
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self._clock() - self._began_s
+
+    @property
+    def _last(self) -> ChatResponse:
+        assert self._response is not None
+        return self._response
+
+    def _call(self) -> Generator[CallProvider, Reply, Step]:
+        counters = self._account.counters
+        self._part = part = Part(self._account.stitcher)
+        raised = yield CallProvider(self._account.sent, part)
+        self._turn.continuation = None
+        self._take(part)
+        if not isinstance(raised, Exception):
+            return self._machine.on(Signal.RESPONSE)
+        stop = raised.stop if isinstance(raised, ProviderError) else None
+        if stop is not None and stop.reason in SAID_BY_ERRORS:
+            self._response, self._error = self._last.but(stop=stop), raised
+            return self._machine.on(Signal.RESPONSE)
+        if counters.calls == 1 and not self._last.text:
+            raise raised
+        self._fail(Signal.FAILED, raised)
+        return self._machine.on(Signal.FAILED)
+
+    def _take(self, part: Part) -> None:
+        assert part.response is not None
+        self._response, self._part = part.response, None
+        self._account.counters.calls += 1
+
+    def _go_on_unless(self, outcome: TurnOutcome | None) -> Step:
+        if outcome is None:
+            return self._machine.on(Signal.UNDER_LIMITS)
+        self._outcome = outcome
+        self._resumption = None if outcome in _POINTLESS else self._onward()
+        return self._machine.on(Signal.LIMIT_REACHED)
+
+    # --- A response -----------------------------------------------------------------------------------------------
+
+    def _evaluate(self) -> Signal:
+        response, account, policy = self._last, self._account, self._policy
+        repairing = self._strategy is Strategy.REPAIR
+        self._verdict = verdict = judge(
+            response,
+            self._tools,
+            runnable=self._runnable,
+            dispatch=policy.dispatch,
+            suspect_full_budget=policy.suspect_full_budget,
+        )
+        signal = machine.classify(response.stop, verdict, repairing=repairing, hand_over=self._runnable is None)
+        usage, counters = account.used(response), account.counters
+        if self._strategy in _COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
+            counters.ceiling = counters.ceiling or account.base.max_tokens or usage.output_tokens
+            counters.tokens += usage.output_tokens or 0
+            counters.chars += len(response.text)
+        if repairing:
+            self._repaired(attempted=True, succeeded=isinstance(verdict, Run))
+        if signal is Signal.GATE_REFUSED:
+            self._issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
+        if response.tool_calls and not isinstance(verdict, Run):
+            reason = verdict.reason if verdict is not None else "not_a_tool_call"
+            failed = repairing and signal is Signal.GATE_REFUSED
+            self._voice.blocked("repair_failed" if failed else reason, response.tool_calls)
+        loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
+        self._progress = Progress(
+            visible=bool(account.stitcher.added.strip()),
+            reasoned=bool(response.reasoning or (response.usage and response.usage.reasoning_tokens)),
+            repetitive=loop is not None,
+        )
+        account.enter(response, _kept(verdict), text=None if loop is None else response.text[:loop])
+        if signal in machine.OUTCOMES:
+            self._outcome = machine.OUTCOMES[signal]
+        if signal is Signal.MISSING:
+            self._resumption = self._onward()
+        return signal
+
+    def _repaired(self, *, attempted: bool, succeeded: bool) -> None:
+        if self._issue is not None:
+            self._voice.repaired(self._issue, attempted=attempted, succeeded=succeeded)
+        self._issue = None
+
+    # --- Asking for the rest --------------------------------------------------------------------------------------
+
+    def _ask_for_rest(self) -> None:
+        account = self._account
+        account.sent, strategy, account.pending = self._rest(self._last)
+        self._announce(strategy)
+        if strategy is not Strategy.RESEND:
+            text = account.stitcher.text
+            account.stitcher.seam(stripped=text[len(text.rstrip()) :] if strategy is Strategy.PREFILL else "")
+
+    def _rest(self, cut: ChatResponse) -> tuple[Request, Strategy, tuple[Message, ...]]:
+        """The request for what follows `cut`, how it asks, and those of its messages that are to be recorded."""
+        account, sent = self._account, self._account.sent
+        if cut.stop.reason is StopReason.PAUSED:
+            return self._wire.resume(sent, cut, prompt="", strategy=Strategy.RESEND), Strategy.RESEND, ()
+        request = self._wire.resume(sent, cut, prompt=self._policy.prompt, strategy=Strategy.PROMPT)
+        strategy = Strategy.PREFILL if request.messages[-1].role == "assistant" else Strategy.PROMPT
+        if self._issue is not None:  # a forced choice of tool stands: a call is what is asked for
+            strategy = Strategy.REPAIR
+            request = request.but(tool_choice=account.base.tool_choice, extra=account.base.extra)
+        nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
+        maximum = limits.clamp(account.base.max_tokens, account.counters, self._policy)
+        return request.but(max_tokens=maximum), strategy, nudge
+
+    def _announce(self, strategy: Strategy) -> None:
+        """Count a call that is made only because of what the last response was, and say so."""
+        self._strategy, policy, counters = strategy, self._policy, self._account.counters
+        match strategy:
+            case Strategy.RESEND:
+                counters.resumes += 1
+                left = policy.continuation_max_resumes - counters.resumes
+            case Strategy.REPAIR:
+                counters.repairs += 1
+                left = policy.continuation_tool_repair_attempts - counters.repairs
+            case _:
+                counters.attempts += 1
+                left = policy.continuation_max_attempts - counters.attempts
+        self._voice.asks(
+            strategy,
+            output_tokens=self._account.usage.output_tokens or 0,
+            output_chars=self._account.chars,
+            attempts_remaining=left,
+            tokens_remaining=limits.tokens_left(counters, policy),
+            chars_remaining=policy.continuation_max_output_chars - counters.chars,
+        )
+
+    # --- Tools ----------------------------------------------------------------------------------------------------
+
+    def _show_calls(self) -> Generator[Delta, Reply, None]:
+        """Show the consumer the calls, now that they have passed the gate."""
+        assert isinstance(self._verdict, Run)
+        self._calls = self._verdict.calls
+        for index, call in enumerate(self._calls):
+            raw = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
+            yield Delta(call=CallFragment(index, call.id, call.name, raw))
+
+    def _run_tools(self) -> Generator[RunTool, Reply, None]:
+        for call in self._calls:
+            if self._account.ledger.claim(self._number, call):
+                ran = yield RunTool(call)
+                assert isinstance(ran, ToolRan)
+            else:
+                ran = ToolRan("this call was run before; it is not run again", is_error=True)
+            self._answers.append(Message(role="tool", content=ran.content, tool_call_id=call.id, is_error=ran.is_error))
+
+    def _after_tools(self) -> Step:
+        self._answer()
+        outcome = limits.before_iteration(self._account.counters, self._policy, elapsed_s=self._elapsed_s)
+        if outcome is None:
+            return self._machine.on(Signal.RESULTS_APPENDED)
+        self._outcome = outcome
+        self._resumption = self._account.resumption(self._account.sent, None)
+        return self._machine.on(Signal.LIMIT_REACHED)
+
+    def _answer(self) -> None:
+        self._account.answer(self._answers)
+        self._answers, self._calls, self._verdict, self._strategy = [], (), None, None
+
+    # --- The end --------------------------------------------------------------------------------------------------
+
+    def interrupt(self, error: BaseException) -> TurnResult:
+        """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
+        part = self._part
+        if part is not None:
+            whole = part.response is not None
+            part.close(None)
+            self._take(part)
+            if whole:  # the answer had arrived; the consumer did not wait for its last piece
+                self._account.enter(self._last)
+            else:
+                self._fail(Signal.INTERRUPTED, None)
+        elif self._machine.state is State.EXECUTE_TOOLS and self._calls:
+            done = {answer.tool_call_id for answer in self._answers}
+            told = "the turn was stopped before this call was done"
+            self._answers += [_error_result(call, told) for call in self._calls if call.id not in done]
+            self._answer()
+            self._resumption = self._account.resumption(self._account.sent, None)
+        if (self._machine.state, Signal.INTERRUPTED) in machine.TRANSITIONS:
+            self._machine.on(Signal.INTERRUPTED)
+        self._outcome = TurnOutcome.CANCELLED
+        if isinstance(error, Exception):
+            self._outcome, self._error = TurnOutcome.PROVIDER_ERROR, error
+        self._turn.continuation = None
+        return self._finish(error)
+
+    def _fail(self, signal: Signal, error: BaseException | None) -> None:
+        """Keep what is worth keeping of a call that did not end, and how the turn could go on."""
+        account, partial = self._account, self._last
+        self._outcome, self._error = machine.OUTCOMES[signal], error
+        if isinstance(error, ProviderError) and error.retryable:
+            self._give_back()
+        if partial.text.strip():
+            account.enter(partial)
+            self._resumption = self._onward()
+        else:  # nothing came of it: its nudge goes, and the same request can be sent again
+            self._resumption = account.resumption(account.sent, self._strategy, account.pending)
+        account.pending = ()
+        if self._strategy is Strategy.REPAIR:
+            self._repaired(attempted=True, succeeded=False)
+
+    def _give_back(self) -> None:
+        """A call that the provider could not answer for the time being spends no attempt."""
+        counters = self._account.counters
+        match self._strategy:
+            case None:
+                counters.iterations -= 1
+            case Strategy.RESEND:
+                counters.resumes -= 1
+            case Strategy.REPAIR:
+                counters.repairs -= 1
+            case _:
+                counters.attempts -= 1
+
+    def _onward(self) -> Resumption | None:
+        """How the turn could go on after its last response, which was cut, paused or lost."""
+        account, response = self._account, self._last
+        if response.stop.reason is StopReason.MISSING and not response.text.strip() and self._issue is None:
+            return account.resumption(account.sent, self._strategy)
+        if response.stop.reason is not StopReason.PAUSED or response.stop.resume is Resume.RESEND_UNCHANGED:
+            return account.resumption(*self._rest(response))
+        match response.stop.resume:
+            case Resume.NATIVE_TOKEN:
+                return account.resumption(account.sent.but(token=response.token), None)
+            case Resume.RETRIEVE_SAME_ID:
+                return account.resumption(account.sent.but(retrieve=response.id), None)
+            case _:
+                return None
+
+    def _finish(self, error: BaseException | None = None) -> TurnResult:
+        end_turn(self._turn, self._outcome, error=error or self._error)
+        return self._account.result(
+            self._outcome,
+            stop=None if self._response is None else self._response.stop,
+            calls=self._calls if self._outcome is TurnOutcome.COMPLETED else (),
+            continuations=self._turn.continuations,
+            error=self._error,
+            duration_s=self._elapsed_s,
+            resumption=self._resumption,
+        )
+
+
+def thinking_budget(request: Request) -> int:
+    """Tokens that the request sets aside for thinking: Anthropic's `thinking`, OpenRouter's `reasoning`. 0 for none."""
+    for member, figure in (("thinking", "budget_tokens"), ("reasoning", "max_tokens")):
+        asked = request.extra.get(member)
+        if isinstance(asked, dict) and isinstance(asked.get(figure), int):
+            return int(asked[figure])
+    return 0
+
+
+def _kept(verdict: Verdict | None) -> tuple[ToolCall, ...]:
+    """The calls of a response that its record may hold: those that are run, and those that are answered."""
+    match verdict:
+        case Run():
+            return verdict.calls
+        case Answer():
+            return tuple(call for call, _ in verdict.errors)
+        case _:
+            return ()
+
+
+def _error_result(call: ToolCall, told: str) -> Message:
+    return Message(role="tool", content=told, tool_call_id=call.id, is_error=True)

@@ -1,0 +1,83 @@
+"""What a turn says of itself while it runs: the announced records, and the log lines of the source designs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from endturn import announce
+from endturn.announce import Continuation, ContinuationAttempted, DispatchBlocked, PayloadRepaired, Strategy, Turn
+from endturn.chat import ToolCall
+
+log = logging.getLogger("endturn")
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """Speaks for one turn, of one provider and model."""
+
+    turn: Turn
+    provider: str
+    model: str
+
+    def blocked(self, reason: str, calls: Iterable[ToolCall]) -> None:
+        """Calls were not run."""
+        names = tuple(call.name for call in calls)
+        announce.announce(
+            DispatchBlocked(turn=self.turn, provider=self.provider, model=self.model, reason=reason, names=names)
+        )
+
+    def repaired(self, issue: str, *, attempted: bool, succeeded: bool) -> None:
+        """How it went with a payload that was cut or could not be trusted."""
+        announce.announce(
+            PayloadRepaired(
+                turn=self.turn,
+                provider=self.provider,
+                model=self.model,
+                issue=issue,
+                attempted=attempted,
+                succeeded=succeeded,
+            )
+        )
+
+    def asks(
+        self,
+        strategy: Strategy,
+        *,
+        output_tokens: int,
+        output_chars: int,
+        attempts_remaining: int,
+        tokens_remaining: int | None,
+        chars_remaining: int,
+    ) -> None:
+        """A call follows that is made only because of what the last response was; whoever announces it is told so."""
+        turn = self.turn
+        if strategy is Strategy.RESEND:
+            turn.resumes += 1
+        else:
+            turn.continuations += 1
+        turn.continuation = Continuation(turn.continuations + turn.resumes, strategy, turn.last_call)
+        announce.announce(
+            ContinuationAttempted(
+                turn=turn,
+                provider=self.provider,
+                model=self.model,
+                continuation=turn.continuation,
+                output_tokens=output_tokens,
+                output_chars=output_chars,
+                attempts_remaining=max(0, attempts_remaining),
+                tokens_remaining=tokens_remaining,
+                chars_remaining=max(0, chars_remaining),
+            )
+        )
+
+    @staticmethod
+    def continuing(attempt: int, of: int) -> None:
+        """The source design's line for a continuation."""
+        log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, of)
+
+    @staticmethod
+    def gave_up() -> None:
+        """The source design's line for the cap."""
+        log.warning("[continue] Max continuations reached, breaking")

@@ -1,0 +1,362 @@
+"""The continuation controllers: they drive a turn's course over a provider function and tools, plain or async.
+
+    controller = ContinuationController(Client("openai"), tools={"search": search})
+    result = controller.run(Request(model="gpt-5-mini", messages=(Message(role="user", content="…"),), max_tokens=800))
+
+What is decided, and when, is in `endturn.continuation`. Here a turn is one generator of acts (call this, pull that) and
+of items for the consumer; the two classes differ in whether they wait for an act's result or await it. Nothing is
+retried: that is the provider function's own business.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Final
+
+from endturn import announce, wires
+from endturn.announce import Call, Layer, ToolRun, Turn, TurnScope, open_call, start_tool, start_turn
+from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.result import Resumption, TurnResult
+from endturn.continuation.turn import CallProvider, Course, RunTool, ToolRan
+from endturn.errors import ProviderError, UsageError
+from endturn.stop import Stop, StopReason
+
+__all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
+
+Provider = Callable[[Request], Any]
+"""A provider function: a Request gives a ChatResponse, or an iterator of Delta whose last item is the ChatResponse (one
+that ends without it was cut: `missing`); for the async controller also a coroutine, or an async iterator."""
+
+ToolFunction = Callable[[ToolCall], Any]
+Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
+"""Functions by tool name; or each tool with its function: then the tools are added to the request."""
+
+_PROVIDERS: Final = {"openai_chat": "openai", "anthropic": "anthropic"}
+"""What a provider is called that says nothing but its wire."""
+
+_END: Final = object()
+
+
+class _Colour(UsageError):
+    """Something async was given to the controller that cannot await."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """Do this within these scopes, and send what it gives, or a _Failed."""
+
+    do: Callable[[], Any]
+    scopes: tuple[TurnScope | Call | ToolRun, ...]
+
+    def within(self) -> ExitStack:
+        stack = ExitStack()
+        for scope in self.scopes:
+            stack.enter_context(scope.step())
+        return stack
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
+Item = Delta | TurnResult
+
+
+class _Controller:
+    """A provider function, tools and a policy, and a turn over them as a generator. See ContinuationController."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        tools: Tools | None = None,
+        policy: ContinuationPolicy | None = None,
+        provider_name: str = "",
+        wire: str = "",
+        agent: str | None = None,
+        conversation_id: str | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        new_id: Callable[[], str] = announce.new_id,
+    ) -> None:
+        self._provider = provider
+        self._wire = wires.wire(wire or _told(provider, "wire") or "openai_chat")
+        self._name = provider_name or _told(provider, "provider") or _PROVIDERS.get(self._wire.NAME, self._wire.NAME)
+        self._declared: tuple[Tool, ...] = ()
+        if tools is None or isinstance(tools, Mapping):
+            self._tools = tools
+        else:
+            self._declared = tuple(tool for tool, _ in tools)
+            self._tools = {tool.name: function for tool, function in tools}
+        self._policy = policy if policy is not None else ContinuationPolicy.from_environment()
+        self._agent = agent
+        self._conversation = conversation_id
+        self._clock = clock
+        self._new_id = new_id
+
+    def _turn(self, start: Request | Resumption) -> Generator[_Act | Item, Any, None]:
+        """One turn. What is thrown in ends it: then nothing but acts is yielded until it is raised again."""
+        if isinstance(start, Request):
+            names = {tool.name for tool in start.tools}
+            added = tuple(tool for tool in self._declared if tool.name not in names)
+            start = start.but(tools=(*start.tools, *added)) if added else start
+        turn = Turn(id=self._new_id(), agent=self._agent, conversation=self._conversation)
+        runnable = None if self._tools is None else frozenset(self._tools)
+        course = Course(
+            start, policy=self._policy, wire=self._wire, turn=turn, provider=self._name, runnable=runnable,
+            clock=self._clock,
+        )  # fmt: skip
+        scope = start_turn(turn)
+        steps = course.steps()
+        reply: ToolRan | Exception | None = None
+        try:
+            while True:
+                with scope.step():
+                    try:
+                        step = steps.send(reply)
+                    except StopIteration as end:
+                        result: TurnResult = end.value
+                        break
+                reply = None
+                match step:
+                    case Delta():
+                        yield step
+                    case CallProvider():
+                        reply = yield from self._exchange(step, scope)
+                    case RunTool():
+                        reply = yield from self._run_tool(step.call, turn)
+        except BaseException as error:
+            with scope.step():
+                partial_result = course.interrupt(error)
+            with suppress(AttributeError):  # an exception type may refuse attributes
+                error.turn_result = partial_result  # type: ignore[attr-defined]
+            raise
+        yield result
+
+    def _exchange(self, step: CallProvider, scope: TurnScope) -> Generator[_Act | Delta, Any, Exception | None]:
+        """One call to the provider. Returns what it raised, None if it answered."""
+        request, part = step.request, step.part
+        call = open_call(
+            Layer.WRAPPER, provider=self._name, model=request.model, maximum=request.max_tokens,
+            temperature=request.temperature, seed=request.seed,
+        )  # fmt: skip
+        scopes = (scope,) if call is None else (scope, call)
+        last: ChatResponse | None = None
+        close: Callable[[], Any] | None = None
+        try:
+            answer = yield _Act(partial(self._provider, request), scopes)
+            if isinstance(answer, ChatResponse):
+                last = answer
+            elif not isinstance(answer, _Failed):
+                pull, close = _stream(answer)
+                if call is not None:
+                    call.facts["stream"] = True
+                while (answer := (yield _Act(pull, scopes))) is not _END and not isinstance(answer, _Failed):
+                    if call is not None and call.first_chunk_s is None:
+                        call.first_chunk()
+                    if isinstance(answer, ChatResponse):
+                        last = answer
+                    elif isinstance(answer, Delta):
+                        yield from part.feed(answer)
+                    else:
+                        raise UsageError(
+                            f"a provider function's iterator gives Delta, at last ChatResponse, not {answer!r}"
+                        )
+            error = answer.error if isinstance(answer, _Failed) else None
+            if error is not None:
+                last = error.partial if isinstance(error, ProviderError) else None
+            rest = part.close(last)
+            _end(call, scope, part.response, error)
+            yield from rest
+            return error
+        except BaseException as error:
+            part.close(None)
+            _end(call, scope, part.response, error)
+            raise
+        finally:
+            if close is not None:
+                yield _Act(close, scopes)
+
+    def _run_tool(self, call: ToolCall, turn: Turn) -> Generator[_Act, Any, ToolRan]:
+        assert self._tools is not None
+        run = start_tool(turn, name=call.name, call_id=call.id)
+        try:
+            answer = yield _Act(partial(self._tools[call.name], call), (run,))
+        except BaseException as error:
+            run.end(error)
+            raise
+        if not isinstance(answer, _Failed):
+            run.end()
+            return ToolRan(_content(answer))
+        run.end(answer.error)
+        if isinstance(answer.error, _Colour):
+            raise answer.error
+        return ToolRan(f"{type(answer.error).__name__}: {answer.error}", is_error=True)
+
+
+class ContinuationController(_Controller):
+    """Finishes cut answers, and runs tool calls once they are known to be whole.
+
+    Args:
+        provider: the provider function. Its attributes `wire` and `provider`, where it has them (our clients do), say
+            how a cut answer is taken up again, and what the provider is called.
+        tools: the functions; None where the host runs tools itself: a turn then ends with the calls that passed the
+            gate in `TurnResult.calls`. A function gets the ToolCall and returns text, content parts, or what JSON can
+            say; what it raises is told to the model.
+        policy: by default from the environment, see `ContinuationPolicy.from_environment`.
+        provider_name: as in `gen_ai.provider.name`.
+        wire: the format that the provider function speaks; `openai_chat` where nobody says.
+        agent, conversation_id: for what is announced.
+        clock: gives seconds; new_id: gives a turn's id.
+
+    Raises:
+        UsageError: there is no such wire, or the environment holds no usable policy.
+    """
+
+    def run(self, start: Request | Resumption) -> TurnResult:
+        """One turn, to its end.
+
+        Args:
+            start: a request; or what `TurnResult.resume()` gave, to go on with an unfinished turn.
+
+        Returns:
+            How the turn went. What the provider raises ends a turn as `provider_error`, with what had come before and
+            the exception in `error`; on the first call, with nothing to keep, it is raised.
+
+        Raises:
+            BaseException: an interrupt, with what there is of the turn in its attribute `turn_result`.
+        """
+        item: Item | None = None
+        for item in self.stream(start):  # noqa: B007 - the last item is the result
+            pass
+        assert isinstance(item, TurnResult)
+        return item
+
+    def stream(self, start: Request | Resumption) -> Iterator[Item]:
+        """One turn as it comes: the answer's deltas, continuations joined on; the last item is the TurnResult.
+
+        Closing it early closes the provider's stream, and ends the turn as `cancelled`. Raises what `run` raises.
+        """
+        turn = self._turn(start)
+        resume: Callable[[Any], _Act | Item] = turn.send
+        value: Any = None
+        while True:
+            try:
+                item = resume(value)
+            except StopIteration:
+                return
+            resume, value = turn.send, None
+            try:
+                if isinstance(item, _Act):
+                    with item.within():
+                        value = item.do()
+                    if isawaitable(value):
+                        getattr(value, "close", lambda: None)()
+                        raise _Colour(f"{item.do!r} is async: use AsyncContinuationController")
+                else:
+                    yield item
+            except BaseException as error:
+                resume, value = _thrown(turn, item, error)
+
+
+class AsyncContinuationController(_Controller):
+    """`ContinuationController` for asyncio; the provider function and each tool may be async, or not."""
+
+    async def run(self, start: Request | Resumption) -> TurnResult:
+        """One turn, to its end; see `ContinuationController.run`. Cancelling it is an interrupt."""
+        item: Item | None = None
+        async for item in self.stream(start):  # noqa: B007 - the last item is the result
+            pass
+        assert isinstance(item, TurnResult)
+        return item
+
+    async def stream(self, start: Request | Resumption) -> AsyncIterator[Item]:
+        """One turn as it comes; see `ContinuationController.stream`. Who leaves it early closes it: `aclosing`."""
+        turn = self._turn(start)
+        resume: Callable[[Any], _Act | Item] = turn.send
+        value: Any = None
+        while True:
+            try:
+                item = resume(value)
+            except StopIteration:
+                return
+            resume, value = turn.send, None
+            try:
+                if isinstance(item, _Act):
+                    with item.within():
+                        value = item.do()
+                        if isawaitable(value):
+                            value = await value
+                else:
+                    yield item
+            except BaseException as error:
+                resume, value = _thrown(turn, item, error)
+
+
+def _thrown(
+    turn: Generator[_Act | Item, Any, None], item: _Act | Item, error: BaseException
+) -> tuple[Callable[[Any], _Act | Item], Any]:
+    """How a turn is told of an exception: an act's failure is its result, anything else ends the turn."""
+    if isinstance(item, _Act) and isinstance(error, Exception):
+        return turn.send, _Failed(error)
+    return turn.throw, error
+
+
+def _told(provider: Provider, name: str) -> str:
+    """What a provider function says of itself; a bound method's object may say it."""
+    for owner in (provider, getattr(provider, "__self__", None)):
+        value = getattr(owner, name, None)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _stream(answer: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
+    """How to pull the next item of a provider's stream (_END at its end), and how to close it."""
+    if hasattr(answer, "__aiter__"):
+        items = aiter(answer)
+        return partial(anext, items, _END), getattr(items, "aclose", None)
+    if isinstance(answer, (str, bytes, Mapping)) or not hasattr(answer, "__iter__"):
+        raise UsageError(f"a provider function gives a ChatResponse or an iterator of Delta, not {answer!r}")
+    plain = iter(answer)
+    return partial(next, plain, _END), getattr(plain, "close", None)
+
+
+def _end(call: Call | None, scope: TurnScope, response: ChatResponse | None, error: BaseException | None) -> None:
+    """Announce what a call came to, unless a layer below did."""
+    if call is None or response is None:
+        return
+    stop = response.stop
+    if isinstance(error, ProviderError) and error.stop is not None:
+        stop = error.stop
+    elif isinstance(error, Exception):
+        stop = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
+    elif error is not None:
+        stop = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
+    with scope.step():
+        call.end(
+            stop,
+            usage=response.usage,
+            response_id=response.id,
+            response_model=response.model,
+            reasons=(stop.raw,),
+            output_chars=len(response.text),
+            tail=response.text[-wires.TAIL :],
+            error=None if isinstance(error, GeneratorExit) else error,
+        )
+
+
+def _content(result: Any) -> str | list[dict[str, object]]:
+    """What a tool gave back, as a tool message holds it: text and content parts as they are, else as JSON."""
+    if result is None:
+        return ""
+    if isinstance(result, str) or (isinstance(result, list) and all(isinstance(part, dict) for part in result)):
+        return result
+    return json.dumps(result, ensure_ascii=False, default=str)

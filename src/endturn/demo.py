@@ -1,0 +1,184 @@
+"""The demo: real SDK agents, some with the controller, against a scripted provider; then why their models stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, Final
+
+from endturn.announce import CallEnded, DispatchBlocked, Record, TurnEnded, listen
+from endturn.errors import UsageError
+
+PACKAGES: Final = ("openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+"""What the extra `demo` brings."""
+
+
+def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
+    """Play the demo and print what happened.
+
+    Args:
+        as_json: print one JSON object and nothing else.
+        minutes: play again and again for so long, with pauses as between people's questions; 0 plays once.
+
+    Returns:
+        0, the exit status.
+
+    Raises:
+        UsageError: a package that the demo needs is not installed.
+    """
+    if missing := [package for package in PACKAGES if not _installed(package)]:
+        raise UsageError(f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]'")
+    exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
+    if not exported_to:  # nobody is listening on the default port: do not try
+        for signal in ("TRACES", "METRICS", "LOGS"):
+            os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
+
+    from endturn.demo_agents import plan, scripted_provider
+    from endturn.telemetry.setup import configure
+
+    tally = Tally()
+    stop_listening = listen(tally)
+    started = time.monotonic()
+    turns = 0
+    with configure(), scripted_provider().serve() as url:
+        for agent, question in plan(minutes):
+            agent(url, question)
+            turns += 1
+            if not as_json:
+                print(f"\r{turns} turns, {tally.responses()} responses … ", end="", file=sys.stderr, flush=True)
+            if minutes:
+                time.sleep(0.5)
+    stop_listening()
+    result = tally.result() | {"seconds": round(time.monotonic() - started, 1), "exported_to": exported_to}
+    if not as_json:
+        print("\r", end="", file=sys.stderr)
+    print(json.dumps(result, indent=2) if as_json else report(result))
+    return 0
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class Tally:
+    """A listener that counts what the report shows, by provider and model."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._turns: dict[tuple[str, str], list[TurnEnded]] = defaultdict(list)
+        self._facts: dict[tuple[str, str], list[tuple[bool, bool, bool]]] = defaultdict(list)
+        self._blocked: Counter[tuple[str, str]] = Counter()
+
+    def __call__(self, record: Record) -> None:
+        match record:
+            case CallEnded(started=started, stop=stop):
+                self._reasons[started.provider, started.model][stop.reason.value] += 1
+            case TurnEnded(turn=turn):
+                self._turns[turn.provider, turn.model].append(record)
+                self._facts[turn.provider, turn.model].append((turn.truncated, turn.unfinished, turn.continuations > 0))
+            case DispatchBlocked(provider=provider, model=model, names=names):
+                self._blocked[provider, model] += len(names)
+            case _:
+                pass
+
+    def responses(self) -> int:
+        """How many responses there were."""
+        return sum(reasons.total() for reasons in self._reasons.values())
+
+    def result(self) -> dict[str, Any]:
+        """The figures, as JSON can carry them. Rates are fractions, times are seconds."""
+        rows = []
+        for (provider, model), reasons in sorted(self._reasons.items()):
+            turns, facts = self._turns[provider, model], self._facts[provider, model]
+            truncated = [fact for fact in facts if fact[0]]
+            given_up = sum(unfinished for _, unfinished, _ in truncated)
+            continued = [end.duration_s for end, fact in zip(turns, facts, strict=True) if fact[2]]
+            plain = [end.duration_s for end, fact in zip(turns, facts, strict=True) if not fact[2]]
+            rows.append(
+                {
+                    "provider": provider,
+                    "model": model,
+                    "responses": dict(reasons.most_common()),
+                    "turns": len(turns),
+                    "truncated_turns": len(truncated),
+                    "truncation_rate": len(truncated) / len(turns) if turns else None,
+                    "continued_turns": len(continued),
+                    "given_up_turns": given_up,
+                    "given_up_rate": given_up / len(truncated) if truncated else None,
+                    "blocked_tool_calls": self._blocked[provider, model],
+                    "plain_turn_seconds": round(median(plain), 3) if plain else None,
+                    "continued_turn_seconds": round(median(continued), 3) if continued else None,
+                }
+            )
+        return {"models": rows}
+
+
+def report(result: dict[str, Any]) -> str:
+    """The result as a table and what to do next."""
+    head = (
+        "provider",
+        "model",
+        "turns",
+        "truncated",
+        "continued",
+        "given up",
+        "plain",
+        "continued",
+        "responses by reason",
+    )
+    rows = [
+        (
+            row["provider"],
+            row["model"],
+            str(row["turns"]),
+            _share(row["truncated_turns"], row["truncation_rate"]),
+            str(row["continued_turns"] or "–"),
+            _share(row["given_up_turns"], row["given_up_rate"]),
+            _seconds(row["plain_turn_seconds"]),
+            _seconds(row["continued_turn_seconds"]),
+            ", ".join(f"{reason} {count}" for reason, count in row["responses"].items()),
+        )
+        for row in result["models"]
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    ]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    turns = sum(row["turns"] for row in result["models"])
+    truncated = sum(row["truncated_turns"] for row in result["models"])
+    given_up = sum(row["given_up_turns"] for row in result["models"])
+    blocked = sum(row["blocked_tool_calls"] for row in result["models"])
+    calls = "1 tool call was" if blocked == 1 else f"{blocked} tool calls were"
+    lines += [
+        "",
+        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {given_up} of those were handed over "
+        f"unfinished. {calls} cut off and not run.",
+        "The times are medians: plain turns, and turns that took a continuation.",
+        "",
+    ]
+    if result["exported_to"]:
+        lines.append(f"The telemetry went to {result['exported_to']}.")
+    else:
+        lines += [
+            "See it in Grafana:  make up",
+            "                    OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 endturn demo --minutes 10",
+        ]
+    return "\n".join(lines)
+
+
+def _share(count: int, rate: float | None) -> str:
+    return "–" if not count or rate is None else f"{count} ({rate:.0%})"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} s"

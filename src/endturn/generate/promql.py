@@ -1,0 +1,300 @@
+"""PromQL from names that the schema declares: anything else is refused, with the nearest name that it does declare.
+
+The traps of PromQL are settled here once, for dashboards and rules alike:
+
+- `increments`: what a counter gained in a window, in whole events, although counters are born at one;
+- `summed`, `counted`: longer windows are sums over recorded increments, never looks further back into raw series;
+- `ratio`: a share that is zero where nothing bad happened, and no series at all (never NaN) where nothing happened;
+- `guarded`: a share of very few events says nothing;
+- `throughput`: the only place for `$__rate_interval`; both generations of a metric's name are joined first.
+
+Everything stays within what Prometheus 2.42 understands; no quoted UTF-8 names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from textwrap import indent
+from typing import Final, Literal
+
+from endturn.errors import UsageError
+from endturn.telemetry import schema
+from endturn.telemetry.schema import Attribute, Metric
+
+JOB: Final = "job"
+INSTANCE: Final = "instance"
+LE: Final = "le"
+"""A histogram's bucket, by its upper bound. Match no value of it but "+Inf": Prometheus 3 writes "1" as "1.0"."""
+
+Own = Literal["job", "instance", "le"]
+Label = Attribute | Own
+UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+Part = Literal["", "bucket", "sum", "count"]
+Window = int | Literal["$window", "$__range", "$__interval"]
+"""Seconds, or one of a dashboard's: the variable for rates, the whole range for stats, the step for bars of counts."""
+
+FOREIGN: Final = {
+    "ALERTS": ("alertname", "alertstate"),
+    "otelcol_exporter_send_failed_log_records": ("exporter",),
+    "otelcol_exporter_send_failed_metric_points": ("exporter",),
+    "otelcol_exporter_send_failed_spans": ("exporter",),
+    "otelcol_process_uptime_seconds_total": (JOB,),
+    "prometheus_rule_evaluation_failures_total": ("rule_group",),
+    "prometheus_rule_group_iterations_missed_total": ("rule_group",),
+}
+"""Series of others that panels and rules read, with the labels that they may be told apart by."""
+
+SUCCESSORS: Final = {
+    "gen_ai_client_operation_duration_seconds": "gen_ai_client_inference_duration_seconds",
+}
+"""What the conventions announce a metric to be renamed to. Emitters change at their own time, so both are read."""
+
+
+class UnknownName(UsageError):
+    """A metric, label or value that the schema does not declare."""
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], *, of: str = "the schema") -> UnknownName:
+    names = sorted(map(str, known))
+    nearest = get_close_matches(name, names, n=1, cutoff=0.0)
+    hint = f"; the nearest is {nearest[0]!r}" if nearest else ""
+    return UnknownName(f"{of} declares no {kind} {name!r}{hint}")
+
+
+def metric(name: str) -> Metric:
+    """The schema's metric of that name, OpenTelemetry's or Prometheus'; raises UnknownName."""
+    for known in schema.METRICS:
+        if name in (known.name, known.prometheus):
+            return known
+    raise _unknown("metric", name, (m.prometheus if "." not in name else m.name for m in schema.METRICS))
+
+
+def label(what: Label) -> str:
+    """A label's name; raises UnknownName for what is neither an attribute of the schema nor Prometheus' own."""
+    if isinstance(what, Attribute):
+        if what not in schema.ATTRIBUTES:
+            raise _unknown("attribute", what.key, (a.key for a in schema.ATTRIBUTES))
+        return what.label
+    if what not in (JOB, INSTANCE, LE):
+        raise _unknown("label", what, [JOB, INSTANCE, LE, *(a.label for a in schema.ATTRIBUTES)])
+    return what
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on one label."""
+
+    label: str
+    operator: Literal["=", "!=", "=~", "!~"]
+    value: str
+
+    def __str__(self) -> str:
+        quoted = self.value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'{self.label}{self.operator}"{quoted}"'
+
+
+def only(attribute: Attribute, *values: str) -> Matcher:
+    """The attribute has one of these values; raises UnknownName for a value outside a closed set."""
+    return _matcher(attribute, values, "=", "=~")
+
+
+def never(attribute: Attribute, *values: str) -> Matcher:
+    """The attribute has none of these values; raises UnknownName for a value outside a closed set."""
+    return _matcher(attribute, values, "!=", "!~")
+
+
+def chosen(what: Label, variable: str) -> Matcher:
+    """The label has a value that the dashboard's variable allows."""
+    if not re.fullmatch("[a-z_]+", variable):
+        raise UsageError(f"{variable!r} is no name of a dashboard variable")
+    return Matcher(label(what), "=~", f"${variable}")
+
+
+def _matcher(
+    attribute: Attribute, values: Collection[str], one: Literal["=", "!="], many: Literal["=~", "!~"]
+) -> Matcher:
+    known = attribute.values or (("true", "false") if attribute.type == "boolean" else ())
+    if not values:
+        raise UsageError(f"a condition on {attribute.key!r} needs a value")
+    for value in values:
+        if known and value not in known:
+            raise _unknown("value", str(value), known, of=f"{attribute.key!r}")
+    ordered = sorted(map(str, values))
+    if len(ordered) == 1:
+        return Matcher(label(attribute), one, ordered[0])
+    return Matcher(label(attribute), many, "|".join(map(re.escape, ordered)))
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Series of one name, and the labels that they can be told apart by."""
+
+    name: str
+    labels: frozenset[str]
+    matchers: tuple[Matcher, ...] = ()
+
+    def where(self, *matchers: Matcher) -> Selector:
+        """The same series, fewer of them; raises UnknownName for a label that they do not have."""
+        for matcher in matchers:
+            if matcher.label not in self.labels:
+                raise _unknown("label", matcher.label, self.labels, of=repr(self.name))
+        return replace(self, matchers=self.matchers + matchers)
+
+    def __str__(self) -> str:
+        return f"{self.name}{{{', '.join(map(str, self.matchers))}}}" if self.matchers else self.name
+
+
+def select(what: Metric | str, *matchers: Matcher, part: Part = "") -> Selector:
+    """Series of one of the schema's metrics; raises UnknownName for names and labels that it lacks.
+
+    Args:
+        part: of a histogram, the one to read.
+    """
+    found = metric(what if isinstance(what, str) else what.name)
+    if (found.instrument == "histogram") != bool(part):
+        raise UsageError(f"{found.name!r} is a {found.instrument}: part {part!r} does not fit it")
+    labels = {JOB, INSTANCE, *map(label, found.attributes)} | ({LE} if part == "bucket" else set())
+    return Selector(f"{found.prometheus}_{part}" if part else found.prometheus, frozenset(labels)).where(*matchers)
+
+
+def foreign(name: str, **matchers: str) -> Selector:
+    """Series that others expose, of those declared in `FOREIGN`; a value is a regular expression."""
+    if name not in FOREIGN:
+        raise _unknown("foreign metric", name, FOREIGN, of="promql.FOREIGN")
+    conditions = (Matcher(key, "=~", value) for key, value in matchers.items())
+    return Selector(name, frozenset({JOB, INSTANCE, *FOREIGN[name]})).where(*conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """An expression that has one value for each combination of its labels."""
+
+    text: str
+    labels: frozenset[str]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def duration(seconds: int) -> str:
+    """As PromQL writes it: the largest unit that fits, 5400 is 90m."""
+    if seconds <= 0:
+        raise UsageError(f"a duration is at least one second, not {seconds!r}")
+    size, unit = next((size, unit) for size, unit in UNITS if not seconds % size)
+    return f"{seconds // size}{unit}"
+
+
+def span(window: Window) -> str:
+    """A window as it stands between brackets."""
+    if isinstance(window, int):
+        return duration(window)
+    if window not in ("$window", "$__range", "$__interval"):
+        raise UsageError(f"{window!r} is no window for counts: $window, $__range or $__interval, or seconds")
+    return window
+
+
+def sum_by(by: Collection[Label], inner: Vector) -> Vector:
+    """The sum over everything but these labels; raises UnknownName for a label that is not there to sum by."""
+    names = [label(each) for each in by]
+    for name in names:
+        if name not in inner.labels:
+            raise _unknown("label", name, inner.labels, of="the summed expression")
+    grouping = f" by ({', '.join(names)}) " if names else ""
+    body = f"(\n{indent(inner.text, '  ')}\n)" if "\n" in inner.text else f"({inner.text})"
+    return Vector(f"sum{grouping}{body}", frozenset(names))
+
+
+def increments(series: Selector, *, window: int, lookback: int, heartbeat: Selector, lead: int) -> Vector:
+    """What each counter gained in the last `window` seconds, in whole events. For recording rules only.
+
+    A new series' first point already holds its first increments, and `increase` does not see them. So, in this
+    order: the last value in the window minus the last one before it; after a reset, `increase`; for a series that has
+    no value before the window, the whole value, provided that the heartbeat, which travels the same path, had arrived
+    before the window (else the series may be old, and only its path was down); else `increase`.
+
+    Undercounts: what is born in the first `window + lead` after an outage; a birth and a reset within one window.
+    Overcounts: a series that was silent for longer than `lookback` is counted from zero again, so senders must export
+    cumulative values regularly, as the SDKs do by default.
+
+    Args:
+        lead: how much earlier than an application's next export the heartbeat may be back after an outage.
+    """
+    now, before = f"last_over_time({series}[{duration(window)}])", duration(window)
+    past = f"last_over_time({series}[{duration(lookback)}] offset {before})"
+    gained = f"increase({series}[{duration(window)}])"
+    alive = f"last_over_time({heartbeat}[{duration(window)}] offset {duration(window + lead)})"
+    branches = (f"{now}\n- {past}\n>= 0", f"{gained}\nand {past}", f"{now}\nand on () {alive}")
+    return Vector("\nor ".join([*(f"(\n{indent(branch, '  ')}\n)" for branch in branches), gained]), series.labels)
+
+
+def summed(recorded: Selector, by: Collection[Label], window: Window) -> Vector:
+    """A sum over recorded increments. Each event stands in several of them: only ratios of sums mean anything."""
+    return sum_by(by, Vector(f"sum_over_time({recorded}[{span(window)}])", recorded.labels))
+
+
+def counted(recorded: Selector, by: Collection[Label], window: Window, *, overlap: int) -> Vector:
+    """Events in the window, as whole numbers.
+
+    Args:
+        overlap: in how many recorded increments one event stands: their window divided by how often they are recorded.
+    """
+    total = summed(recorded, by, window)
+    return Vector(f"round({total.text} / {overlap})", total.labels)
+
+
+def ratio(part: Vector, whole: Vector) -> Vector:
+    """Part of a whole: zero where the part has no series, no series where the whole is zero."""
+    if part.labels != whole.labels:
+        raise UsageError(f"both sides of a ratio have the same labels, not {set(part.labels)} and {set(whole.labels)}")
+    text = f"(\n{indent(part.text, '  ')}\n  or\n{indent(whole.text, '  ')} * 0\n)\n/\n({whole.text} > 0)"
+    return Vector(text, whole.labels)
+
+
+def or_zero(value: Vector, like: Vector) -> Vector:
+    """The value, and zero where only `like` has a series."""
+    if value.labels != like.labels:
+        raise UsageError(f"both have the same labels, not {set(value.labels)} and {set(like.labels)}")
+    return Vector(f"{value.text}\nor\n{like.text} * 0", value.labels)
+
+
+def guarded(value: Vector, *, above: float, events: Vector, at_least: int) -> Vector:
+    """The value where it is above a limit and stands on enough events; the events to give are the bad ones."""
+    if value.labels != events.labels:
+        raise UsageError(f"value and events have the same labels, not {set(value.labels)} and {set(events.labels)}")
+    names = ", ".join(sorted(value.labels, key=lambda name: (name != JOB, name)))
+    text = f"(\n{indent(value.text, '  ')}\n) > {above:g}\nand on ({names})\n{events.text} >= {at_least}"
+    return Vector(text, value.labels)
+
+
+def quantile(q: float, recorded: Selector, by: Collection[Label], window: Window) -> Vector:
+    """A quantile over recorded increments of a histogram's buckets; no series where there was no event."""
+    if not 0 < q < 1:
+        raise UsageError(f"a quantile lies between 0 and 1, not at {q!r}")
+    buckets = summed(recorded, (LE, *by), window)
+    events = summed(recorded.where(Matcher(LE, "=", "+Inf")), by, window)
+    names = ", ".join(label(each) for each in by)
+    return Vector(
+        f"histogram_quantile({q:g}, {buckets.text})\nand on ({names})\n{events.text} > 0", frozenset(events.labels)
+    )
+
+
+def throughput(what: Metric, by: Collection[Label], *matchers: Matcher, part: Part = "") -> Vector:
+    """Per second, of right now. Both generations of the metric's name are joined before they are aggregated."""
+    series = select(what, *matchers, part=part)
+    window = "[$__rate_interval]"
+    text = f"rate({series}{window})"
+    if successor := SUCCESSORS.get(what.prometheus):
+        text += f" or rate({replace(series, name=f'{successor}_{part}' if part else successor)}{window})"
+    return sum_by(by, Vector(text, series.labels))
+
+
+def share(recorded: Selector, by: Collection[Label], of: Collection[Label], window: Window) -> Vector:
+    """How the events of each `of` divide among `by`, which names those labels and more."""
+    each, whole = summed(recorded, by, window), summed(recorded, of, window)
+    if not whole.labels < each.labels:
+        raise UsageError(f"a share is of fewer labels than it is by: {sorted(whole.labels)}, {sorted(each.labels)}")
+    names = ", ".join(label(name) for name in of)
+    return Vector(f"{each.text}\n/ on ({names}) group_left ()\n({whole.text} > 0)", each.labels)

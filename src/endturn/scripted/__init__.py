@@ -1,0 +1,195 @@
+"""A provider that plays a script: as a provider function, as an HTTP transport, or as a real server on loopback.
+
+    provider = ScriptedProvider([truncate("The first half", after=2), say(" half.")])
+    with provider.serve() as url:
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+
+It speaks the chat completions and the Anthropic messages formats, streamed and not; the URL's path says which. It gives
+one choice, checks no key, and knows no other endpoint. What it answers is what it was told to: apart from `fit` and
+`essay`, no limit of the request changes a reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any, Final
+
+from endturn.chat import ChatResponse, Delta, Request
+from endturn.errors import DecodeError, UsageError
+from endturn.scripted.loopback import Answer, Asked, Server, Transport
+from endturn.scripted.rendering import PROVIDER, Received, Rendering, refusal
+from endturn.scripted.script import (
+    Ending,
+    Exhausted,
+    Failure,
+    Prompter,
+    Reply,
+    Script,
+    block,
+    by_conversation,
+    call,
+    cut,
+    empty,
+    essay,
+    fail,
+    hang_up,
+    partial_call,
+    pause,
+    reason,
+    refuse,
+    say,
+    think,
+    tokens,
+    truncate,
+)
+from endturn.wires import wire
+
+__all__ = [
+    "Ending",
+    "Failure",
+    "Received",
+    "Reply",
+    "ScriptedProvider",
+    "block",
+    "by_conversation",
+    "call",
+    "cut",
+    "empty",
+    "essay",
+    "fail",
+    "hang_up",
+    "partial_call",
+    "pause",
+    "reason",
+    "refuse",
+    "say",
+    "think",
+    "tokens",
+    "truncate",
+]
+
+log = logging.getLogger("endturn")
+
+_SECRET: Final = frozenset({"authorization", "x-api-key", "api-key", "cookie"})
+
+
+class ScriptedProvider:
+    """Plays a script to whoever asks.
+
+    Args:
+        script: replies in order; or a function of the request (`essay(text)` is one); or either of them by model.
+        key: which requests share a place in the script, by default all (of one model, where the script is by model);
+            `by_conversation` plays it to each conversation from the start.
+        exhausted: what follows the last reply: an "error" (a UsageError; over HTTP a 400 that says so), the "last"
+            reply again, or the "cycle" from the start.
+        wire: the format that the provider function imitates; over HTTP the path decides.
+
+    Attributes:
+        received: what arrived, in order; `requests` is the same, parsed only.
+        wire, provider, dialect: what a controller needs to know of a provider function.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        key: Callable[[Request], str] = lambda request: "",
+        exhausted: Exhausted = "error",
+        wire: str = "openai_chat",
+    ) -> None:
+        self.received: list[Received] = []
+        self.wire = wire
+        self.dialect = ""
+        self._prompter = Prompter(script, key=key, exhausted=exhausted)
+        self._number = count(1)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What was asked, in order."""
+        return [received.request for received in self.received]
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider that the wire belongs to."""
+        return PROVIDER[self.wire]
+
+    def complete(self, request: Request) -> ChatResponse:
+        """Play the next reply, as a provider function.
+
+        Raises:
+            UsageError: the script is exhausted.
+            ProviderError: the reply is a failure, or does not arrive; as a client would raise it.
+        """
+        rendering = self._perform(request, stream=False)
+        time.sleep(rendering.reply.delay_s)
+        return rendering.response()
+
+    __call__ = complete
+
+    def stream(self, request: Request) -> Generator[Delta | ChatResponse]:
+        """Play the next reply as deltas; the response is the last item. Raises as `complete` does."""
+        for item in self._perform(request, stream=True).items():
+            if isinstance(item, float):
+                time.sleep(item)
+            else:
+                yield item
+
+    async def acomplete(self, request: Request) -> ChatResponse:
+        """`complete` as a coroutine."""
+        rendering = self._perform(request, stream=False)
+        await asyncio.sleep(rendering.reply.delay_s)
+        return rendering.response()
+
+    async def astream(self, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
+        """`stream` as an async iterator."""
+        for item in self._perform(request, stream=True).items():
+            if isinstance(item, float):
+                await asyncio.sleep(item)
+            else:
+                yield item
+
+    def transport(self) -> Any:
+        """A transport for `httpx.Client(transport=…)` or `AsyncClient`, of httpx or httpx2: no sockets, no threads."""
+        return Transport(self._respond)
+
+    def serve(self) -> AbstractContextManager[str]:
+        """A real HTTP server on a free port of 127.0.0.1, within a `with` block that gives its URL (without a path).
+
+        The OpenAI SDK's base URL is `f"{url}/v1"`, the Anthropic SDK's is `url`.
+        """
+        return Server(self._respond).running()
+
+    def _perform(self, request: Request, *, stream: bool) -> Rendering:
+        body = wire(self.wire).encode(request, stream=stream)
+        return self._play(Received(request=request, wire=self.wire, stream=stream, body=body))
+
+    def _play(self, received: Received) -> Rendering:
+        self.received.append(received)
+        reply = self._prompter.next(received.request)
+        return Rendering(reply, received, next(self._number))
+
+    def _respond(self, asked: Asked) -> Answer:
+        path = asked.path.partition("?")[0]
+        name = "anthropic" if path.endswith("/messages") else "openai_chat"
+        if asked.method != "POST" or not path.endswith(("/messages", "/chat/completions")):
+            return refusal(name, Failure(404, message=f"there is no {asked.method} {path} here"))
+        try:
+            body = json.loads(asked.body)
+            request = wire(name).request(body)
+        except (ValueError, AttributeError, DecodeError) as error:
+            return refusal(name, Failure(400, message=f"the request is not in the provider's format: {error}"))
+        headers = {header: value for header, value in asked.headers.items() if header not in _SECRET}
+        received = Received(request=request, wire=name, stream=bool(body.get("stream")), body=body, headers=headers)
+        try:
+            return self._play(received).answer()
+        except UsageError as error:
+            return refusal(name, Failure(400, "script_exhausted", str(error)))
+        except Exception as error:  # a function of the script: nobody else would hear of it across a socket
+            log.exception("endturn: a function of the script failed")
+            return refusal(name, Failure(400, "script_failed", f"a function of the script failed: {error!r}"))

@@ -1,0 +1,305 @@
+"""Carries scripted answers over HTTP: as a transport inside the process, or from a server on the loopback interface.
+
+It knows bytes, pauses and how a connection ends; what the bytes mean is `scripted`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.client import responses
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from socketserver import TCPServer
+from typing import Any, Final
+
+from endturn.scripted.script import Ending
+
+log = logging.getLogger("endturn")
+
+HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One HTTP request. Header names are lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One HTTP response as it travels.
+
+    Attributes:
+        chunks: the body's pieces that really arrive; a stream's are flushed one by one.
+        length: the announced Content-Length; None for a stream, which is sent in chunked encoding.
+        ending: what the connection does after the last chunk.
+        delay_s: before the status line; pace_s: before every chunk of a stream but the first.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    chunks: tuple[bytes, ...] = ()
+    length: int | None = None
+    ending: Ending = Ending.WHOLE
+    delay_s: float = 0.0
+    pace_s: float = 0.0
+
+
+Respond = Callable[[Asked], Answer]
+
+
+class Transport:
+    """A transport for a client of httpx or httpx2, sync or async: nothing leaves the process.
+
+    It inherits from neither library's base class, and answers each request with the types of the library it came from.
+    Read timeouts are honoured; the pauses of async answers need asyncio.
+    """
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+
+    def handle_request(self, request: Any) -> Any:
+        """Answer a request that a sync client sends."""
+        play = _Playback(request, self._respond(_asked(request, request.read())))
+        for pause_s in play.before():
+            time.sleep(pause_s)
+        return play.response(play.sync_stream())
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Answer a request that an async client sends."""
+        play = _Playback(request, self._respond(_asked(request, await request.aread())))
+        for pause_s in play.before():
+            await asyncio.sleep(pause_s)
+        return play.response(play.async_stream())
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Transport:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def _asked(request: Any, body: bytes) -> Asked:
+    return Asked(method=request.method, path=request.url.path, headers=dict(request.headers), body=body)
+
+
+class _Playback:
+    """One answer, played to one request of httpx or httpx2."""
+
+    def __init__(self, request: Any, answer: Answer) -> None:
+        self._library: Any = import_module(type(request).__module__.partition(".")[0])
+        self._request = request
+        self._answer = answer
+        self._patience_s: float | None = request.extensions.get("timeout", {}).get("read")
+
+    def before(self) -> Iterator[float]:
+        """The pause before the answer; raises where there is none."""
+        yield from self._pause(self._answer.delay_s)
+        if self._answer.ending is Ending.HUNG_UP:
+            raise self._broken("Server disconnected without sending a response.")
+
+    def response(self, stream: Any) -> Any:
+        headers = dict(self._answer.headers)
+        if self._answer.length is not None:
+            headers["content-length"] = str(self._answer.length)
+        return self._library.Response(self._answer.status, headers=headers, stream=stream, request=self._request)
+
+    def sync_stream(self) -> Any:
+        steps = self._steps()
+
+        class Stream(self._library.SyncByteStream):  # type: ignore[misc,name-defined]  # either library's base class
+            def __iter__(self) -> Iterator[bytes]:
+                for step in steps:
+                    if isinstance(step, bytes):
+                        yield step
+                    else:
+                        time.sleep(step)
+
+        return Stream()
+
+    def async_stream(self) -> Any:
+        steps = self._steps()
+
+        class Stream(self._library.AsyncByteStream):  # type: ignore[misc,name-defined]  # either library's base class
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                for step in steps:
+                    if isinstance(step, bytes):
+                        yield step
+                    else:
+                        await asyncio.sleep(step)
+
+        return Stream()
+
+    def _steps(self) -> Iterator[bytes | float]:
+        """What arrives, and the pauses in seconds between; raises as the library's connection would."""
+        for number, chunk in enumerate(self._answer.chunks):
+            if number:
+                yield from self._pause(self._answer.pace_s)
+            yield chunk
+        if self._answer.ending is Ending.BROKEN:
+            raise self._broken("peer closed connection without sending complete message body")
+
+    def _pause(self, seconds: float) -> Iterator[float]:
+        if self._patience_s is not None and seconds > self._patience_s:
+            yield self._patience_s
+            raise self._library.ReadTimeout("timed out", request=self._request)
+        if seconds > 0:
+            yield seconds
+
+    def _broken(self, message: str) -> Exception:
+        error: Exception = self._library.RemoteProtocolError(message, request=self._request)
+        return error
+
+
+class Server:
+    """An HTTP/1.1 server on a free port of the loopback interface, in threads of this process.
+
+    Connections are kept alive; stopping closes them, waits for their threads and leaves nothing open.
+    """
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[str]:
+        """Serve within the block. Yields the URL, without a path: `http://127.0.0.1:41234`."""
+        listener = _Listener((HOST, 0), _handler(self._respond))
+        thread = threading.Thread(target=listener.serve_forever, args=(0.02,), name="endturn-scripted", daemon=True)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{listener.server_port}"
+        finally:
+            listener.shutdown()
+            thread.join()
+            listener.hang_up()
+            listener.server_close()
+
+
+class _Listener(ThreadingHTTPServer):
+    request_queue_size = 1024  # many agents connect at once: a full queue costs each of them a second
+    daemon_threads = False  # joined by server_close
+    allow_reuse_address = False
+
+    def __init__(self, *args: Any) -> None:
+        self._open: set[socket.socket] = set()
+        self._guard = threading.Lock()
+        self.stopping = threading.Event()
+        super().__init__(*args)
+
+    def server_bind(self) -> None:
+        """Bind, without looking the host's name up as HTTPServer does: that may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # IPv4: text, number
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._guard:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Wake every thread that waits for its client or in a pause."""
+        self.stopping.set()
+        with self._guard:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Called while the exception is being handled. A client that goes away is none."""
+        log.exception("endturn: a scripted answer was not delivered")
+
+
+def _handler(respond: Respond) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        server: _Listener
+
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # the client went away, as clients do
+                super().handle()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Tests and demos want a quiet server."""
+
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def do_POST(self) -> None:
+            self._answer(self._body())
+
+        def _body(self) -> bytes:
+            if self.headers.get("transfer-encoding", "").lower() != "chunked":
+                return self.rfile.read(int(self.headers.get("content-length", 0)))
+            body = b""
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
+
+        def _answer(self, body: bytes) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            answer = respond(Asked(method=self.command, path=self.path, headers=headers, body=body))
+            self._pause(answer.delay_s)
+            if answer.ending is Ending.HUNG_UP:
+                self.close_connection = True
+                return
+            head = self._head(answer)
+            if answer.length is not None:
+                # One send for head and body: two would wait for the client's delayed acknowledgement.
+                self.wfile.write(head + b"".join(answer.chunks))
+            else:
+                self._stream(head, answer)
+            self.close_connection = self.close_connection or answer.ending is Ending.BROKEN
+
+        def _stream(self, head: bytes, answer: Answer) -> None:
+            for number, chunk in enumerate(answer.chunks):
+                if number:
+                    self._pause(answer.pace_s)
+                self.wfile.write(head + b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                head = b""
+            if answer.ending is not Ending.BROKEN:
+                head += b"0\r\n\r\n"
+            if head:
+                self.wfile.write(head)
+
+        def _head(self, answer: Answer) -> bytes:
+            framing = {"transfer-encoding": "chunked"} if answer.length is None else {"content-length": answer.length}
+            lines = [f"HTTP/1.1 {answer.status} {responses.get(answer.status, '')}"]
+            lines += [f"{name}: {value}" for name, value in {**answer.headers, **framing}.items()]
+            return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+        def _pause(self, seconds: float) -> None:
+            if seconds > 0 and self.server.stopping.wait(seconds):
+                raise ConnectionAbortedError("the server is stopping")
+
+    return Handler

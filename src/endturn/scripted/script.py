@@ -1,0 +1,328 @@
+"""What a scripted provider says: replies, and the order in which they are said.
+
+A token here is a run of at most eight visible characters with the white space before it: deterministic, and a text is
+the concatenation of its tokens. Only the limits and the usage of scripted replies are counted so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from endturn.chat import Json, Request, ToolCall, Usage
+from endturn.errors import UsageError
+from endturn.stop import StopReason
+
+_TOKEN: Final = re.compile(r"\s*\S{1,8}|\s+")
+
+
+def tokens(text: str) -> list[str]:
+    """The text's tokens; joined they are the text."""
+    return _TOKEN.findall(text)
+
+
+class Ending(StrEnum):
+    """What the connection does after a reply's last byte."""
+
+    WHOLE = "whole"
+    """The reply arrives completely."""
+    BROKEN = "broken"
+    """The connection closes before the terminal: the HTTP message itself is incomplete."""
+    TIDY = "tidy"
+    """The HTTP message is complete, the reply in it is not: what a proxy does that lost its upstream."""
+    HUNG_UP = "hung_up"
+    """The connection closes before any answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error answer. What is None is filled with what the provider says with that status."""
+
+    status: int
+    code: str | None = None
+    message: str | None = None
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One reply of a scripted provider; made by the functions below, adjusted with `but`.
+
+    Attributes:
+        text, reasoning, calls: the output.
+        stop: why it stops: a reason (told in the wire's own words), a raw value sent verbatim, or None for a null.
+        fit: cut the output to the request's max_tokens; if that cuts anything, the reply stops with `max_tokens`.
+        ending: what the connection does at the end.
+        failure: an error instead of a reply; with text and a stream, an error event after that text.
+        usage: "counted" counts tokens; a Usage is sent as it is; None sends none.
+        headers: further HTTP headers of the answer.
+        delay_s: seconds before the answer begins; pace_s: seconds between the chunks of a stream.
+    """
+
+    text: str = ""
+    reasoning: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    stop: StopReason | str | None = StopReason.END_TURN
+    fit: bool = False
+    ending: Ending = Ending.WHOLE
+    failure: Failure | None = None
+    usage: Usage | Literal["counted"] | None = "counted"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    pace_s: float = 0.0
+
+    def but(self, **changes: Any) -> Reply:
+        """The same reply with some fields replaced: `say("hi").but(delay_s=0.2, usage=None)`."""
+        return replace(self, **changes)
+
+    def also(self, name: str, arguments: Json | str | None = None, *, id: str = "") -> Reply:
+        """The same reply with one more tool call."""
+        return replace(self, calls=(*self.calls, _call(name, arguments, id)), stop=_or_tool_call(self.stop))
+
+    def clipped(self, maximum: int | None) -> Reply:
+        """The reply as `maximum` tokens allow it, if it is to fit: reasoning first, then text, then calls."""
+        if not self.fit or maximum is None or self.output_tokens <= maximum:
+            return self
+        left = maximum
+
+        def take(text: str) -> str:
+            nonlocal left
+            pieces = tokens(text)[:left]
+            left -= len(pieces)
+            return "".join(pieces)
+
+        reasoning = None if self.reasoning is None else take(self.reasoning)
+        text, calls = take(self.text), []
+        for call in self.calls:
+            if left:
+                whole = call.arguments_raw or ""
+                cut = take(whole)
+                calls.append(call if cut == whole else _cut(call, cut))
+        return replace(self, reasoning=reasoning, text=text, calls=tuple(calls), stop=StopReason.MAX_TOKENS)
+
+    @property
+    def output_tokens(self) -> int:
+        """The tokens of everything in the reply."""
+        arguments = (call.arguments_raw or "" for call in self.calls)
+        return sum(len(tokens(part)) for part in (self.reasoning or "", self.text, *arguments))
+
+
+def _call(name: str, arguments: Json | str | None, id: str) -> ToolCall:
+    raw = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    try:
+        parsed = json.loads(raw)
+    except ValueError:
+        parsed = None
+    return ToolCall(id=id, name=name, arguments_raw=raw, arguments=parsed if isinstance(parsed, dict) else None)
+
+
+def _cut(call: ToolCall, raw: str) -> ToolCall:
+    return call.but(arguments_raw=raw, arguments=None, closed=False)
+
+
+def _or_tool_call(stop: StopReason | str | None) -> StopReason | str | None:
+    return StopReason.TOOL_CALL if stop is StopReason.END_TURN else stop
+
+
+def _first(text: str, after: int | None) -> str:
+    return text if after is None else "".join(tokens(text)[:after])
+
+
+def say(text: str) -> Reply:
+    """The whole text, and the model ends its turn, whatever max_tokens says."""
+    return Reply(text=text)
+
+
+def truncate(text: str, *, after: int | None = None) -> Reply:
+    """The text cut off by the token limit after `after` tokens; by default after the request's max_tokens."""
+    return Reply(text=_first(text, after), stop=StopReason.MAX_TOKENS, fit=after is None)
+
+
+def cut(text: str, *, after: int | None = None, tidy: bool = False) -> Reply:
+    """The connection is lost after `after` tokens of the text (by default all of it), before the terminal.
+
+    Args:
+        text: what would have been said.
+        after: how much of a stream arrives; a body that is not streamed never completes.
+        tidy: the HTTP message ends properly, only the stream's terminal, or half of the JSON body, is missing.
+    """
+    return Reply(text=_first(text, after), stop=None, ending=Ending.TIDY if tidy else Ending.BROKEN)
+
+
+def hang_up() -> Reply:
+    """The connection closes without any answer."""
+    return Reply(ending=Ending.HUNG_UP)
+
+
+def call(name: str, arguments: Json | str | None = None, *, text: str = "", id: str = "") -> Reply:
+    """A tool call, after some text. Arguments given as text are sent verbatim, valid or not. More calls: `also`."""
+    return Reply(text=text, calls=(_call(name, arguments, id),), stop=StopReason.TOOL_CALL)
+
+
+def partial_call(name: str, arguments: Json | str, *, after: int | None = None, text: str = "", id: str = "") -> Reply:
+    """A tool call whose JSON the token limit ends after `after` tokens, by default where the request's max_tokens end.
+
+    For one that a lost connection ends: `.but(ending=Ending.BROKEN)`.
+    """
+    whole = _call(name, arguments, id)
+    partial = whole if after is None else _cut(whole, _first(whole.arguments_raw or "", after))
+    return Reply(text=text, calls=(partial,), stop=StopReason.MAX_TOKENS, fit=after is None)
+
+
+def think(reasoning: str, *, text: str = "", after: int | None = None) -> Reply:
+    """Thinking, then text. Without text the token limit ended the thinking, and nothing visible was said."""
+    stop = StopReason.END_TURN if text else StopReason.MAX_TOKENS
+    return Reply(reasoning=_first(reasoning, after), text=text, stop=stop)
+
+
+def refuse(text: str = "I can't help with that.") -> Reply:
+    """The model declines."""
+    return Reply(text=text, stop=StopReason.REFUSED)
+
+
+def block(text: str = "") -> Reply:
+    """A filter withholds the rest of the text."""
+    return Reply(text=text, stop=StopReason.SAFETY_BLOCKED)
+
+
+def pause(text: str = "") -> Reply:
+    """The provider interrupts a long run and expects the same conversation again."""
+    return Reply(text=text, stop=StopReason.PAUSED)
+
+
+def empty() -> Reply:
+    """The model ends its turn and says nothing."""
+    return Reply()
+
+
+def reason(value: StopReason | str | None, text: str = "") -> Reply:
+    """The text with any stop reason: one of ours, a raw value as a string ("some_new_value"), or a null."""
+    return Reply(text=text, stop=value)
+
+
+def fail(
+    status: int,
+    code: str | None = None,
+    *,
+    message: str | None = None,
+    retry_after_s: float | None = None,
+    text: str = "",
+) -> Reply:
+    """An error answer in the provider's shape: `fail(429, retry_after_s=2)`, `fail(400, "context_length_exceeded")`.
+
+    With `text`, a stream begins with that text and then carries the error as an event.
+    """
+    return Reply(text=text, failure=Failure(status, code, message, retry_after_s))
+
+
+NUDGE: Final = re.compile(r"\b(continu\w*|resum\w*|keep going|go on|cut off|left off|truncated)\b", re.IGNORECASE)
+"""What a short user message says that asks for the rest of the answer before it."""
+
+
+def asks_to_continue(message: str) -> bool:
+    """Whether a user message is a nudge: at most 600 characters, with a word of continuing."""
+    return len(message) <= 600 and NUDGE.search(message) is not None
+
+
+def essay(
+    text: str, *, limit: int | None = None, nudged: Callable[[str], bool] = asks_to_continue
+) -> Callable[[Request], Reply]:
+    """A model that wants to say `text`: each reply is the next piece, as long as max_tokens (else `limit`) allows.
+
+    What was said already is read from the conversation: the assistant's text since the last user message that is no
+    nudge. So an agent that continues gets the rest, one that does not stays truncated, and a new question gets the
+    text from its beginning. White space that was stripped from the end of a piece is said again.
+
+    Args:
+        text: the whole answer.
+        limit: the most tokens of one reply where the request does not say.
+        nudged: tells a request to continue from a new question.
+    """
+
+    def reply(request: Request) -> Reply:
+        at = said(text, request, nudged)
+        maximum = request.max_tokens or limit
+        return Reply(text=text[at:], fit=True).clipped(maximum)
+
+    return reply
+
+
+def said(text: str, request: Request, nudged: Callable[[str], bool] = asks_to_continue) -> int:
+    """How many characters of `text` the assistant has said since the last question."""
+    at = 0
+    for message in request.messages:
+        if message.role == "user" and not nudged(message.text):
+            at = 0
+        elif message.role == "assistant":
+            piece = message.text.strip()
+            start = at + len(text[at:]) - len(text[at:].lstrip())
+            if piece and text.startswith(piece, start):
+                at = start + len(piece)
+                if message.text[-1:].isspace():
+                    at += len(text[at:]) - len(text[at:].lstrip())
+    return at
+
+
+Line = Reply | Callable[[Request], Reply]
+Lines = Sequence[Line] | Callable[[Request], Reply]
+Script = Lines | Mapping[str, Lines]
+"""Replies in order; or one function for every request; or either of them by model ("*" for the others)."""
+
+Exhausted = Literal["error", "last", "cycle"]
+
+
+def by_conversation(request: Request) -> str:
+    """What tells conversations apart: the first message that is not the system's."""
+    return next((message.text for message in request.messages if message.role != "system"), "")
+
+
+class Prompter:
+    """Keeps the place in a script: one for each model of the mapping, and each value of `key`. Safe among threads."""
+
+    def __init__(self, script: Script, *, key: Callable[[Request], str], exhausted: Exhausted) -> None:
+        self._script = script
+        self._key = key
+        self._exhausted = exhausted
+        self._places: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
+
+    def next(self, request: Request) -> Reply:
+        """The reply to this request.
+
+        Raises:
+            UsageError: the script is exhausted, or has no lines for the request's model.
+        """
+        name, lines = self._lines(request.model)
+        if callable(lines):
+            return lines(request)
+        where = (name, self._key(request))
+        with self._lock:
+            place = self._places[where]
+            self._places[where] += 1
+        if place >= len(lines):
+            place = self._again(place, len(lines), request)
+        line = lines[place]
+        return line(request) if callable(line) else line
+
+    def _lines(self, model: str) -> tuple[str, Lines]:
+        if not isinstance(self._script, Mapping):
+            return "", self._script
+        name = model if model in self._script else "*"
+        if name not in self._script:
+            known = ", ".join(map(repr, self._script))
+            raise UsageError(f"the script has no lines for the model {model!r}, only for {known}; '*' is any model")
+        return name, self._script[name]
+
+    def _again(self, place: int, length: int, request: Request) -> int:
+        if self._exhausted == "error" or not length:
+            raise UsageError(
+                f"the script of {length} replies is exhausted, and {request.model!r} was asked once more; "
+                f"add a reply, or say what follows: exhausted='last' or 'cycle'"
+            )
+        return length - 1 if self._exhausted == "last" else place % length

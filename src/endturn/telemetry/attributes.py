@@ -1,0 +1,262 @@
+"""The attributes of each span and event: pure functions from announced records to dictionaries of schema keys."""
+
+from __future__ import annotations
+
+from endturn.announce import (
+    CallEnded,
+    CallStarted,
+    ContinuationAttempted,
+    DispatchBlocked,
+    PayloadRepaired,
+    TerminationSignalled,
+    ToolStarted,
+    Turn,
+    TurnEnded,
+)
+from endturn.stop import Stop
+from endturn.telemetry import schema as s
+
+Attributes = dict[str, str | int | float | bool | tuple[str, ...]]
+
+
+def chat_asked(started: CallStarted) -> Attributes:
+    """What is known when the call begins, so that a sampler may look at it."""
+    turn = started.turn
+    found: Attributes = {
+        s.OPERATION.key: started.operation,
+        s.PROVIDER.key: started.provider,
+        s.REQUEST_MODEL.key: started.model,
+        s.TURN_ID.key: turn.id,
+        s.ITERATION.key: started.iteration,
+    }
+    if started.maximum is not None:
+        found[s.REQUEST_MAX_TOKENS.key] = started.maximum
+    if started.server_address is not None:
+        found[s.SERVER_ADDRESS.key] = started.server_address
+        port = port_shown(started.server_port)
+        if port is not None:
+            found[s.SERVER_PORT.key] = port
+    if started.stream:
+        found[s.REQUEST_STREAM.key] = True
+    if started.choices != 1:
+        found[s.REQUEST_CHOICES.key] = started.choices
+    if started.temperature is not None:
+        found[s.REQUEST_TEMPERATURE.key] = started.temperature
+    if started.top_p is not None:
+        found[s.REQUEST_TOP_P.key] = started.top_p
+    if started.seed is not None:
+        found[s.REQUEST_SEED.key] = started.seed
+    if turn.conversation is not None:
+        found[s.CONVERSATION.key] = turn.conversation
+    if started.continuation is not None:
+        found[s.CONTINUATION_INDEX.key] = started.continuation.index
+    return found
+
+
+def chat_answered(ended: CallEnded, *, counted: bool) -> Attributes:
+    """What is known when the call has ended."""
+    found = chat_stopped(ended, counted=counted)
+    if ended.response_id is not None:
+        found[s.RESPONSE_ID.key] = ended.response_id
+    if ended.response_model is not None:
+        found[s.RESPONSE_MODEL.key] = ended.response_model
+    if ended.first_chunk_s is not None:
+        found[s.RESPONSE_FIRST_CHUNK.key] = ended.first_chunk_s
+    usage = ended.usage
+    if usage is not None:
+        if usage.input_tokens is not None:
+            found[s.INPUT_TOKENS.key] = usage.input_tokens
+        if usage.output_tokens is not None:
+            found[s.OUTPUT_TOKENS.key] = usage.output_tokens
+        if usage.reasoning_tokens is not None:
+            found[s.REASONING_TOKENS.key] = usage.reasoning_tokens
+        if usage.cache_read_tokens is not None:
+            found[s.CACHE_READ_TOKENS.key] = usage.cache_read_tokens
+        if usage.cache_write_tokens is not None:
+            found[s.CACHE_WRITE_TOKENS.key] = usage.cache_write_tokens
+    return found
+
+
+def chat_stopped(ended: CallEnded, *, counted: bool) -> Attributes:
+    """Why the call stopped: all that a span of another instrumentation is given besides the turn."""
+    stop = ended.stop
+    found: Attributes = {
+        s.FINISH_REASONS.key: finish_reasons(stop, ended.reasons),
+        s.REASON.key: stop.reason.value,
+        s.STOP_TRUNCATED.key: stop.truncated,
+    }
+    if stop.raw is not None:
+        found[s.RAW.key] = stop.raw
+    if stop.suspected:
+        found[s.SUSPECTED.key] = True
+    if counted:
+        found[s.COUNTED.key] = True
+    return found
+
+
+def chat_placed(started: CallStarted) -> Attributes:
+    """Where the call stands in its turn."""
+    found: Attributes = {s.TURN_ID.key: started.turn.id, s.ITERATION.key: started.iteration}
+    if started.continuation is not None:
+        found[s.CONTINUATION_INDEX.key] = started.continuation.index
+    return found
+
+
+def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
+    """One word per choice. Choice 0 is normalised; another is too where it stopped for the same raw reason."""
+    first = s.finish_reason(stop.reason, stop.raw)
+    if len(raws) < 2:
+        return (first,)
+    same = first if stop.promoted_from is None else None
+    return (first, *(raw_word(raw, stop.raw, same) for raw in raws[1:]))
+
+
+def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
+    """The word for another choice: only the wire could normalise it, so it stays raw unless choice 0 says the same."""
+    if raw is None:
+        return "error"
+    return word if word is not None and raw == known else raw
+
+
+def turn_began(turn: Turn) -> Attributes:
+    """What is known when a turn begins."""
+    found: Attributes = {s.TURN_ID.key: turn.id}
+    if turn.agent is not None:
+        found[s.AGENT.key] = turn.agent
+    if turn.conversation is not None:
+        found[s.CONVERSATION.key] = turn.conversation
+    if turn.inferred:
+        found[s.INFERRED.key] = True
+    return found
+
+
+def turn_ended(ended: TurnEnded) -> Attributes:
+    """A turn's tally."""
+    turn = ended.turn
+    return {
+        s.OUTCOME.key: ended.outcome.value,
+        s.COMPLETE.key: ended.complete,
+        s.TRUNCATED.key: turn.truncated,
+        s.CONTINUED.key: turn.continuations > 0,
+        s.ITERATIONS.key: turn.iterations,
+        s.CONTINUATIONS.key: turn.continuations,
+        s.TURN_INPUT_TOKENS.key: turn.input_tokens,
+        s.TURN_OUTPUT_TOKENS.key: turn.output_tokens,
+    }
+
+
+def tool_began(started: ToolStarted) -> Attributes:
+    """A tool call's span."""
+    return {
+        s.OPERATION.key: "execute_tool",
+        s.TOOL_NAME.key: started.name,
+        s.TOOL_CALL_ID.key: started.call_id,
+        s.TURN_ID.key: started.turn.id,
+    }
+
+
+def observed(ended: CallEnded) -> Attributes:
+    """`endturn.stop_reason_observed`."""
+    started, stop = ended.started, ended.stop
+    found: Attributes = {
+        s.PROVIDER.key: started.provider,
+        s.REQUEST_MODEL.key: started.model,
+        s.REASON.key: stop.reason.value,
+        s.TURN_ID.key: started.turn.id,
+        s.ITERATION.key: started.iteration,
+    }
+    if stop.raw is not None:
+        found[s.RAW.key] = stop.raw
+    return found
+
+
+def unmapped(ended: CallEnded) -> Attributes:
+    """`endturn.stop_reason_unmapped`."""
+    return {
+        s.PROVIDER.key: ended.started.provider,
+        s.REQUEST_MODEL.key: ended.started.model,
+        s.RAW.key: ended.stop.raw or "",
+    }
+
+
+def attempted(record: ContinuationAttempted) -> Attributes:
+    """`endturn.continuation_attempt`."""
+    found: Attributes = {
+        s.PROVIDER.key: record.provider,
+        s.REQUEST_MODEL.key: record.model,
+        s.TURN_ID.key: record.turn.id,
+        s.CONTINUATION_INDEX.key: record.continuation.index,
+        s.STRATEGY.key: record.continuation.strategy.value,
+        s.TOKENS_SO_FAR.key: record.output_tokens,
+        s.CHARS_SO_FAR.key: record.output_chars,
+    }
+    for attribute, left in (
+        (s.ATTEMPTS_LEFT, record.attempts_remaining),
+        (s.TOKENS_LEFT, record.tokens_remaining),
+        (s.CHARS_LEFT, record.chars_remaining),
+    ):
+        if left is not None:
+            found[attribute.key] = left
+    return found
+
+
+def terminated(ended: TurnEnded) -> Attributes:
+    """`endturn.continuation_terminated`."""
+    turn = ended.turn
+    return {
+        s.PROVIDER.key: turn.provider,
+        s.REQUEST_MODEL.key: turn.model,
+        s.TURN_ID.key: turn.id,
+        s.OUTCOME.key: ended.outcome.value,
+        s.ATTEMPTS.key: turn.continuations,
+        s.TOKENS_SO_FAR.key: turn.output_tokens,
+        s.CHARS_SO_FAR.key: turn.output_chars,
+    }
+
+
+def repaired(record: PayloadRepaired) -> Attributes:
+    """`endturn.tool_payload_repair`."""
+    return {
+        s.PROVIDER.key: record.provider,
+        s.REQUEST_MODEL.key: record.model,
+        s.TURN_ID.key: record.turn.id,
+        s.ISSUE.key: record.issue,
+        s.ATTEMPTED.key: record.attempted,
+        s.SUCCEEDED.key: record.succeeded,
+    }
+
+
+def blocked(record: DispatchBlocked, *, names: bool) -> Attributes:
+    """`endturn.tool_dispatch_blocked`, with the tools' names only where the host opted in."""
+    found: Attributes = {
+        s.PROVIDER.key: record.provider,
+        s.REQUEST_MODEL.key: record.model,
+        s.TURN_ID.key: record.turn.id,
+        s.BLOCK_REASON.key: record.reason,
+        s.BLOCKED_CALLS.key: len(record.names),
+    }
+    if names:
+        found[s.BLOCKED_NAMES.key] = record.names
+    return found
+
+
+def signalled(record: TerminationSignalled) -> Attributes:
+    """`endturn.termination_signal`."""
+    return {
+        s.TURN_ID.key: record.turn.id,
+        s.SIGNAL.key: record.signal,
+        s.STATUS.key: record.status,
+        s.ITERATION.key: record.iteration,
+        s.MAX_ITERATIONS.key: record.max_iterations,
+        s.REQUIRES_REVIEW.key: record.requires_review,
+    }
+
+
+def error_type(error: BaseException | None) -> str | None:
+    """The class of an error; its message may hold what was said, so it is recorded nowhere."""
+    return None if error is None else type(error).__name__
+
+
+def port_shown(port: int | None) -> int | None:
+    """A port, where it is not the usual one."""
+    return None if port == 443 else port

@@ -1,0 +1,78 @@
+"""The events: log records with an event name, mirrored as span events where there is nobody to take log records."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Literal
+
+from opentelemetry._logs import Logger, SeverityNumber
+from opentelemetry.context import Context
+from opentelemetry.trace import Span
+
+from endturn.errors import UsageError
+from endturn.telemetry.attributes import Attributes
+from endturn.telemetry.schema import Event, Level
+
+Mode = Literal["logs", "spans", "both"]
+MODES: Final[tuple[Mode, ...]] = ("logs", "spans", "both")
+SEVERITY: Final[dict[Level, SeverityNumber]] = {
+    "trace": SeverityNumber.TRACE,
+    "info": SeverityNumber.INFO,
+    "warn": SeverityNumber.WARN,
+    "error": SeverityNumber.ERROR,
+}
+CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+def mode_from(given: str | None) -> Mode:
+    """Where events go: what was given, else ENDTURN_EVENTS, else `logs`.
+
+    Raises:
+        UsageError: it is none of logs, spans, both.
+    """
+    value = given or os.environ.get("ENDTURN_EVENTS", "").strip().lower() or "logs"
+    for mode in MODES:
+        if value == mode:
+            return mode
+    raise UsageError(f"events={value!r}: use one of {', '.join(MODES)} (argument `events`, or ENDTURN_EVENTS)")
+
+
+def names_wanted() -> bool:
+    """Whether the host opted in to content on events, and so to the names of tools that were not run."""
+    return os.environ.get(CAPTURE, "").strip().upper() in ("EVENT_ONLY", "SPAN_AND_EVENT")
+
+
+class Events:
+    """Emits events, each once to every place that was asked for."""
+
+    __slots__ = ("logger", "mirrored")
+
+    def __init__(self, mode: Mode) -> None:
+        self.logger: Logger | None = None
+        self.mirrored = mode != "logs"
+
+    def wanted(self) -> bool:
+        """Whether anyone would take an event."""
+        return self.logger is not None or self.mirrored
+
+    def emit(
+        self,
+        event: Event,
+        level: Level,
+        attributes: Attributes,
+        *,
+        timestamp_ns: int,
+        context: Context | None,
+        span: Span | None,
+    ) -> None:
+        """Emit one event: to the log with its context's ids, and to the span while that is still open."""
+        if self.logger is not None:
+            self.logger.emit(
+                event_name=event.name,
+                timestamp=timestamp_ns,
+                severity_number=SEVERITY[level],
+                attributes=attributes,
+                context=context,
+            )
+        if self.mirrored and span is not None and span.is_recording():
+            span.add_event(event.name, attributes, timestamp_ns)

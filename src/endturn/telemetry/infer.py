@@ -1,0 +1,285 @@
+"""Which turn a call belongs to where nobody said so, and whether it continues one that was cut off.
+
+A truncated call's turn stays open and is found again by the history that the call was made with, or by the response's
+id, in the whole process: never by trace, task or thread (frameworks run one agent in many tasks, and many agents in
+one thread). Only hashes and the answer's last 64 characters are kept, and nothing is hashed while nothing is open.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakSet
+
+from endturn import announce
+from endturn.announce import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
+from endturn.stop import StopReason
+from endturn.telemetry import janitor
+from endturn.telemetry.nudges import Nudges, digests, role, text_of
+from endturn.wires import Asked
+
+IDLE_S: Final = 30.0
+"""A turn that nobody has continued for so long has been left."""
+
+OPEN_TURNS: Final = 1_024
+"""How many turns may wait at once; the oldest ends first."""
+
+Key = tuple[int, bytes]
+"""A history: how many messages it has, and their hash."""
+
+
+@dataclass(slots=True, eq=False)
+class Cut:
+    """A turn whose latest response was cut off, and how its continuation would be known.
+
+    Attributes:
+        keys: the histories of the turn's first and latest call: frameworks append each part, or merge them into one.
+        tail: the last visible characters of the cut answer.
+        lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
+        failed: the latest attempt raised.
+        response_id: what a stateful provider calls the cut response.
+        touched: when it was cut, in seconds of the clock.
+    """
+
+    turn: Turn
+    keys: tuple[Key, ...]
+    tail: str
+    lost: bool
+    failed: bool
+    response_id: str | None
+    touched: float
+
+
+class Inferring:
+    """An `announce.Inference`: implicit turns, and continuations within observed ones.
+
+    Args:
+        idle_s: how long a cut turn waits for its continuation.
+        limit: how many may wait.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, *, idle_s: float = IDLE_S, limit: int = OPEN_TURNS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._idle_s = idle_s
+        self._limit = limit
+        self._clock = clock
+        self._nudges = Nudges()
+        self.forget()
+        _every.add(self)
+
+    def forget(self) -> None:
+        """Begin anew. A forked child does: the turns that were open are its parent's."""
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[str, Cut] = OrderedDict()
+        self._taken: dict[str, Cut] = {}
+        self._sweeping = False
+
+    # --- announce.Inference ---
+
+    def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
+        """The turn of a call that is about to be made, and what the call continues."""
+        turn = announce.current_turn()
+        if turn is not None and turn.kind is TurnKind.CONTROLLER:
+            continuation = turn.continuation
+            if continuation is not None and continuation.strategy is Strategy.PROMPT and isinstance(asked, Asked):
+                self._nudges.learn(asked)
+            return turn, continuation
+        if not self._waiting or not isinstance(asked, Asked):
+            return turn or Turn(kind=TurnKind.IMPLICIT), None
+        cut, strategy, left = self._find(asked, turn)
+        for other in left:
+            self._end(other)
+        if cut is None or strategy is None:
+            return turn or Turn(kind=TurnKind.IMPLICIT), None
+        return cut.turn, self._continue(cut, strategy, asked)
+
+    def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
+        """A call has ended: its turn ends with it, or waits for a continuation."""
+        turn = ended.started.turn
+        if turn.kind is TurnKind.CONTROLLER or turn.outcome is not None:
+            return
+        turn.last_call = ended.started.number
+        with self._lock:
+            before = self._taken.pop(turn.id, None)
+        # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
+        failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
+        if (ended.stop.truncated or (before is not None and failed)) and isinstance(asked, Asked):
+            cut = self._cut(ended, asked, tail, before, failed=failed and not ended.stop.truncated)
+            if cut is not None:
+                self._wait(cut)
+                return
+        if turn.kind is TurnKind.IMPLICIT:
+            outcome = announce.outcome_of(ended)
+            if ended.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
+                outcome = TurnOutcome.NOT_CONTINUED
+            announce.end_turn(turn, outcome, error=ended.error)
+
+    # --- for the host's side ---
+
+    @property
+    def open_turns(self) -> int:
+        """How many turns wait for a continuation."""
+        return len(self._waiting)
+
+    def leave(self, turn: Turn) -> None:
+        """End a turn that waits, because what encloses it (an agent's span) has ended."""
+        with self._lock:
+            cut = self._waiting.pop(turn.id, None)
+        if cut is not None:
+            self._end(cut)
+
+    def sweep(self) -> None:
+        """End the turns that have waited too long."""
+        now = self._clock()
+        with self._lock:
+            self._sweeping = False
+            over = [cut for cut in self._waiting.values() if cut.touched + self._idle_s <= now]
+            for cut in over:
+                del self._waiting[cut.turn.id]
+            self._schedule()
+        for cut in over:
+            self._end(cut)
+
+    def close(self) -> None:
+        """End every turn that waits: the process, or its instrumentation, ends."""
+        with self._lock:
+            over = [*self._waiting.values(), *self._taken.values()]
+            self._waiting.clear()
+            self._taken.clear()
+        for cut in over:
+            self._end(cut)
+
+    # --- within ---
+
+    def _find(self, asked: Asked, turn: Turn | None) -> tuple[Cut | None, Strategy | None, list[Cut]]:
+        """The cut turn that a call continues and how; and the turns that it shows to have been left."""
+        with self._lock:
+            continued: tuple[Cut, Strategy] | None = None
+            left = []
+            for cut, begin in self._candidates(asked):
+                if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
+                    continue
+                same, strategy = self._judge(cut, asked, begin)
+                if strategy is not None:
+                    continued = cut, strategy
+                    break
+                if same:
+                    left.append(cut)
+            if continued is not None:
+                cut, strategy = continued
+                del self._waiting[cut.turn.id]
+                self._taken[cut.turn.id] = cut
+                return cut, strategy, []
+            for cut in left:
+                self._waiting.pop(cut.turn.id, None)
+            return None, None, left
+
+    def _candidates(self, asked: Asked) -> Iterator[tuple[Cut, int]]:
+        """Cut turns that the call's history begins with, the longest first, and where what it adds begins."""
+        if asked.previous_id is not None:
+            for cut in self._waiting.values():
+                if cut.response_id == asked.previous_id:
+                    yield cut, 0
+        lengths = sorted({length for cut in self._waiting.values() for length, _ in cut.keys if length <= asked.length})
+        if not lengths:
+            return
+        found = digests(asked, lengths)
+        for length in reversed(lengths):
+            for cut in reversed(self._waiting.values()):
+                if (length, found[length]) in cut.keys:
+                    yield cut, length
+
+    def _judge(self, cut: Cut, asked: Asked, begin: int) -> tuple[bool, Strategy | None]:
+        """Whether the call is of the same conversation, and how it continues the cut answer, if it does."""
+        added = list(asked.history[begin : asked.length])
+        by_id = asked.previous_id is not None and asked.previous_id == cut.response_id
+        if not added:
+            return True, Strategy.RETRY if cut.lost else Strategy.RESEND
+        if role(added[0]) == "assistant":
+            if not _ends_with(text_of(added[0]), cut.tail):
+                return False, None  # another sample of the same prompt: somebody else's conversation
+            if len(added) == 1:
+                return True, Strategy.PREFILL
+            del added[0]
+        elif not by_id:
+            return role(added[0]) in ("user", "tool"), None
+        return True, Strategy.PROMPT if len(added) == 1 and self._nudges.is_one(added[0]) else None
+
+    def _continue(self, cut: Cut, strategy: Strategy, asked: Asked) -> Continuation:
+        turn = cut.turn
+        turn.continuations += 1
+        turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
+        continuation = Continuation(turn.continuations, strategy, turn.last_call)
+        announce.announce(
+            announce.ContinuationAttempted(
+                turn=turn,
+                provider=turn.provider,
+                model=asked.model or turn.model,
+                continuation=continuation,
+                output_tokens=turn.output_tokens,
+                output_chars=turn.output_chars,
+            )
+        )
+        return continuation
+
+    def _cut(self, ended: CallEnded, asked: Asked, tail: str, before: Cut | None, *, failed: bool) -> Cut | None:
+        """How the continuation of this call would be known; None where it could not be."""
+        keys = before.keys[:1] if before is not None else ()
+        if asked.length:
+            latest = asked.length, digests(asked, [asked.length])[asked.length]
+            keys = keys if latest in keys else (*keys, latest)
+        if before is not None and failed:
+            tail, response_id = before.tail, before.response_id
+            keys = tuple(dict.fromkeys((*before.keys, *keys)))
+        else:
+            response_id = ended.response_id
+        if not keys and response_id is None:
+            return None
+        lost = failed or ended.stop.reason is StopReason.MISSING
+        return Cut(ended.started.turn, keys, tail, lost, failed, response_id, self._clock())
+
+    def _wait(self, cut: Cut) -> None:
+        with self._lock:
+            self._waiting[cut.turn.id] = cut
+            oldest = self._waiting.popitem(last=False)[1] if len(self._waiting) > self._limit else None
+            self._schedule()
+        if oldest is not None:
+            self._end(oldest)
+
+    def _schedule(self) -> None:
+        """Have `sweep` run when the oldest has waited long enough; once, however many wait."""
+        if self._waiting and not self._sweeping:
+            self._sweeping = True
+            oldest = next(iter(self._waiting.values()))
+            janitor.after(max(0.0, oldest.touched + self._idle_s - self._clock()), self.sweep)
+
+    @staticmethod
+    def _end(cut: Cut) -> None:
+        # An observed turn is ended by whoever opened it; only its waiting is over.
+        if cut.turn.kind is TurnKind.IMPLICIT:
+            announce.end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
+
+
+_every: WeakSet[Inferring] = WeakSet()
+
+
+def _forked() -> None:
+    for inferring in list(_every):
+        inferring.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _ends_with(text: str, tail: str) -> bool:
+    """Whether an answer, as the host kept it, is the one that was cut: hosts strip, and merge parts into one."""
+    tail = tail.strip()
+    return text.strip().endswith(tail) if tail else not text.strip()

@@ -1,0 +1,133 @@
+"""One line for an agent that exists: the calls of the openai and anthropic SDKs, observed."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import metrics, trace
+
+from endturn import announce
+from endturn.telemetry import imports, patches, sdk_call, streams
+from endturn.telemetry.infer import Inferring
+from endturn.telemetry.recorder import Options, Recorder, installed
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from endturn.telemetry.sdk_call import Sdk
+
+log = logging.getLogger("endturn")
+
+SDKS: Final = {"openai._base_client": sdk_call.OPENAI, "anthropic._base_client": sdk_call.ANTHROPIC}
+"""The module that makes an SDK's calls, and the SDK."""
+
+
+@dataclass(slots=True)
+class _Instrumentation:
+    """What is in place, so that it can be taken away."""
+
+    inferring: Inferring
+    stop_listening: Callable[[], None]
+    importing: imports.OnImport | None = None
+    patched: list[patches.Patch] = field(default_factory=list)
+    is_active: bool = True
+    has_called: bool = False
+
+    def active(self) -> bool:
+        """Whether an SDK's call is to be observed."""
+        if not self.has_called:
+            # Exit handlers run last first. By now the host has set up its providers, whose own handlers shut them down.
+            self.has_called = True
+            atexit.unregister(_close)
+            atexit.register(_close, self)
+        return self.is_active
+
+
+_lock = threading.Lock()
+_now: _Instrumentation | None = None
+_warned = False
+
+
+def instrument(
+    *,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    logger_provider: LoggerProvider | None = None,
+    **options: Any,
+) -> None:
+    """Observe every call that this process makes through the openai and anthropic SDKs, and through endturn's own.
+
+    Stop reasons, truncation and continuation become spans, events and metrics. What the SDKs return, raise and stream
+    does not change. SDKs may be imported before or after; those that are not installed are not needed. Calling it
+    again changes nothing; `uninstrument` undoes it.
+
+    Args:
+        tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given.
+        options: the fields of `endturn.telemetry.recorder.Options`, e.g. `prices` or `events`.
+
+    Raises:
+        TypeError: an option is not known.
+        UsageError: an option's value cannot be used.
+    """
+    global _now
+    with _lock:
+        if _now is not None:
+            return
+        recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
+        _now = now = _Instrumentation(Inferring(), announce.listen(recorder))
+        announce.infer_with(now.inferring)
+        now.importing = imports.OnImport({name: partial(_patch, now, sdk) for name, sdk in SDKS.items()})
+        now.importing.start()
+        atexit.register(_close, now)
+    if tracer_provider is None and meter_provider is None:
+        _warn_without_sdk()
+
+
+def uninstrument() -> None:
+    """Undo `instrument`: end what is open, restore the SDKs, and stop recording."""
+    global _now
+    with _lock:
+        now, _now = _now, None
+        if now is None:
+            return
+        now.is_active = False
+        if now.importing is not None:
+            now.importing.stop()
+        for patch in reversed(now.patched):
+            patch.undo()
+        _close(now)
+        announce.infer_with(None)
+        now.stop_listening()
+        atexit.unregister(_close)
+
+
+def _patch(now: _Instrumentation, sdk: Sdk, module: ModuleType) -> None:
+    for done in patches.patch(sdk, module, now.active):
+        now.patched.append(done)
+
+
+def _close(now: _Instrumentation) -> None:
+    """End what is still open, while somebody listens."""
+    streams.close_all()
+    now.inferring.close()
+
+
+def _warn_without_sdk() -> None:
+    """Say once that nothing will be seen, and what to do: there is neither a tracer provider nor a meter provider."""
+    global _warned
+    if _warned or installed(trace.get_tracer_provider()) or installed(metrics.get_meter_provider()):
+        return
+    _warned = True
+    log.warning(
+        "endturn: no OpenTelemetry SDK is set up, so nothing will be recorded; call endturn.configure() "
+        "(pip install 'endturn[otlp]'), run under opentelemetry-instrument, or set the global providers"
+    )

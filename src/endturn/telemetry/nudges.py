@@ -1,0 +1,140 @@
+"""What is read of a history: its hash, its messages' roles and texts, and whether a text only says "go on"."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+from endturn.wires import Asked
+from endturn.wires.reading import items, member, plain
+
+NUDGE_CHARS: Final = 600
+"""Longer than this, a message says more than "go on"."""
+
+REMEMBERED: Final = 256
+
+_POLITE: Final = r"(?:(?:please|ok|okay|yes|sorry)[,.!]? )*"
+_ANSWER: Final = r"(?:response|answer|output|message|reply|text|generation|completion)"
+_CUT: Final = r"(?:cut[- ]?off|cut short|truncated|interrupted|incomplete|stopped|too long)"
+
+PATTERNS: Final = (
+    # The whole message is the request to go on.
+    rf"{_POLITE}(?:continue|go on|keep going|carry on|resume)(?: please| now| generating| writing| the {_ANSWER}|"
+    rf" your (?:previous |last )?{_ANSWER})?",
+    r"(?:weiter|mach weiter|fahre fort|continúa|continuez|continua|继续|请继续|続けて(?:ください)?|계속(?:해 주세요)?)",
+    # It says where to go on.
+    rf"{_POLITE}(?:\[?system\]?:? )?(?:continue|resume|go on|keep going|carry on|pick up|proceed)\b.{{0,80}}"
+    r"\b(?:left off|stopped|cut off|ended|interrupted|truncated|last (?:character|word|token|sentence))\b.*",
+    # It says that the answer was cut.
+    rf"(?:\[?\w+\]?:? )?(?:your|the|my)? ?(?:previous|last|above)? ?{_ANSWER} (?:was|got|has been|is|were) .{{0,40}}"
+    rf"{_CUT}\b.*\b(?:continue|resume|go on|finish|complete)\b.*",
+    rf"(?:you were|it was|you got) {_CUT}\b.*\b(?:continue|resume|go on|finish|complete)\b.*",
+    r"(?:output|max(?:imum)?)? ?(?:output )?tokens? (?:limit|budget)(?: was)? (?:hit|reached|exceeded)\b.*"
+    r"\b(?:continue|resume|go on|finish|pick up)\b.*",
+)
+"""What hosts send to have a cut answer finished, matched against the whole text with its case and space folded. Tight
+on purpose: "Continue the story with a dragon" is a new request, and a turn it ends was left."""
+
+_NUDGE: Final = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS))
+_EDGES: Final = " .!…:;\"'`*_-–—()[]<>/"
+
+
+class Nudges:
+    """Knows a nudge: by the declared patterns, or because a controller of this process sent the same text as one."""
+
+    def __init__(self) -> None:
+        self._learnt: OrderedDict[bytes, None] = OrderedDict()
+
+    def learn(self, asked: Asked) -> None:
+        """The last message of this request is a nudge."""
+        if asked.length:
+            last = asked.history[asked.length - 1]
+            if role(last) == "user":
+                self._learnt[_mark(_folded(text_of(last)))] = None
+                if len(self._learnt) > REMEMBERED:
+                    self._learnt.popitem(last=False)
+
+    def is_one(self, message: Any) -> bool:
+        """Whether this is a user's message that only asks to go on."""
+        return role(message) == "user" and only_text(message) and self.known(text_of(message))
+
+    def known(self, text: str) -> bool:
+        """Whether this text only asks to go on."""
+        if not text.strip() or len(text) > NUDGE_CHARS:
+            return False
+        folded = _folded(text)
+        return _NUDGE.fullmatch(folded) is not None or _mark(folded) in self._learnt
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold().strip(_EDGES)
+
+
+def _mark(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def role(message: Any) -> str:
+    """Who speaks; "" where that cannot be read."""
+    value = member(message, "role")
+    return value if isinstance(value, str) else ""
+
+
+def text_of(message: Any) -> str:
+    """The visible text of a message: a string, or the text parts of a list."""
+    content = member(message, "content")
+    if isinstance(content, str):
+        return content
+    parts = (member(part, "text") for part in items(content))
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def only_text(message: Any) -> bool:
+    """Whether a message holds nothing but text: no image, no tool's result."""
+    content = member(message, "content")
+    return isinstance(content, str) or all(isinstance(member(part, "text"), str) for part in items(content))
+
+
+def digests(asked: Asked, lengths: Sequence[int]) -> dict[int, bytes]:
+    """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
+
+    What hosts change from call to call without changing what is said does not count: cache marks, and whether a text
+    stands alone or in a list of one part.
+    """
+    state = blake2b(digest_size=16)
+    _absorb(state, asked.system)
+    found, position = {}, 0
+    for length in lengths:
+        for message in asked.history[position:length]:
+            _absorb(state, message)
+        position = length
+        found[length] = state.copy().digest()
+    return found
+
+
+def _absorb(state: Any, value: Any) -> None:
+    if isinstance(value, str):
+        state.update(value.encode("utf-8", "surrogatepass"))
+        state.update(b"\0")
+    elif isinstance(value, Mapping):
+        if value.get("type") == "text" and isinstance(value.get("text"), str):
+            _absorb(state, value["text"])
+            return
+        for name in sorted(value, key=str):
+            part = value[name]
+            if part is not None and name != "cache_control":
+                _absorb(state, str(name))
+                _absorb(state, part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            _absorb(state, part)
+    elif isinstance(value, bytes):
+        state.update(value)
+    elif isinstance(value, bool | int | float):
+        _absorb(state, repr(value))
+    elif value is not None:
+        read = plain(value)
+        _absorb(state, type(value).__name__ if read is value else read)

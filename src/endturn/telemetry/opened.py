@@ -1,0 +1,71 @@
+"""A span between its beginning and its end: made current step by step, and what can be read off another's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, TypeVar
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Span
+
+from endturn.telemetry import schema
+
+Value = TypeVar("Value")
+
+REMEMBERED: Final = 1_024
+"""Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said to be unmapped."""
+
+
+class _Step:
+    """Makes a context current for one step."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = attach(self._context)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        detach(self._token)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A span that a later record belongs to, and the context in which it is current. Calling it opens a step.
+
+    Attributes:
+        ours: we made the span, so we end it.
+    """
+
+    span: Span
+    context: Context
+    ours: bool = True
+
+    def __call__(self) -> _Step:
+        return _Step(self.context)
+
+
+def invokes_agent(span: Span) -> bool:
+    """Whether this is another instrumentation's span around a whole agent run."""
+    if not span.is_recording():
+        return False
+    found = getattr(span, "attributes", None) or {}
+    return found.get(schema.OPERATION.key) == "invoke_agent"
+
+
+def measured_by(span: Span | None) -> bool:
+    """Whether the instrumentation that made a span records the conventions' metrics itself."""
+    scope = getattr(getattr(span, "instrumentation_scope", None), "name", "") or ""
+    return any(scope == emitter or scope.startswith(f"{emitter}.") for emitter in schema.METRIC_EMITTERS)
+
+
+def remember(kept: dict[int, Value], number: int, value: Value, *, most: int = REMEMBERED) -> None:
+    """Keep a value, and let go of the oldest where there are too many."""
+    kept[number] = value
+    if len(kept) > most:
+        kept.pop(next(iter(kept)), None)

@@ -1,0 +1,398 @@
+"""The one listener that folds what is announced into spans, log events and metrics."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from weakref import WeakMethod
+
+from opentelemetry import metrics, trace
+from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
+from opentelemetry.context import Context, get_current
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, SpanKind, StatusCode, Tracer, TracerProvider
+
+from endturn import __version__, announce
+from endturn.announce import (
+    Activation,
+    CallEnded,
+    CallStarted,
+    ContinuationAttempted,
+    DispatchBlocked,
+    PayloadRepaired,
+    Record,
+    TerminationSignalled,
+    ToolEnded,
+    ToolStarted,
+    Turn,
+    TurnEnded,
+    TurnKind,
+    TurnOutcome,
+    TurnStarted,
+)
+from endturn.stop import StopReason
+from endturn.telemetry import attributes, schema
+from endturn.telemetry.events import Events, mode_from, names_wanted
+from endturn.telemetry.metrics import Meters, Prices, exports, meters_of
+from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember
+from endturn.telemetry.schema import Event, Level
+
+IN_FLIGHT: Final = 16_384
+"""Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
+
+FAILED: Final = announce.BUDGETS | {TurnOutcome.RETRY_LIMIT}
+"""Outcomes at which a truncated turn was given up: the event that says so is an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to record.
+
+    Attributes:
+        counted: whether spans say that their response is counted here; None: a reader is there to export the counts.
+        gen_ai_metrics: whether the conventions' metrics are recorded; None: unless the call's span was adopted from an
+            instrumentation that records them.
+        events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else "logs".
+        agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says, else not.
+        prices: USD per million input and output tokens, by model: what `endturn.continuation.cost` is made from.
+    """
+
+    counted: bool | None = None
+    gen_ai_metrics: bool | None = None
+    events: str | None = None
+    agent: bool | None = None
+    prices: Prices | None = None
+
+
+class Recorder:
+    """Folds records into signals. Where nothing is installed to take them it does next to nothing.
+
+    Providers that are not given are the global ones, looked for until there are any: a host may install them late.
+
+    Args:
+        tracer_provider, meter_provider, logger_provider: where signals go.
+        options: how to record.
+        clock: nanoseconds since the epoch, for what is announced without a time.
+
+    Raises:
+        UsageError: `options.events` or ENDTURN_EVENTS is no known place.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        *,
+        options: Options | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        options = options or Options()
+        self._options = options
+        self._clock = clock
+        self._agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
+        if options.agent is not None:
+            self._agent = options.agent
+        self._events = Events(mode_from(options.events))
+        self._names = names_wanted()
+        self._tracer: Tracer | None = None
+        self._meters: Meters | None = None
+        self._counted = bool(options.counted)
+        self._open: dict[int, Opened] = {}
+        self._cut: dict[int, SpanContext] = {}
+        self._unmapped: set[tuple[str, str, str | None]] = set()
+        self._handlers: dict[type, Callable[[Any], Activation | None]] = {
+            CallStarted: self._call_started,
+            CallEnded: self._call_ended,
+            TurnStarted: self._turn_started,
+            TurnEnded: self._turn_ended,
+            ContinuationAttempted: self._continuation_attempted,
+            PayloadRepaired: self._payload_repaired,
+            DispatchBlocked: self._dispatch_blocked,
+            ToolStarted: self._tool_started,
+            ToolEnded: self._tool_ended,
+            TerminationSignalled: self._termination_signalled,
+        }
+        self._looking: list[Callable[[], bool]] = []
+        if tracer_provider is None:
+            self._looking.append(self._look_for_tracers)
+        else:
+            self._trace_with(tracer_provider)
+        if meter_provider is None:
+            self._looking.append(self._look_for_meters)
+        else:
+            self._measure_with(meter_provider)
+        if logger_provider is None:
+            self._looking.append(self._look_for_loggers)
+        else:
+            self._log_with(logger_provider)
+        self._look()
+        if hasattr(os, "register_at_fork"):
+            forked = WeakMethod(self._forked)
+            os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+
+    def __call__(self, record: Record) -> Activation | None:
+        """Fold one record; answer what begins with the activation of its span."""
+        return self._handlers[type(record)](record)
+
+    def awake(self) -> bool:
+        """Whether anything would come of a record now; looks for global providers as long as there are none."""
+        if self._tracer is None and self._meters is None and self._events.logger is None:
+            self._look()
+            return self._tracer is not None or self._meters is not None or self._events.logger is not None
+        return True
+
+    # --- Where signals go ----------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._looking = [look for look in self._looking if not look()]
+
+    def _look_for_tracers(self) -> bool:
+        provider = trace.get_tracer_provider()
+        return installed(provider) and self._trace_with(provider)
+
+    def _look_for_meters(self) -> bool:
+        provider = metrics.get_meter_provider()
+        return installed(provider) and self._measure_with(provider)
+
+    def _look_for_loggers(self) -> bool:
+        provider = get_logger_provider()
+        return installed(provider) and self._log_with(provider)
+
+    def _trace_with(self, provider: TracerProvider) -> bool:
+        tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
+        self._tracer = None if isinstance(tracer, NoOpTracer) else tracer
+        return True
+
+    def _measure_with(self, provider: MeterProvider) -> bool:
+        self._meters = meters_of(provider)
+        if self._options.counted is None:
+            self._counted = self._meters is not None and exports(provider)
+        return True
+
+    def _log_with(self, provider: LoggerProvider) -> bool:
+        logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
+        self._events.logger = None if isinstance(logger, NoOpLogger) else logger
+        return True
+
+    def _forked(self) -> None:
+        """In the child: what is in flight is the parent's to end."""
+        self._open.clear()
+
+    # --- Calls ---------------------------------------------------------------------------------------------------
+
+    def _call_started(self, started: CallStarted) -> Activation | None:
+        if self._looking:
+            self._look()
+        if self._meters is not None:
+            turn = started.turn
+            self._meters.expect(started.provider, started.model, turn.agent if self._agent else None)
+        if started.adopt:
+            self._adopt(started)
+            return None
+        if self._tracer is None:
+            return None
+        continued = self._continued(started)
+        span = self._tracer.start_span(
+            f"{started.operation} {started.model}",
+            kind=SpanKind.CLIENT,
+            attributes=attributes.chat_asked(started),
+            links=None if continued is None else (Link(continued),),
+            start_time=started.started_ns,
+        )
+        return self._opened(started.number, span)
+
+    def _adopt(self, started: CallStarted) -> None:
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.set_attributes(attributes.chat_placed(started))
+            continued = self._continued(started)
+            if continued is not None:
+                span.add_link(continued)
+            self._keep(started.number, Opened(span, get_current(), ours=False))
+
+    def _continued(self, started: CallStarted) -> SpanContext | None:
+        """The span of the call that this one continues, where it is remembered."""
+        continuation = started.continuation
+        return None if continuation is None or continuation.of is None else self._cut.get(continuation.of)
+
+    def _call_ended(self, ended: CallEnded) -> None:
+        started, stop = ended.started, ended.stop
+        opened = self._open.pop(started.number, None)
+        # Whoever stops a call on purpose sees its exception too.
+        error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
+        ended_ns = started.started_ns + round(ended.duration_s * 1e9)
+        span = context = None
+        if opened is not None:
+            span, context = opened.span, opened.context
+            if span.is_recording():
+                self._describe(span, ended, error, ours=opened.ours)
+            if stop.truncated or stop.incomplete:
+                remember(self._cut, started.number, span.get_span_context())
+            if started.turn.kind is TurnKind.IMPLICIT and (stop.truncated or not started.turn.truncated):
+                # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
+                started.turn.state[self] = opened
+        if self._events.wanted():
+            level: Level = "warn" if stop.truncated else "info"
+            self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
+            if not stop.mapped:
+                self._say_unmapped(ended, opened, ended_ns)
+        if self._meters is not None:
+            self._measure(self._meters, ended, error, context, span)
+        if opened is not None and opened.ours:
+            opened.span.end(ended_ns)
+
+    def _describe(self, span: Span, ended: CallEnded, error: str | None, *, ours: bool) -> None:
+        counted = self._counted or (self._options.counted is None and self._collected())
+        described = attributes.chat_answered if ours else attributes.chat_stopped
+        found = described(ended, counted=counted)
+        if error is not None and ours:
+            found[schema.ERROR_TYPE.key] = error
+            span.set_status(StatusCode.ERROR, error)
+        span.set_attributes(found)
+
+    def _measure(
+        self, meters: Meters, ended: CallEnded, error: str | None, context: Context | None, span: Span | None
+    ) -> None:
+        if ended.error is not None:
+            # Its traceback would keep the caller's frames alive until the next collection.
+            ended = replace(ended, error=None)
+        standard = self._options.gen_ai_metrics
+        if standard is None:
+            standard = not (ended.started.adopt and measured_by(span))
+        meters.queue(meters.call, (ended, error, standard, self._options.prices), context)
+
+    def _collected(self) -> bool:
+        return self._meters is not None and self._meters.collected
+
+    def _say_unmapped(self, ended: CallEnded, opened: Opened | None, ended_ns: int) -> None:
+        key = ended.started.provider, ended.started.model, ended.stop.raw
+        if key not in self._unmapped and len(self._unmapped) < REMEMBERED:
+            self._unmapped.add(key)
+            self._emit(schema.STOP_REASON_UNMAPPED, "warn", attributes.unmapped(ended), opened, ended_ns)
+
+    # --- Turns ---------------------------------------------------------------------------------------------------
+
+    def _turn_started(self, started: TurnStarted) -> Activation | None:
+        if self._looking:
+            self._look()
+        turn = started.turn
+        span = trace.get_current_span()
+        if invokes_agent(span):
+            ours = {key: value for key, value in attributes.turn_began(turn).items() if key.startswith("endturn.")}
+            span.set_attributes(ours)
+            turn.state[self] = Opened(span, get_current(), ours=False)
+            return None
+        if self._tracer is None:
+            return None
+        span = self._tracer.start_span(
+            "turn" if turn.agent is None else f"turn {turn.agent}",
+            attributes=attributes.turn_began(turn),
+            start_time=turn.started_ns,
+        )
+        turn.state[self] = opened = Opened(span, trace.set_span_in_context(span))
+        return opened
+
+    def _turn_ended(self, ended: TurnEnded) -> None:
+        turn = ended.turn
+        opened = turn.state.pop(self, None)
+        assert opened is None or isinstance(opened, Opened)
+        explicit = opened is not None and turn.kind is not TurnKind.IMPLICIT
+        ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
+        error = attributes.error_type(ended.error)
+        if opened is not None and explicit and opened.span.is_recording():
+            found = attributes.turn_ended(ended)
+            if error is not None and opened.ours:
+                found[schema.ERROR_TYPE.key] = error
+                opened.span.set_status(StatusCode.ERROR, error)
+            opened.span.set_attributes(found)
+        if turn.truncated and self._events.wanted():
+            outcome = ended.outcome
+            level: Level = "info" if outcome in announce.COMPLETE else "error" if outcome in FAILED else "warn"
+            self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
+        if self._meters is not None:
+            if ended.error is not None:
+                ended = replace(ended, error=None)
+            name = turn.agent if self._agent else None
+            self._meters.queue(self._meters.turn, (ended, name), None if opened is None else opened.context)
+        if opened is not None and explicit and opened.ours:
+            opened.span.end(ended_ns)
+
+    def _continuation_attempted(self, record: ContinuationAttempted) -> None:
+        if self._events.wanted():
+            self._emit_in(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
+        if self._meters is not None:
+            self._meters.queue(self._meters.continuation, record, None)
+
+    def _termination_signalled(self, record: TerminationSignalled) -> None:
+        if self._events.wanted():
+            self._emit_in(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
+
+    # --- Tools ---------------------------------------------------------------------------------------------------
+
+    def _payload_repaired(self, record: PayloadRepaired) -> None:
+        if self._events.wanted():
+            self._emit_in(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
+        if self._meters is not None:
+            self._meters.queue(self._meters.repair, record, None)
+
+    def _dispatch_blocked(self, record: DispatchBlocked) -> None:
+        if self._events.wanted():
+            found = attributes.blocked(record, names=self._names)
+            self._emit_in(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
+        if self._meters is not None:
+            self._meters.queue(self._meters.blocked, record, None)
+
+    def _tool_started(self, started: ToolStarted) -> Activation | None:
+        if self._tracer is None:
+            return None
+        span = self._tracer.start_span(
+            f"execute_tool {started.name}", attributes=attributes.tool_began(started), start_time=self._clock()
+        )
+        return self._opened(started.number, span)
+
+    def _tool_ended(self, ended: ToolEnded) -> None:
+        opened = self._open.pop(ended.started.number, None)
+        if opened is None:
+            return
+        error = attributes.error_type(ended.error)
+        if error is not None:
+            opened.span.set_attribute(schema.ERROR_TYPE.key, error)
+            opened.span.set_status(StatusCode.ERROR, error)
+        opened.span.end(self._clock())
+
+    # --- What they share -----------------------------------------------------------------------------------------
+
+    def _opened(self, number: int, span: Span) -> Opened:
+        opened = Opened(span, trace.set_span_in_context(span))
+        self._keep(number, opened)
+        return opened
+
+    def _keep(self, number: int, opened: Opened) -> None:
+        remember(self._open, number, opened, most=IN_FLIGHT)
+
+    def _emit_in(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
+        """Emit an event of a turn: on its span, else on whatever span is current."""
+        opened = turn.state.get(self)
+        assert opened is None or isinstance(opened, Opened)
+        self._emit(event, level, found, opened, self._clock())
+
+    def _emit(
+        self, event: Event, level: Level, found: attributes.Attributes, opened: Opened | None, timestamp_ns: int
+    ) -> None:
+        span = None
+        if self._events.mirrored:
+            # An implicit turn's last span has ended: what is current is the nearest that can still be written to.
+            span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
+        context = None if opened is None else opened.context
+        self._events.emit(event, level, found, timestamp_ns=timestamp_ns, context=context, span=span)
+
+
+def installed(provider: object) -> bool:
+    """Whether a global provider is somebody's: the API's own are proxies and no-ops that stand in for a later one."""
+    return not type(provider).__module__.startswith(
+        ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
+    )

@@ -1,0 +1,270 @@
+"""A response while its host reads it: what passes is seen in place, and the call ends once, however reading ends.
+
+Nothing is read ahead, copied or replaced that a host can see: an SDK's own stream object is handed on, only the
+iterator inside it is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import Context as Variables
+from dataclasses import replace
+from typing import Any, Final, Protocol
+from weakref import WeakSet
+
+from endturn.announce import Call, swallow
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import janitor
+from endturn.wires import Seen
+
+UNREADABLE: Final = "unreadable"
+"""The detail of a response that endturn could not read."""
+
+ABANDONED: Final = "abandoned"
+"""The detail of a stream that its host dropped without closing it."""
+
+
+class Sees(Protocol):
+    """Is shown a response piece by piece, or whole; says what it saw. A wire's `Watch` is one."""
+
+    def see(self, item: Any, /) -> None: ...
+
+    def close(self) -> Seen: ...
+
+
+class Reading:
+    """One response while it arrives, and the end of its call: said once, by whoever sees it first."""
+
+    __slots__ = ("__weakref__", "_blind", "_variables", "_watch", "call", "see")
+
+    def __init__(self, call: Call, watch: Sees, variables: Variables | None = None) -> None:
+        self.call = call
+        self._watch = watch
+        # A wrapper's call is announced when it ends: where it began, so that its turn and its parent are those.
+        self._variables = variables
+        self._blind = False
+        self.see: Callable[[Any], None] = watch.see
+
+    def __del__(self) -> None:
+        # Its host let go of it without a word. A destructor may run inside anybody's locked region: it leaves a note.
+        if not self.call.ended and not sys.is_finalizing():
+            janitor.later(self._abandoned)
+
+    def _abandoned(self) -> None:
+        self.closed(ABANDONED)
+
+    def passed(self, item: Any) -> None:
+        """See the next piece, where it costs nothing to be careful: chunks have a shorter way."""
+        try:
+            if self.call.first_chunk_s is None:
+                self.call.first_chunk()
+            self.see(item)
+        except Exception:
+            self.see = self.blind()
+
+    def blind(self) -> Callable[[Any], None]:
+        """`see` raised: nothing that follows is looked at."""
+        swallow("reading a response")
+        self._blind = True
+        return _nothing
+
+    def over(self) -> None:
+        """The response has been read to its end. Whether it was whole is what the watch says."""
+        self._end(None, None)
+
+    def closed(self, detail: str | None = None) -> None:
+        """Its host has stopped reading. A response whose reason had already come keeps it."""
+        self._end(StopReason.CANCELLED, None, detail)
+
+    def stopped(self, how: str, error: BaseException | None) -> None:
+        """Its SDK says how reading ended, in the words of anthropic's stream observer: read, closed or failed."""
+        if how == "closed":
+            self.closed()
+        elif error is not None:
+            self.broke(error)
+        else:
+            self.over()
+
+    def broke(self, error: BaseException) -> None:
+        """Reading raised: the connection was lost, the provider sent an error, or the host was cancelled."""
+        if not isinstance(error, Exception):
+            self._end(StopReason.CANCELLED, error)
+            return
+        body = getattr(error, "body", None)
+        if isinstance(body, dict) and not self._blind:
+            # The SDKs raise what the provider wrote into the stream: the wire knows what it says of the stop.
+            try:
+                self.see(body if "error" in body else {"error": body})
+            except Exception:
+                self.blind()
+        said = StopReason.ERROR if body is not None else StopReason.MISSING
+        self._end(said, error, "timeout" if "Timeout" in type(error).__name__ else type(error).__name__)
+
+    def _end(self, otherwise: StopReason | None, error: BaseException | None, detail: str | None = None) -> None:
+        """End the call: as the response says, `otherwise` where it does not."""
+        if self.call.ended:
+            return
+        try:
+            seen = self._seen()
+            stop = seen.stop
+            if stop.reason is StopReason.MISSING and otherwise is not None:
+                stop = replace(stop, reason=otherwise, detail=detail, incomplete=True)
+            elif error is not None and stop.detail is None:
+                # The first terminal wins: an error that came after it is a detail.
+                stop = replace(stop, detail=detail)
+            seen = replace(seen, stop=stop)
+            if self._variables is None:
+                end(self.call, seen, error)
+            else:
+                self._variables.copy().run(end, self.call, seen, error)
+        except Exception:
+            swallow("ending a call")
+
+    def _seen(self) -> Seen:
+        if not self._blind:
+            try:
+                return self._watch.close()
+            except Exception:
+                self.blind()
+        return Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
+
+
+def end(call: Call, seen: Seen, error: BaseException | None = None) -> None:
+    """End a call with what was seen of its response."""
+    call.end(
+        seen.stop,
+        usage=seen.usage,
+        response_id=seen.id,
+        response_model=seen.model,
+        reasons=seen.reasons,
+        output_chars=seen.output_chars,
+        tail=seen.tail,
+        error=error,
+    )
+
+
+def _nothing(item: object) -> None:
+    pass
+
+
+_live: WeakSet[Reading] = WeakSet()
+
+
+def begin(call: Call, watch: Sees, variables: Variables | None = None) -> Reading:
+    """A response that will be read piece by piece; its end is announced in `variables`, where given."""
+    janitor.ensure()
+    reading = Reading(call, watch, variables)
+    _live.add(reading)
+    return reading
+
+
+def close_all() -> None:
+    """End every call whose response is still being read: the process, or its instrumentation, ends."""
+    janitor.drain()
+    for reading in list(_live):
+        reading.closed(ABANDONED)
+
+
+def _forget() -> None:
+    """In a forked child: what its parent reads, its parent ends."""
+    for reading in list(_live):
+        reading.call.ended = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _of_inner(chunks: Chunks | AsyncChunks, name: str) -> Any:
+    """What else the iterator has: a generator's close, send, throw, gi_frame, …"""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(chunks._inner, name)
+
+
+class Chunks:
+    """Stands for a stream's iterator: hands on what it gives, and sees it pass."""
+
+    __slots__ = ("__weakref__", "_fresh", "_inner", "_next", "_see", "reading")
+
+    def __init__(self, inner: Iterator[Any], reading: Reading) -> None:
+        self._inner = inner
+        self._next = inner.__next__
+        self.reading = reading
+        self._see = reading.see
+        self._fresh = True
+
+    def __iter__(self) -> Chunks:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            item = self._next()
+        except StopIteration:
+            self.reading.over()
+            raise
+        except BaseException as error:
+            self.reading.broke(error)
+            raise
+        if self._fresh:
+            self._fresh = False
+            self.reading.passed(item)
+            self._see = self.reading.see
+            return item
+        try:
+            self._see(item)
+        except Exception:
+            self._see = self.reading.blind()
+        return item
+
+    def __getattr__(self, name: str) -> Any:
+        return _of_inner(self, name)
+
+    def is_running(self) -> bool:
+        """Whether the iterator inside is at work: what it closes then, its host did not."""
+        return bool(getattr(self._inner, "gi_running", False))
+
+
+class AsyncChunks:
+    """`Chunks`, of what arrives asynchronously. No generator: those outlive their host until the loop closes them."""
+
+    __slots__ = ("__weakref__", "_fresh", "_inner", "_next", "_see", "reading")
+
+    def __init__(self, inner: AsyncIterator[Any], reading: Reading) -> None:
+        self._inner = inner
+        self._next = inner.__anext__
+        self.reading = reading
+        self._see = reading.see
+        self._fresh = True
+
+    def __aiter__(self) -> AsyncChunks:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            item = await self._next()
+        except StopAsyncIteration:
+            self.reading.over()
+            raise
+        except BaseException as error:
+            self.reading.broke(error)
+            raise
+        if self._fresh:
+            self._fresh = False
+            self.reading.passed(item)
+            self._see = self.reading.see
+            return item
+        try:
+            self._see(item)
+        except Exception:
+            self._see = self.reading.blind()
+        return item
+
+    def __getattr__(self, name: str) -> Any:
+        return _of_inner(self, name)
+
+    def is_running(self) -> bool:
+        """Whether the iterator inside is at work: what it closes then, its host did not."""
+        return bool(getattr(self._inner, "ag_running", False))

@@ -1,0 +1,138 @@
+"""Bytes ↔ events of a server-sent event stream, incrementally and in both directions.
+
+Written out because the kept decoders each come with an HTTP library attached (httpx-sse imports httpx, openai and
+anthropic import httpx2), and a wire does no I/O. The format: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import Any, Final
+
+from endturn.errors import DecodeError
+from endturn.wires import Event
+from endturn.wires.failure import shortened
+
+DONE: Final = "[DONE]"
+"""The data of the event that ends a stream of the chat format: a word, not JSON."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class SSEDecoder:
+    """Turns a stream's bytes, cut anywhere, into events.
+
+    An event that the end of the stream cut off is given only if its data is whole JSON: then nothing of it is missing.
+    """
+
+    __slots__ = ("_data", "_first", "_name", "_rest", "_skip_lf")
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._skip_lf = False
+        self._first = True
+        self._name: str | None = None
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that these bytes complete. Lazy, so that what came before a bad event is given before it raises.
+
+        Raises:
+            DecodeError: an event's data is not JSON.
+        """
+        if not chunk:
+            return
+        if self._skip_lf and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        # A CR ends its line at once; an LF that follows in the next chunk belongs to it.
+        self._skip_lf = chunk.endswith(b"\r")
+        lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if len(lines) == 1:
+            self._rest.append(chunk)
+            return
+        lines[0] = b"".join(self._rest) + lines[0]
+        self._rest = [lines.pop()]
+        for line in lines:
+            event = self._line(line)
+            if event is not None:
+                yield event
+
+    def close(self) -> list[Event]:
+        """The last event, where the stream ended without the blank line that should follow it."""
+        rest, self._rest = b"".join(self._rest), []
+        if rest:
+            self._line(rest)
+        try:
+            event = self._dispatch()
+        except DecodeError:
+            return []
+        # A number or a bare word may be the beginning of a longer one; an object closes itself.
+        whole = event is not None and (event.data == DONE or isinstance(event.data, dict | list))
+        return [event] if event is not None and whole else []
+
+    def _line(self, line: bytes) -> Event | None:
+        if self._first:
+            self._first = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            return self._dispatch()
+        # Lines are split before they are decoded: no byte of a longer UTF-8 sequence is a line end.
+        field, _, value = line.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._name = value or None
+        # A comment has an empty field name; `id` and `retry` serve a browser's reconnection, which no provider offers.
+        return None
+
+    def _dispatch(self) -> Event | None:
+        name, data = self._name, "\n".join(self._data)
+        self._name = None
+        self._data.clear()
+        if not data.strip():
+            return None
+        return Event(name, DONE if data.strip() == DONE else parse(data))
+
+
+def parse(data: str | bytes) -> Any:
+    """JSON as Python values.
+
+    Raises:
+        DecodeError: it is not JSON.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        readable = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(readable)) from None
+
+
+def events(chunks: Iterable[bytes]) -> Iterator[Event]:
+    """The events of a response's bytes, as they arrive.
+
+    Raises:
+        DecodeError: an event's data is not JSON.
+    """
+    decoder = SSEDecoder()
+    for chunk in chunks:
+        yield from decoder.feed(chunk)
+    yield from decoder.close()
+
+
+async def aevents(chunks: AsyncIterable[bytes]) -> AsyncIterator[Event]:
+    """`events`, of bytes that arrive asynchronously."""
+    decoder = SSEDecoder()
+    async for chunk in chunks:
+        for event in decoder.feed(chunk):
+            yield event
+    for event in decoder.close():
+        yield event
+
+
+def frame(event: Event) -> bytes:
+    """One event as bytes, its name first where it has one."""
+    data = event.data if event.data == DONE else json.dumps(event.data, separators=(",", ":"))
+    name = f"event: {event.name}\n" if event.name else ""
+    return f"{name}data: {data}\n\n".encode()

@@ -1,0 +1,346 @@
+"""The chat completions format, as OpenAI wrote it and as everyone else speaks it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from endturn.announce import Strategy
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
+from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.stop import Resume, StopReason
+from endturn.wires import Asked, Context, Event
+from endturn.wires.failure import error_of
+from endturn.wires.framing import DONE
+from endturn.wires.openai_chat_reasons import REASONS
+from endturn.wires.openai_chat_response import NAME, Decoder, decode
+from endturn.wires.openai_chat_watch import Watch
+from endturn.wires.reading import arguments, count, items, member, minted, number, raw_reason, text
+
+__all__ = [
+    "NAME",
+    "REASONS",
+    "Decoder",
+    "Watch",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "inspect",
+    "reply",
+    "request",
+    "resume",
+    "watch",
+]
+
+# OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
+_OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
+_OURS: Final = frozenset(
+    {"model", "messages", "tools", "tool_choice", "temperature", "seed", "response_format", "max_tokens"}
+    | {"max_completion_tokens", "stream", "stream_options"}
+)
+_WORD: Final = re.compile(r"\s*\S+|\s+")
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /chat/completions.
+
+    Args:
+        dialect: whose; it decides the name of the output limit.
+
+    Raises:
+        UsageError: the request asks to fetch a response, which this format cannot.
+    """
+    if request.retrieve is not None:
+        raise UsageError("the chat format cannot fetch a response by its id: use a provider function that can")
+    body: Json = {"model": request.model, "messages": _messages(request.messages)}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            named = request.tool_choice not in ("none", "required")
+            choice = {"type": "function", "function": {"name": request.tool_choice}}
+            body["tool_choice"] = choice if named else request.tool_choice
+    if request.max_tokens is not None and not {"max_tokens", "max_completion_tokens"} & request.extra.keys():
+        body["max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.format is not None:
+        body["response_format"] = _format(request.format)
+    if stream:
+        # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body | request.extra
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    return [written for message in messages if (written := _written(message)) is not None]
+
+
+def _written(message: Message) -> Json | None:
+    """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
+    if message.blocks is not None and message.blocks.wire == NAME and message.blocks.items:
+        return _replayed(message, message.blocks.items[0])
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
+    if message.role != "assistant":
+        return {"role": message.role, "content": message.content}
+    if not message.content and not message.tool_calls:
+        return None
+    written: Json = {"role": "assistant", "content": message.content or None}
+    if message.tool_calls:
+        written["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return written
+
+
+def _replayed(message: Message, block: Json) -> Json | None:
+    """A message as the provider wrote it, but for calls that were taken out of the history since."""
+    if message.role != "assistant":
+        return block
+    kept = {call.id for call in message.tool_calls}
+    calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
+    written = {name: value for name, value in block.items() if name not in ("tool_calls", "function_call")}
+    if calls:
+        written["tool_calls"] = calls
+    elif message.tool_calls and block.get("function_call") is not None:
+        written["function_call"] = block["function_call"]
+    elif "tool_calls" in block or not message.tool_calls:
+        # DeepSeek: thinking goes back with the calls that it led to, and is refused anywhere else.
+        written.pop("reasoning_content", None)
+    return written if calls or "function_call" in written or written.get("content") or written.get("refusal") else None
+
+
+def _call(call: ToolCall) -> Json:
+    raw = call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": raw}}
+
+
+def _tool(tool: Tool) -> Json:
+    function: Json = {"name": tool.name, "parameters": tool.parameters}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _format(format_: Json) -> Json:
+    if format_ == {"type": "json_object"}:
+        return format_
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": format_}}
+
+
+def request(body: Json) -> Request:
+    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
+
+    Raises:
+        DecodeError: there is no model, or no list of messages.
+    """
+    model, messages = body.get("model"), body.get("messages")
+    if not isinstance(model, str) or not isinstance(messages, list):
+        raise DecodeError("a chat request has a `model` and a list of `messages`")
+    found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    choice = body.get("tool_choice")
+    named = member(member(choice, "function"), "name")
+    if choice in ("auto", "none", "required"):
+        found["tool_choice"] = choice
+    elif isinstance(named, str) and choice == {"type": "function", "function": {"name": named}}:
+        found["tool_choice"] = named
+    elif choice is not None:
+        extra["tool_choice"] = choice
+    limit = count(body.get("max_completion_tokens")) or count(body.get("max_tokens"))
+    if limit:
+        found["max_tokens"] = limit
+    for name, kind in (("temperature", int | float), ("seed", int)):
+        value = body.get(name)
+        if isinstance(value, kind) and not isinstance(value, bool):
+            found[name] = value
+        elif value is not None:
+            extra[name] = value
+    schema = body.get("response_format")
+    if isinstance(schema, dict) and schema != {"type": "text"}:
+        inner = member(schema.get("json_schema"), "schema")
+        found["format"] = inner if isinstance(inner, dict) else schema
+        if _format(found["format"]) != schema:
+            extra["response_format"] = schema
+    return Request(**found, extra=extra)
+
+
+def _message(raw: Any) -> Message:
+    """One message; the raw one goes along where ours would be written differently."""
+    role = member(raw, "role")
+    if not isinstance(raw, dict) or not isinstance(role, str):
+        raise DecodeError("a message of a chat request is an object with a `role`")
+    ours = {"developer": "system", "function": "tool"}.get(role, role)
+    content = raw.get("content")
+    if ours not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list | None):
+        raise DecodeError(f"a message of a chat request has no role {role!r} or no content of that kind")
+    calls = tuple(
+        ToolCall(
+            id=text(member(call, "id")) or minted("history", position),
+            name=text(member(function, "name")),
+            arguments_raw=text(member(function, "arguments")),
+            arguments=arguments(text(member(function, "arguments"))),
+        )
+        for position, call in enumerate(items(raw.get("tool_calls")))
+        for function in (member(call, "function") or {},)
+    )
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else content or ""
+    answers = raw.get("tool_call_id")
+    message = Message.model_validate(
+        {
+            "role": ours,
+            "content": parts,
+            "tool_calls": calls,
+            "tool_call_id": answers if isinstance(answers, str) else None,
+        }
+    )
+    if _written(message) == raw:
+        return message
+    return message.but(blocks=Blocks(NAME, (raw,)))
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    function = member(raw, "function")
+    name, parameters = member(function, "name"), member(function, "parameters")
+    if not isinstance(name, str):
+        return None
+    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
+    return Tool(name=name, description=text(member(function, "description")), **known)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: servers
+            refuse it there); `resend` (the answer verbatim, nothing after it).
+        dialect: how a server is told to go on with a prefill.
+    """
+    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
+        return request.but(messages=(*request.messages, cut.message()))
+    extra = {name: value for name, value in request.extra.items() if name != "tool_choice"}
+    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
+    # Text alone: cut calls must not be replayed, and thinking without its answer is nobody's.
+    partial = cut.message().but(content=said, tool_calls=(), blocks=None)
+    after: tuple[Message, ...] = ()
+    if strategy == Strategy.PREFILL and dialect in ("mistral", "deepseek"):
+        partial = partial.but(blocks=Blocks(NAME, ({"role": "assistant", "content": said, "prefix": True},)))
+    elif strategy == Strategy.PREFILL and dialect in ("vllm", "sglang"):
+        extra |= {"continue_final_message": True, "add_generation_prompt": False}
+    elif strategy != Strategy.PREFILL:
+        after = (Message(role="user", content=prompt, synthetic=True),)
+    answer = (partial,) if said.strip() else ()
+    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
+    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+
+
+def inspect(kwargs: Mapping[str, Any]) -> Asked:
+    """What a call of an SDK asks for, read in place."""
+    history = items(kwargs.get("messages"))
+    limit = count(kwargs.get("max_completion_tokens"))
+    form = kwargs.get("response_format")
+    return Asked(
+        model=text(kwargs.get("model")),
+        maximum=count(kwargs.get("max_tokens")) if limit is None else limit,
+        choices=count(kwargs.get("n")) or 1,
+        stream=kwargs.get("stream") is True,
+        json_format=isinstance(form, type) or member(form, "type") in ("json_object", "json_schema"),
+        temperature=number(kwargs.get("temperature")),
+        top_p=number(kwargs.get("top_p")),
+        seed=count(kwargs.get("seed")),
+        history=history,
+        length=len(history),
+    )
+
+
+def watch(ctx: Context) -> Watch:
+    """A reader of what instrumentation needs."""
+    return Watch(ctx)
+
+
+def decoder(ctx: Context) -> Decoder:
+    """A builder of a response from a stream's events."""
+    return Decoder(ctx)
+
+
+def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
+    """The exception for an error answer, to be raised by the caller."""
+    return error_of(status, headers, body, ctx=ctx)
+
+
+def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+    """A response as a server of this format would send it: a body, or the events of a stream."""
+    raw = raw_reason(response.stop, REASONS["openrouter"])
+    message = _reply_message(response)
+    usage = _reply_usage(response.usage)
+    head = {"id": response.id or "chatcmpl-endturn", "created": 0, "model": response.model or "scripted"}
+    if not stream:
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": raw}
+        body: Json = {**head, "object": "chat.completion", "choices": [choice]}
+        return {**body, "usage": usage} if usage else body
+
+    def chunk(delta: Json, finish_reason: str | None = None) -> Event:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return Event(None, {**head, "object": "chat.completion.chunk", "choices": [choice]})
+
+    events = [chunk({"role": "assistant", "content": ""})]
+    for name, value in message.items():
+        if name in ("reasoning_content", "reasoning", "content", "refusal"):
+            events += [chunk({name: word}) for word in _WORD.findall(value or "")]
+        elif name == "tool_calls":
+            events += [chunk({"tool_calls": [piece]}) for piece in _call_pieces(value)]
+        elif name != "role":
+            events.append(chunk({name: value}))
+    if raw is not None:
+        events.append(chunk({}, raw))
+    if usage:
+        events.append(Event(None, {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}))
+    return [*events, Event(None, DONE)]
+
+
+def _call_pieces(calls: list[Json]) -> list[Json]:
+    pieces: list[Json] = []
+    for index, call in enumerate(calls):
+        kind = "custom" if call.get("type") == "custom" else "function"
+        written = "input" if kind == "custom" else "arguments"
+        raw = text(call[kind].get(written))
+        pieces.append({**call, "index": index, kind: {"name": call[kind]["name"], written: ""}})
+        pieces += [{"index": index, kind: {written: word}} for word in _WORD.findall(raw)]
+    return pieces
+
+
+def _reply_message(response: ChatResponse) -> Json:
+    if response.blocks is not None and response.blocks.wire == NAME and response.blocks.items:
+        return dict(response.blocks.items[0])
+    message: Json = {"role": "assistant"}
+    if response.reasoning:
+        message["reasoning_content"] = response.reasoning
+    declined = response.stop.reason is StopReason.REFUSED and response.stop.raw == "stop"
+    message |= {"content": None, "refusal": response.text} if declined else {"content": response.text or None}
+    if response.tool_calls:
+        message["tool_calls"] = [_call(call) for call in response.tool_calls]
+    return message
+
+
+def _reply_usage(usage: Usage | None) -> Json | None:
+    if usage is None:
+        return None
+    prompt, output = usage.input_tokens or 0, usage.output_tokens or 0
+    written: Json = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    if any(tokens is not None for tokens in cached.values()):
+        written["prompt_tokens_details"] = {name: tokens for name, tokens in cached.items() if tokens is not None}
+    if usage.reasoning_tokens is not None:
+        written["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return written

@@ -1,0 +1,109 @@
+"""What the finish reasons of the chat format mean, for OpenAI and for every dialect that added words of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from endturn.stop import Resume, Row, StopReason
+
+_HOME: Final = {
+    "stop": Row(StopReason.END_TURN, source="openai 3.54"),
+    # Also the context window: the SDK's own words are "exceeded max_tokens or max context length". Usage tells.
+    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="openai 3.54"),
+    "tool_calls": Row(StopReason.TOOL_CALL, source="openai 3.54"),
+    "function_call": Row(StopReason.TOOL_CALL, source="openai 3.54"),
+    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source="openai 3.54"),
+}
+
+
+def _end(source: str) -> Row:
+    return Row(StopReason.END_TURN, source=source)
+
+
+def _error(source: str, detail: str | None = None) -> Row:
+    return Row(StopReason.ERROR, True, detail=detail, source=source)
+
+
+def _window(source: str) -> Row:
+    return Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source=source)
+
+
+def _blocked(source: str) -> Row:
+    return Row(StopReason.SAFETY_BLOCKED, True, source=source)
+
+
+# What gateways show beside their own word: the upstream's. A chat request cannot carry the upstream's own way of
+# resuming (Anthropic's blocks, Gemini's token), so such a pause is left to the host.
+_NATIVE: Final = {
+    "end_turn": _end("anthropic 2.12"),
+    "stop_sequence": _end("anthropic 2.12"),
+    "tool_use": Row(StopReason.TOOL_CALL, source="anthropic 2.12"),
+    "max_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="anthropic 2.12, google-genai 3.4 MAX_TOKENS"),
+    "pause_turn": Row(StopReason.PAUSED, True, source="anthropic 2.12"),
+    "refusal": Row(StopReason.REFUSED, True, source="anthropic 2.12"),
+    "model_context_window_exceeded": _window("anthropic 2.12"),
+    "completed": _end("openai 3.54 Responses"),
+    "max_output_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="openai 3.54 Responses"),
+    "SAFETY": _blocked("google-genai 3.4"),
+    "RECITATION": _blocked("google-genai 3.4"),
+    "BLOCKLIST": _blocked("google-genai 3.4"),
+    "PROHIBITED_CONTENT": _blocked("google-genai 3.4"),
+    "SPII": _blocked("google-genai 3.4"),
+    "IMAGE_SAFETY": _blocked("google-genai 3.4"),
+    "MODEL_ARMOR": _blocked("google-genai 3.4"),
+    "MALFORMED_FUNCTION_CALL": Row(StopReason.ERROR, True, Resume.REPAIR, source="google-genai 3.4"),
+    "UNEXPECTED_TOOL_CALL": Row(StopReason.ERROR, True, Resume.REPAIR, source="google-genai 3.4"),
+    "TOO_MANY_TOOL_CALLS": _error("google-genai 3.4"),
+    "MALFORMED_RESPONSE": _error("google-genai 3.4"),
+}
+
+_TGI: Final = {"eos_token": _end("TGI db931fcf"), "stop_sequence": _end("TGI db931fcf, leaks into chat")}
+_VLLM: Final = {
+    "abort": Row(StopReason.CANCELLED, True, source="vllm v1/engine"),
+    "error": _error("vllm v1/engine"),
+    "repetition": _error("vllm v1/engine", "repetition"),
+}
+
+_ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
+    "azure": {},
+    "cerebras": {},
+    "groq": {},
+    "xai": {},
+    "ollama": {},
+    "copilot": {},
+    "lmstudio": {},
+    "llamacpp": {},
+    "openrouter": {"error": _error("openrouter 1.3.84"), **_NATIVE},
+    "litellm": {"error": _error("litellm 1.109"), "eos": _end("litellm 1.109"), **_NATIVE},
+    "deepseek": {"insufficient_system_resource": _error("vercel/ai ed857f50")},
+    "mistral": {"model_length": _window("mistralai 3.7"), "error": _error("mistralai 3.7")},
+    "together": {"eos": _end("together 3.1.1")},
+    "fireworks": {"error": _error("fireworks-ai 1.2.30, completions endpoint")},
+    "zai": {
+        "sensitive": _blocked("pydantic-ai 2.68"),
+        "model_context_window_exceeded": _window("pydantic-ai 2.68"),
+        "network_error": _error("pydantic-ai 2.68"),
+    },
+    # The gateway stops a loop of the model: continuing it would only feed it.
+    "moonshot": {"repeat": _error("MoonshotAI/moonpalace#3", "repetition")},
+    "vllm": _VLLM,
+    "sglang": {"abort": Row(StopReason.CANCELLED, True, source="sglang schedule_batch.py")},
+    "tgi": _TGI,
+    "huggingface": _TGI,
+}
+
+COMPATIBLE: Final = "compatible"
+"""The dialect of a server that nobody named: every word that any dialect is known to use (none means two things)."""
+
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
+    "": _HOME,
+    **{dialect: {**_HOME, **added} for dialect, added in _ADDED.items()},
+    COMPATIBLE: {word: row for added in _ADDED.values() for word, row in added.items()} | _HOME,
+}
+"""dialect → raw value → row. The dialect "" is OpenAI itself."""
+
+
+def rows_of(dialect: str) -> Mapping[str, Row]:
+    """The table of a dialect; of an unknown one, the union."""
+    return REASONS.get(dialect) or REASONS[COMPATIBLE]

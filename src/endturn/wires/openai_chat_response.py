@@ -1,0 +1,181 @@
+"""Responses of the chat format, whole or streamed, as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall
+from endturn.errors import DecodeError
+from endturn.wires import Context, Event
+from endturn.wires.failure import error_of, quota, shortened
+from endturn.wires.framing import DONE
+from endturn.wires.openai_chat_watch import THINKING, Call, Watch
+from endturn.wires.reading import arguments, plain
+
+NAME: Final = "openai_chat"
+
+_OWN: Final = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *THINKING})
+
+
+class Kept:
+    """Keeps what a response holds, beside the watch that reads it."""
+
+    __slots__ = ("_declined", "_extra", "_said", "_thought", "_thought_in", "deltas")
+
+    def __init__(self) -> None:
+        self.deltas: list[Delta] = []
+        self._said: list[str] = []
+        self._declined: list[str] = []
+        self._thought: list[str] = []
+        self._thought_in = THINKING[0]
+        self._extra: Json = {}
+
+    def part(self, part: Any) -> None:
+        """Take the members that are not ours to understand: `reasoning_details`, `annotations`, `audio`."""
+        if not isinstance(part, Mapping):
+            return
+        for name in THINKING:
+            if part.get(name):
+                self._thought_in = name
+                break
+        for name, value in part.items():
+            if name in _OWN or value is None:
+                continue
+            held = self._extra.get(name)
+            self._extra[name] = [*held, *value] if isinstance(held, list) and isinstance(value, list) else value
+
+    def text(self, visible: str, declined: str) -> None:
+        """Take visible text. A refusal is visible: it is what the user reads."""
+        if visible:
+            self._said.append(visible)
+        if declined:
+            self._declined.append(declined)
+        self.deltas.append(Delta(text=visible + declined))
+
+    def thinking(self, piece: str) -> None:
+        """Take visible thinking."""
+        self._thought.append(piece)
+        self.deltas.append(Delta(reasoning=piece))
+
+    def call(self, call: Call, started: bool, piece: str, fragment: Any) -> None:
+        """Take a piece of a call. Members beside ours are kept for a replay: Gemini's thought signatures are there."""
+        if call.shape == "tool_calls" and isinstance(fragment, Mapping):
+            known = ("index", "id", "function", "custom")
+            call.extra.update(
+                {name: value for name, value in fragment.items() if name not in known and value is not None}
+            )
+        first = CallFragment(call.position, call.id, call.name or None, piece)
+        self.deltas.append(Delta(call=first if started else CallFragment(call.position, arguments=piece)))
+
+    def response(self, watch: Watch, headers: Mapping[str, str] | None = None) -> ChatResponse:
+        """All that was kept, with what the watch made of it."""
+        seen = watch.close()
+        calls = tuple(_tool_call(call) for call in watch.calls)
+        said, declined, thought = "".join(self._said), "".join(self._declined), "".join(self._thought)
+        message: Json = {"role": "assistant", "content": said or None, **self._extra}
+        if declined:
+            message["refusal"] = declined
+        if thought:
+            message[self._thought_in] = thought
+        for call in watch.calls:
+            written = {"name": call.name, "arguments": "".join(call.pieces)}
+            if call.shape == "function_call":
+                message["function_call"] = written
+                continue
+            kind = "custom" if call.extra.get("type") == "custom" else "function"
+            inner = {"name": call.name, "input": written["arguments"]} if kind == "custom" else written
+            message.setdefault("tool_calls", []).append({"id": call.id, "type": kind, kind: inner, **call.extra})
+        return ChatResponse(
+            text=said + declined,
+            tool_calls=calls,
+            usage=seen.usage,
+            reasoning=thought or None,
+            stop=seen.stop,
+            id=seen.id,
+            model=seen.model,
+            blocks=Blocks(NAME, (message,)) if said or declined or thought or calls else None,
+            quota=quota(headers),
+        )
+
+
+def _tool_call(call: Call) -> ToolCall:
+    raw = "".join(call.pieces)
+    return ToolCall(id=call.id, name=call.name, arguments_raw=raw, arguments=arguments(raw), closed=call.closed)
+
+
+class Decoder:
+    """Builds a response from a stream's events; `close` may be called at any point."""
+
+    __slots__ = ("_ctx", "_keep", "_watch")
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._keep = Kept()
+        self._watch = Watch(ctx, self._keep)
+
+    def feed(self, event: Event) -> Iterable[Delta]:
+        """The deltas of one event.
+
+        Raises:
+            DecodeError: the event is not a chunk.
+            ProviderError: the stream reports an error before any finish reason; `partial` holds what had arrived.
+        """
+        if event.data == DONE:
+            return ()
+        if not isinstance(event.data, Mapping):
+            raise DecodeError(
+                f"a chunk of a chat stream is an object, not {shortened(repr(event.data), 80)}",
+                provider=self._ctx.provider,
+            )
+        _check(event.data, self._ctx)
+        self._keep.deltas.clear()
+        self._watch.see(event.data)
+        error = event.data.get("error")
+        if error and self._watch.broken:
+            failure = error_of(200, {}, event.data, ctx=self._ctx)
+            failure.partial = self.close()
+            raise failure
+        return tuple(self._keep.deltas)
+
+    def close(self) -> ChatResponse:
+        """What arrived, as a response."""
+        return self._keep.response(self._watch)
+
+
+def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
+    """A whole body as a response.
+
+    Raises:
+        DecodeError: it is not a chat completion.
+        ProviderError: it is an error that came under a status of success, as gateways send them.
+    """
+    body = plain(body)
+    if not isinstance(body, Mapping):
+        raise DecodeError(f"a chat completion is an object, not {shortened(repr(body), 80)}", provider=ctx.provider)
+    if body.get("error") and not body.get("choices"):
+        raise error_of(200, headers or {}, body, ctx=ctx)
+    if "choices" not in body:
+        raise DecodeError(
+            f"a chat completion has `choices`; this has {sorted(map(str, body))[:8]}",
+            provider=ctx.provider,
+            body=shortened(repr(body)),
+        )
+    _check(body, ctx)
+    keep = Kept()
+    watch = Watch(ctx, keep)
+    watch.see(body)
+    return keep.response(watch, headers)
+
+
+def _check(body: Mapping[str, Any], ctx: Context) -> None:
+    """Raise where the shape is wrong: what cannot be read must not look like an answer that says nothing."""
+    choices = body.get("choices")
+    if choices is not None and not isinstance(choices, list):
+        raise DecodeError("`choices` is not a list", provider=ctx.provider, body=shortened(repr(body)))
+    for choice in choices or ():
+        parts = (
+            (choice, choice.get("delta") or {}, choice.get("message") or {}) if isinstance(choice, Mapping) else (None,)
+        )
+        if not all(isinstance(part, Mapping) for part in parts):
+            raise DecodeError("a choice is not an object", provider=ctx.provider, body=shortened(repr(body)))

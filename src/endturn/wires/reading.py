@@ -1,0 +1,144 @@
+"""Reads foreign values in place, mappings or an SDK's objects, without trusting their types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2s
+from math import isfinite
+from typing import Any, Final, NoReturn
+
+from endturn.chat import Json
+from endturn.stop import Row, Stop, StopReason, find_row
+from endturn.wires import TAIL
+
+_PLAIN: Final = (str, bytes, int, float, list, tuple)
+PIECES: Final = 64
+"""How many pieces of text a tail holds before it joins them and lets go of all but the end."""
+
+
+def member(thing: Any, name: str) -> Any:
+    """The member of a mapping or the attribute of an object; None where there is none."""
+    if isinstance(thing, Mapping):
+        return thing.get(name)
+    # Plain values have attributes of their own ("abc".index) that are nobody's members.
+    if thing is None or isinstance(thing, _PLAIN):
+        return None
+    return getattr(thing, name, None)
+
+
+def text(value: Any) -> str:
+    """The value if it is text, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def text_or_none(value: Any) -> str | None:
+    """The value if it is text with something in it, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def count(value: Any) -> int | None:
+    """The value if it is a number of things (12, or 12.0 as some servers write it), else None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and isfinite(value) and value == int(value):
+        value = int(value)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a number, else None: SDKs stand a sentinel where an argument was not given."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def items(value: Any) -> Sequence[Any]:
+    """The value if it is a list or a tuple, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def plain(value: Any) -> Any:
+    """A mapping or an SDK's object as plain JSON; anything else as it is."""
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and not isinstance(value, Mapping):
+        return dump(mode="json", exclude_unset=True, by_alias=True)
+    return value
+
+
+def arguments(raw: str | None) -> Json | None:
+    """A call's arguments, parsed strictly: one JSON object without NaN, infinities or duplicate keys; else None."""
+    if not raw:
+        return None
+    try:
+        parsed = json.loads(raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _reject(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not isfinite(value):
+        raise ValueError(f"{digits} does not fit a number")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
+
+
+def minted(*parts: object) -> str:
+    """A call id for a call that came without one: the same for the same call of the same response, so replays agree."""
+    digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
+    return f"call_{digest.hexdigest()}"
+
+
+class Tail:
+    """The last visible characters of an answer, and how many there were; what came before is not kept."""
+
+    __slots__ = ("_count", "_last", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self._last = ""
+        self._count = 0
+
+    def add(self, piece: str) -> None:
+        """Take the next piece of the text. Joining is put off: a stream's path only appends."""
+        self.pieces.append(piece)
+        if len(self.pieces) > PIECES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count the pieces, and let go of all but the end."""
+        joined = "".join(self.pieces)
+        self.pieces.clear()
+        self._count += len(joined)
+        self._last = (self._last + joined)[-TAIL:]
+
+    @property
+    def last(self) -> str:
+        """The last 64 characters."""
+        self.settle()
+        return self._last
+
+    @property
+    def chars(self) -> int:
+        """How many characters there were."""
+        self.settle()
+        return self._count
+
+
+def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
+    """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it."""
+    if stop.reason is StopReason.MISSING or (stop.raw is None and stop.promoted_from is StopReason.MISSING):
+        return None
+    if stop.raw is not None and (stop.reason is StopReason.UNKNOWN or find_row(stop.raw, rows) is not None):
+        return stop.raw
+    return next((raw for raw, row in rows.items() if row.reason is stop.reason), stop.raw or stop.reason.value)

@@ -1,0 +1,34 @@
+"""What the telemetry tests share: calls as they are announced, and a recorder on its stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from endturn import announce
+from endturn.telemetry import janitor
+from endturn.telemetry.instrument import instrument, uninstrument
+from tests.telemetry.mocked import Records
+from tests.telemetry.stage import Stage
+
+
+@pytest.fixture
+def records() -> Iterator[Records]:
+    """Everything that is announced while the SDKs are instrumented."""
+    found = Records()
+    stop = announce.listen(found.append)
+    instrument()
+    try:
+        yield found
+    finally:
+        uninstrument()
+        janitor.drain()
+        stop()
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A recorder over providers of its own, told by hand."""
+    with announce.strict():
+        yield Stage()

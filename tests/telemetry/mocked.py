@@ -1,0 +1,137 @@
+"""The real SDKs over a transport that answers from a list: bodies as iterators, so that laziness and closing show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+
+from endturn.announce import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
+from endturn.wires import Event
+from endturn.wires.framing import frame
+
+
+class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """A body that arrives piece by piece.
+
+    Attributes:
+        taken: how many pieces have been asked for.
+        closed: it was closed.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
+        self.pieces = pieces
+        self.error = error
+        self.taken = 0
+        self.closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self.pieces:
+            self.taken += 1
+            yield piece
+        if self.error is not None:
+            raise self.error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def events(*made: Event, error: Exception | None = None) -> httpx2.Response:
+    """A stream of these events; `error` is what the transport raises where its end should be."""
+    body = Body([frame(event) for event in made], error)
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+
+
+def body(content: Any, status: int = 200, **headers: str) -> httpx2.Response:
+    """A JSON body."""
+    data = json.dumps(content).encode()
+    return httpx2.Response(status, headers={"content-type": "application/json", **headers}, stream=Body([data]))
+
+
+class Server:
+    """Answers requests from a list, in order."""
+
+    def __init__(self, *replies: httpx2.Response | Exception) -> None:
+        self.replies = list(replies)
+        self.requests: list[httpx2.Request] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def aanswer(self, request: httpx2.Request) -> httpx2.Response:
+        """The same, for an async client."""
+        return self(request)
+
+    def http(self) -> httpx2.Client:
+        return httpx2.Client(transport=httpx2.MockTransport(self))
+
+    def ahttp(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(self.aanswer))
+
+
+def chat(*replies: httpx2.Response | Exception, **options: Any) -> openai.OpenAI:
+    """An OpenAI client that gets these replies."""
+    return openai.OpenAI(**{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).http(), **options})
+
+
+def achat(*replies: httpx2.Response | Exception, **options: Any) -> openai.AsyncOpenAI:
+    """An AsyncOpenAI client that gets these replies."""
+    return openai.AsyncOpenAI(
+        **{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).ahttp(), **options}
+    )
+
+
+def claude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.Anthropic:
+    """An Anthropic client that gets these replies."""
+    return anthropic.Anthropic(
+        **{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).http(), **options}
+    )
+
+
+def aclaude(*replies: httpx2.Response | Exception, **options: Any) -> anthropic.AsyncAnthropic:
+    """An AsyncAnthropic client that gets these replies."""
+    return anthropic.AsyncAnthropic(
+        **{"api_key": "none", "max_retries": 0, "http_client": Server(*replies).ahttp(), **options}
+    )
+
+
+class Records(list[Record]):
+    """What was announced."""
+
+    @property
+    def started(self) -> list[CallStarted]:
+        return [record for record in self if isinstance(record, CallStarted)]
+
+    @property
+    def ended(self) -> list[CallEnded]:
+        return [record for record in self if isinstance(record, CallEnded)]
+
+    @property
+    def turns(self) -> list[TurnEnded]:
+        return [record for record in self if isinstance(record, TurnEnded)]
+
+    @property
+    def attempts(self) -> list[ContinuationAttempted]:
+        return [record for record in self if isinstance(record, ContinuationAttempted)]
+
+    def only(self) -> CallEnded:
+        """The one call that was announced, started and ended once."""
+        assert len(self.started) == 1, self.started
+        assert len(self.ended) == 1, self.ended
+        assert self.ended[0].started is self.started[0]
+        return self.ended[0]

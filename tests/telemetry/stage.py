@@ -1,0 +1,232 @@
+"""A stage for the recorder: counted ids, a clock that is stepped by hand, and exporters that keep what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, MetricReader, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+
+from endturn import announce
+from endturn.announce import CallEnded, CallStarted, Step, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
+from endturn.chat import Usage
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import schema
+from endturn.telemetry.recorder import Options, Recorder
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+
+DONE = Stop(StopReason.END_TURN, "stop")
+CUT = Stop(StopReason.MAX_TOKENS, "length", incomplete=True)
+
+SPANS = {attribute.key for span in schema.SPANS for attribute in span.attributes}
+EVENTS = {event.name: {attribute.key for attribute in event.attributes} for event in schema.EVENTS}
+METRICS = {metric.name: metric for metric in schema.METRICS}
+
+
+class CountedIds(IdGenerator):
+    """1, 2, 3 … for spans; 101, 102 … for traces."""
+
+    def __init__(self) -> None:
+        self._spans = count(1)
+        self._traces = count(101)
+
+    def generate_span_id(self) -> int:
+        return next(self._spans)
+
+    def generate_trace_id(self) -> int:
+        return next(self._traces)
+
+
+@dataclass
+class Clock:
+    """Nanoseconds that pass only when told to."""
+
+    ns: int = START
+
+    def __call__(self) -> int:
+        return self.ns
+
+    def step(self, seconds: float = 1.0) -> None:
+        self.ns += round(seconds * SECOND)
+
+
+@dataclass
+class Stage:
+    """A recorder between a hand that announces and exporters that keep."""
+
+    options: Options = field(default_factory=Options)
+    readers: Sequence[MetricReader] = field(default_factory=lambda: [InMemoryMetricReader()])
+    clock: Clock = field(default_factory=Clock)
+    sampler: Any = None
+
+    def __post_init__(self) -> None:
+        self.spans, self.logs = InMemorySpanExporter(), InMemoryLogRecordExporter()
+        self.tracers = TracerProvider(id_generator=CountedIds(), sampler=self.sampler, shutdown_on_exit=False)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.meters = MeterProvider(self.readers, shutdown_on_exit=False)
+        self.loggers = LoggerProvider(shutdown_on_exit=False)
+        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
+        self.recorder = Recorder(self.tracers, self.meters, self.loggers, options=self.options, clock=self.clock)
+        self._numbers = count(1)
+        self._turns = count(1)
+
+    # What happens
+
+    def tell(self, record: announce.Record) -> Any:
+        return self.recorder(record)
+
+    def turn(self, kind: TurnKind = TurnKind.IMPLICIT, **fields: Any) -> Turn:
+        """A turn that begins now; an explicit one is announced."""
+        turn = Turn(kind=kind, id=f"turn-{next(self._turns)}", started_s=0.0, started_ns=self.clock.ns, **fields)
+        if kind is not TurnKind.IMPLICIT:
+            self.tell(TurnStarted(turn=turn))
+        return turn
+
+    def start(self, turn: Turn, **fields: Any) -> CallStarted:
+        """A call begins now."""
+        turn.iterations += 1
+        started = CallStarted(
+            **{
+                "number": next(self._numbers),
+                "provider": "openai",
+                "model": "gpt-5",
+                "turn": turn,
+                "iteration": turn.iterations,
+                "started_ns": self.clock.ns,
+                "started_s": 0.0,
+                **fields,
+            }
+        )
+        self.activation = self.tell(started)
+        return started
+
+    def end(self, started: CallStarted, stop: Stop = DONE, **fields: Any) -> CallEnded:
+        """A call has ended, now."""
+        duration = (self.clock.ns - started.started_ns) / SECOND
+        ended = CallEnded(**{"started": started, "stop": stop, "duration_s": duration, **fields})
+        started.turn.count(ended)
+        self.tell(ended)
+        return ended
+
+    def call(
+        self, turn: Turn, stop: Stop = DONE, *, seconds: float = 1.0, asked: Any = None, **fields: Any
+    ) -> CallEnded:
+        """A whole call; `asked` are the fields of its start, the others of its end."""
+        started = self.start(turn, **(asked or {}))
+        self.clock.step(seconds)
+        return self.end(started, stop, **fields)
+
+    def close(self, turn: Turn, outcome: TurnOutcome = TurnOutcome.COMPLETED, **fields: Any) -> None:
+        """A turn ends now."""
+        turn.outcome = outcome
+        self.tell(
+            TurnEnded(
+                turn=turn,
+                outcome=outcome,
+                complete=outcome in announce.COMPLETE and not turn.unfinished,
+                duration_s=(self.clock.ns - turn.started_ns) / SECOND,
+                **fields,
+            )
+        )
+
+    def current(self, *activations: Any) -> Step:
+        """Makes what the activations stand for current, as a scope's step does."""
+        return Step(announce._turn, Turn(), activations)
+
+    # What came of it
+
+    def finished(self) -> list[dict[str, Any]]:
+        """The spans that have ended, whole, in seconds since the start."""
+        for span in self.spans.get_finished_spans():
+            if span.instrumentation_scope is not None and span.instrumentation_scope.name == schema.SCOPE:
+                assert set(span.attributes or ()) <= SPANS
+        return [plain(span) for span in self.spans.get_finished_spans()]
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events emitted so far."""
+        found = []
+        for one in self.logs.get_finished_logs():
+            record = one.log_record
+            assert record.event_name is not None
+            assert record.severity_number is not None
+            assert record.timestamp is not None
+            assert set(record.attributes or ()) <= EVENTS[record.event_name]
+            assert record.severity_text is None
+            found.append(
+                {
+                    "name": record.event_name,
+                    "severity": record.severity_number.name,
+                    "at": seconds(record.timestamp),
+                    "span": record.span_id,
+                    **dict(record.attributes or {}),
+                }
+            )
+        return found
+
+    def points(self, reader: MetricReader | None = None) -> dict[str, dict[tuple[Any, ...], Any]]:
+        """Every point of a collection: by metric, by the values of its attributes in the schema's order."""
+        reader = reader or self.readers[0]
+        assert isinstance(reader, InMemoryMetricReader)
+        return points(reader.get_metrics_data())
+
+
+def points(data: MetricsData | None) -> dict[str, dict[tuple[Any, ...], Any]]:
+    """A sum's value; of a histogram its count, its sum and its bounds."""
+    found: dict[str, dict[tuple[Any, ...], Any]] = {}
+    for resource in data.resource_metrics if data is not None else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                declared = METRICS[metric.name]
+                assert metric.unit == declared.unit
+                for point in metric.data.data_points:
+                    attributes = dict(point.attributes or {})
+                    keys = [attribute.key for attribute in declared.attributes]
+                    assert set(attributes) <= set(keys)
+                    key = tuple(attributes.get(name) for name in keys)
+                    if isinstance(point, HistogramDataPoint):
+                        assert tuple(point.explicit_bounds) == tuple(declared.buckets)
+                        found.setdefault(metric.name, {})[key] = (point.count, round(point.sum, 6))
+                    else:
+                        found.setdefault(metric.name, {})[key] = point.value  # type: ignore[union-attr]
+    return found
+
+
+def counted(found: dict[tuple[Any, ...], Any]) -> dict[tuple[Any, ...], Any]:
+    """The sums that are not zero."""
+    return {key: value for key, value in found.items() if value}
+
+
+def seconds(ns: int | None) -> float:
+    return ((ns or 0) - START) / SECOND
+
+
+def plain(span: ReadableSpan) -> dict[str, Any]:
+    """A span as one comparable value."""
+    context = span.context
+    assert context is not None
+    return {
+        "name": span.name,
+        "kind": span.kind.name,
+        "trace": context.trace_id,
+        "span": context.span_id,
+        "parent": None if span.parent is None else span.parent.span_id,
+        "links": [link.context.span_id for link in span.links],
+        "time": (seconds(span.start_time), seconds(span.end_time)),
+        "status": span.status.status_code.name,
+        "events": [(event.name, seconds(event.timestamp)) for event in span.events],
+        "attributes": dict(span.attributes or {}),
+    }
+
+
+USAGE = Usage(input_tokens=100, output_tokens=20)

@@ -1,0 +1,601 @@
+"""Turns that nobody declared: which call belongs to which, found by what is said and by nothing else."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from endturn import announce
+from endturn.announce import Continuation, Layer, Strategy, Turn, TurnKind, TurnOutcome
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import janitor, nudges
+from endturn.telemetry.infer import IDLE_S, OPEN_TURNS, Inferring
+from endturn.telemetry.nudges import Nudges, digests
+from endturn.wires import Asked, wire
+from tests.telemetry.mocked import Records, body, chat, claude
+from tests.wires.replies import chat_body, message, say
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+HI = {"role": "user", "content": "Tell me of the tides."}
+HISTORY = [SYSTEM, HI]
+HALF = "The tides are the rise and fall of the sea that the moon and"
+REST = " the sun together cause."
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def answer(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    """An inference that is in place, and calls made within it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = Clock()
+        self.records = Records()
+        self.inferring = Inferring(clock=self.clock, **options)
+
+    def call(
+        self,
+        history: list[Any],
+        text: str = "",
+        reason: StopReason = StopReason.END_TURN,
+        *,
+        error: Exception | None = None,
+        previous_id: str | None = None,
+        response_id: str | None = None,
+        during: Callable[[], object] = lambda: None,
+    ) -> announce.CallEnded:
+        """Make a call with this history, which is answered so."""
+        asked = Asked(model="m", history=history, length=len(history), previous_id=previous_id)
+        call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
+        assert call is not None
+        during()
+        ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
+        assert ended is not None
+        return ended
+
+    def cut(self, history: list[Any], text: str = HALF, **more: Any) -> announce.CallEnded:
+        return self.call(history, text, StopReason.MAX_TOKENS, **more)
+
+    @property
+    def outcomes(self) -> list[TurnOutcome]:
+        return [turn.outcome for turn in self.records.turns]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield from _placed(made)
+
+
+def _placed(made: World) -> Iterator[World]:
+    stop = announce.listen(made.records.append)
+    announce.infer_with(made.inferring)
+    try:
+        with announce.strict():
+            yield made
+    finally:
+        announce.infer_with(None)
+        stop()
+        made.inferring.forget()
+
+
+# --- Turns of one call ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        pytest.param(StopReason.END_TURN, TurnOutcome.COMPLETED, id="end_turn"),
+        pytest.param(StopReason.TOOL_CALL, TurnOutcome.COMPLETED, id="tool_call"),
+        pytest.param(StopReason.REFUSED, TurnOutcome.REFUSED, id="refused"),
+        pytest.param(StopReason.SAFETY_BLOCKED, TurnOutcome.SAFETY_BLOCKED, id="safety_blocked"),
+        pytest.param(StopReason.PAUSED, TurnOutcome.LEFT_PAUSED, id="paused"),
+        pytest.param(StopReason.CANCELLED, TurnOutcome.CANCELLED, id="cancelled"),
+        pytest.param(StopReason.UNKNOWN, TurnOutcome.UNKNOWN_REASON, id="unknown"),
+    ],
+)
+def test_a_call_that_was_not_cut_ends_its_turn(world: World, reason: StopReason, outcome: TurnOutcome) -> None:
+    """An implicit turn of one call is over with it, and says how."""
+    ended = world.call(HISTORY, "x", reason)
+    assert world.outcomes == [outcome]
+    assert ended.started.turn.kind is TurnKind.IMPLICIT
+    assert not ended.started.turn.inferred
+    assert world.inferring.open_turns == 0
+
+
+def test_a_failed_call_ends_its_turn(world: World) -> None:
+    """An error is `provider_error`."""
+    world.call(HISTORY, reason=StopReason.ERROR, error=RuntimeError("503"))
+    assert world.outcomes == [TurnOutcome.PROVIDER_ERROR]
+
+
+def test_a_wrapper_s_turn_is_as_long_as_its_call(world: World) -> None:
+    """A wrapper's call is announced when it ends; its turn began with it."""
+    call = announce.open_call(Layer.WRAPPER, None, provider="p", model="m")
+    assert call is not None
+    time.sleep(0.01)
+    call.end(Stop(StopReason.END_TURN))
+    assert world.records.turns[0].duration_s >= 0.01
+
+
+# --- Continuations -------------------------------------------------------------------------------------------------
+
+NUDGE = user("Continue exactly from where you left off.")
+
+CONTINUING: dict[str, tuple[list[Any], StopReason, Strategy]] = {
+    "resend": (HISTORY, StopReason.MAX_TOKENS, Strategy.RESEND),
+    "retry": (HISTORY, StopReason.MISSING, Strategy.RETRY),
+    "prefill": ([*HISTORY, answer(HALF)], StopReason.MAX_TOKENS, Strategy.PREFILL),
+    "prefill, stripped": ([*HISTORY, answer(HALF.strip())], StopReason.MAX_TOKENS, Strategy.PREFILL),
+    "nudge": ([*HISTORY, answer(HALF), NUDGE], StopReason.MAX_TOKENS, Strategy.PROMPT),
+    "nudge in a part": (
+        [*HISTORY, answer(HALF), {"role": "user", "content": [{"type": "text", "text": "continue"}]}],
+        StopReason.MAX_TOKENS,
+        Strategy.PROMPT,
+    ),
+    "cache marks": (
+        [
+            SYSTEM,
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": HI["content"], "cache_control": {"type": "ephemeral"}}],
+            },
+            answer(HALF),
+            NUDGE,
+        ],
+        StopReason.MAX_TOKENS,
+        Strategy.PROMPT,
+    ),
+    "missing, then a nudge": ([*HISTORY, answer(HALF), NUDGE], StopReason.MISSING, Strategy.PROMPT),
+}
+
+
+@pytest.mark.parametrize(("history", "reason", "strategy"), CONTINUING.values(), ids=CONTINUING.keys())
+def test_a_call_that_continues(world: World, history: list[Any], reason: StopReason, strategy: Strategy) -> None:
+    """It joins the cut call's turn, says how and what it continues, and completes it."""
+    cut = world.call(HISTORY, HALF, reason)
+    assert world.outcomes == []
+    ended = world.call(history, REST)
+    assert ended.started.turn is cut.started.turn
+    assert ended.started.continuation == Continuation(1, strategy, cut.started.number)
+    assert ended.started.iteration == 2
+    (attempt,) = world.records.attempts
+    assert attempt.continuation is ended.started.continuation
+    assert (attempt.provider, attempt.model, attempt.output_chars) == ("p", "m", len(HALF))
+    (turn,) = world.records.turns
+    assert (turn.outcome, turn.complete) == (TurnOutcome.COMPLETED, True)
+    assert turn.turn.inferred
+    assert turn.turn.continuations == 1
+    # The attempt is said before the call that makes it.
+    assert world.records.index(attempt) < world.records.index(ended.started)
+
+
+LEAVING: dict[str, list[Any]] = {
+    "next question": [*HISTORY, answer(HALF), user("And who discovered that?")],
+    "a question that begins like a nudge": [*HISTORY, answer(HALF), user("Continue the story with a dragon in it")],
+    "a long text with a nudge in it": [*HISTORY, answer(HALF), user("continue where you left off " + "x" * 600)],
+    "a nudge and a question": [*HISTORY, answer(HALF), NUDGE, user("In French, please")],
+    "a nudge with an image": [
+        *HISTORY,
+        answer(HALF),
+        {"role": "user", "content": [{"type": "text", "text": "continue"}, {"type": "image_url", "image_url": {}}]},
+    ],
+    "a tool's result": [*HISTORY, answer(HALF), {"role": "tool", "tool_call_id": "c", "content": "42"}],
+    "the answer dropped": [*HISTORY, user("Never mind. What is 2 + 2?")],
+}
+
+
+@pytest.mark.parametrize("history", LEAVING.values(), ids=LEAVING.keys())
+def test_a_call_that_goes_on_without_continuing(world: World, history: list[Any]) -> None:
+    """The same conversation, something else: the cut turn was left, and the call is a turn of its own."""
+    cut = world.cut(HISTORY)
+    ended = world.call(history, "…")
+    assert ended.started.turn is not cut.started.turn
+    assert ended.started.continuation is None
+    assert [(turn.turn, turn.outcome) for turn in world.records.turns] == [
+        (cut.started.turn, TurnOutcome.NOT_CONTINUED),
+        (ended.started.turn, TurnOutcome.COMPLETED),
+    ]
+    assert not world.records.attempts
+
+
+OTHERS: dict[str, list[Any]] = {
+    "another conversation": [SYSTEM, user("Something else")],
+    "another answer to the same": [*HISTORY, answer("Another sample of the same prompt."), user("Thanks")],
+    "another system prompt": [{"role": "system", "content": "You are another agent."}, HI],
+    "shorter": [SYSTEM],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("history", OTHERS.values(), ids=OTHERS.keys())
+def test_a_call_of_somebody_else(world: World, history: list[Any]) -> None:
+    """It neither continues nor ends the turn that waits."""
+    world.cut(HISTORY)
+    world.call(history, "…")
+    assert world.outcomes == [TurnOutcome.COMPLETED]
+    assert world.inferring.open_turns == 1
+    assert world.call([*HISTORY, answer(HALF), NUDGE]).started.continuation is not None
+
+
+@pytest.mark.parametrize(
+    "third",
+    [
+        pytest.param([*HISTORY, answer(HALF), NUDGE, answer(" the sun"), NUDGE], id="segments"),
+        pytest.param([*HISTORY, answer(HALF + " the sun"), NUDGE], id="merged"),
+        pytest.param([*HISTORY, answer(HALF + " the sun")], id="merged prefill"),
+    ],
+)
+def test_a_turn_that_is_continued_twice(world: World, third: list[Any]) -> None:
+    """Hosts append each part, or merge the parts into one: both are found."""
+    first = world.cut(HISTORY)
+    second = world.cut([*HISTORY, answer(HALF), NUDGE], " the sun")
+    ended = world.call(third, " together cause.")
+    assert {call.started.turn for call in (first, second, ended)} == {first.started.turn}
+    assert ended.started.continuation is not None
+    assert (ended.started.continuation.index, ended.started.continuation.of) == (2, second.started.number)
+    assert world.outcomes == [TurnOutcome.COMPLETED]
+
+
+def test_a_continuation_that_fails_may_be_tried_again(world: World) -> None:
+    """An error leaves the answer as cut as it was; the same request again is a retry."""
+    world.cut(HISTORY)
+    history = [*HISTORY, answer(HALF), NUDGE]
+    world.call(history, reason=StopReason.ERROR, error=RuntimeError("503"))
+    assert world.outcomes == []
+    ended = world.call(history, REST)
+    assert ended.started.continuation is not None
+    assert (ended.started.continuation.index, ended.started.continuation.strategy) == (2, Strategy.RETRY)
+    assert world.outcomes == [TurnOutcome.COMPLETED]
+
+
+def test_a_continuation_that_fails_for_good(world: World) -> None:
+    """A turn that its host leaves after an error ended with that, and on a cut answer."""
+    world.cut(HISTORY)
+    world.call([*HISTORY, answer(HALF), NUDGE], reason=StopReason.ERROR, error=RuntimeError("503"))
+    world.inferring.close()
+    (turn,) = world.records.turns
+    assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.PROVIDER_ERROR, False, True)
+
+
+def test_a_continuation_that_is_refused(world: World) -> None:
+    """Its outcome is the last call's, and the answer stands unfinished."""
+    world.cut(HISTORY)
+    world.call(HISTORY, reason=StopReason.REFUSED)
+    (turn,) = world.records.turns
+    assert (turn.outcome, turn.turn.unfinished) == (TurnOutcome.REFUSED, True)
+
+
+def test_found_by_the_response_s_id(world: World) -> None:
+    """A stateful provider's call carries the id instead of the history."""
+    cut = world.cut([HI], response_id="resp_1")
+    ended = world.call([user("continue")], REST, previous_id="resp_1")
+    assert ended.started.turn is cut.started.turn
+    world.cut([HI], response_id="resp_2")
+    world.call([user("And the moon?")], previous_id="resp_2")
+    assert world.outcomes == [TurnOutcome.COMPLETED, TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+
+
+def test_found_across_threads_and_contexts(world: World) -> None:
+    """Tasks and threads do not matter: a continuation may be made anywhere in the process."""
+    cut = contextvars.Context().run(world.cut, HISTORY)
+    found: list[announce.CallEnded] = []
+    thread = threading.Thread(target=lambda: found.append(world.call([*HISTORY, answer(HALF), NUDGE])))
+    thread.start()
+    thread.join()
+    assert found[0].started.turn is cut.started.turn
+
+
+def test_two_turns_with_one_prompt(world: World) -> None:
+    """Two users ask the same; each continuation finds its own by the answer's end."""
+    first, second = world.cut(HISTORY, "One answer, cut he"), world.cut(HISTORY, "Another one, cut the")
+    one = world.call([*HISTORY, answer("One answer, cut he"), NUDGE])
+    other = world.call([*HISTORY, answer("Another one, cut the"), NUDGE])
+    assert (one.started.turn, other.started.turn) == (first.started.turn, second.started.turn)
+
+
+def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
+    """Of two calls that repeat a history at once, one continues; the turn does not end while it is under way."""
+    cut = world.cut(HISTORY)
+    seen: list[announce.CallEnded] = []
+
+    def meanwhile() -> None:
+        world.clock.now += IDLE_S + 1
+        world.inferring.sweep()
+        seen.append(world.call(HISTORY, "x"))
+
+    ended = world.call(HISTORY, REST, during=meanwhile)
+    assert ended.started.turn is cut.started.turn
+    assert seen[0].started.turn is not cut.started.turn
+    assert world.outcomes == [TurnOutcome.COMPLETED] * 2
+
+
+def test_what_the_host_appends_later_does_not_count(world: World) -> None:
+    """The history is the host's own list; what it held at the time is what was asked."""
+    history = list(HISTORY)
+    world.cut(history, during=lambda: history.append(answer("appended while it ran")))
+    assert world.call(list(HISTORY)).started.continuation is not None
+
+
+# --- The end of waiting --------------------------------------------------------------------------------------------
+
+
+def test_an_idle_turn_ends(world: World) -> None:
+    """After 30 seconds a turn that nobody continued was left."""
+    world.cut(HISTORY)
+    world.clock.now += IDLE_S - 0.1
+    world.inferring.sweep()
+    assert world.outcomes == []
+    world.clock.now += 0.2
+    world.inferring.sweep()
+    (turn,) = world.records.turns
+    assert (turn.outcome, turn.complete) == (TurnOutcome.NOT_CONTINUED, False)
+    assert world.call(HISTORY).started.continuation is None
+
+
+def test_an_idle_turn_ends_by_itself() -> None:
+    """A process that makes no further call still learns of it."""
+    made = World()
+    made.inferring = Inferring(idle_s=0.05)
+    for world in _placed(made):
+        world.cut(HISTORY)
+        world.cut([user("x")], "y")
+        for _ in range(100):
+            if len(world.outcomes) == 2:
+                break
+            time.sleep(0.02)
+        assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 2
+        world.cut(HISTORY)
+        for _ in range(100):
+            if len(world.outcomes) == 3:
+                break
+            time.sleep(0.02)
+        assert len(world.outcomes) == 3
+
+
+def test_a_closed_world_leaves_nothing_open(world: World) -> None:
+    """Shutdown ends every turn that waits, once."""
+    for number in range(3):
+        world.cut([user(str(number))])
+    world.inferring.close()
+    world.inferring.close()
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 3
+
+
+def test_at_most_so_many_wait(world: World) -> None:
+    """The oldest ends first."""
+    first = world.cut([user("first")])
+    for number in range(OPEN_TURNS):
+        world.cut([user(str(number))])
+    assert world.inferring.open_turns == OPEN_TURNS
+    assert [turn.turn for turn in world.records.turns] == [first.started.turn]
+
+
+def test_an_enclosing_span_that_ends_ends_the_turn(world: World) -> None:
+    """Whoever knows that the agent's run is over says so."""
+    turn = world.cut(HISTORY).started.turn
+    world.inferring.leave(turn)
+    world.inferring.leave(turn)
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX thing")
+def test_a_forked_child_does_not_end_its_parent_s_turns() -> None:
+    """Open turns and the thread that ends them stay with the parent; the child begins anew."""
+    code = """
+import os, sys, time; sys.path.insert(0, ".")
+from tests.telemetry.test_infer import *
+made = World(); made.inferring = Inferring(idle_s=0.1)
+for world in _placed(made):
+    world.cut(HISTORY)
+    if (child := os.fork()) == 0:
+        assert world.inferring.open_turns == 0
+        world.cut([user("child")]); time.sleep(0.4)
+        os._exit(0 if len(world.outcomes) == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0, "child"
+    time.sleep(0.2)
+    assert len(world.outcomes) == 1, world.outcomes
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# --- Declared turns ------------------------------------------------------------------------------------------------
+
+
+def test_within_an_observed_turn_continuations_are_recognised(world: World) -> None:
+    """Its calls belong to it; the one that finishes a cut answer says so; its end is its owner's."""
+    scope = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+    with scope.step():
+        world.cut(HISTORY)
+        ended = world.call([*HISTORY, answer(HALF), NUDGE], REST)
+        other = world.call([user("an unrelated question")])
+    assert ended.started.turn is scope.turn
+    assert ended.started.continuation is not None
+    assert other.started.turn is scope.turn
+    assert other.started.continuation is None
+    assert world.outcomes == []
+    assert not scope.turn.inferred
+    assert len(world.records.attempts) == 1
+
+
+def test_an_observed_turn_is_not_ended_by_waiting(world: World) -> None:
+    """Only its owner ends it."""
+    scope = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+    with scope.step():
+        world.cut(HISTORY)
+    world.inferring.close()
+    assert world.outcomes == []
+    scope.end(TurnOutcome.NOT_CONTINUED)
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED]
+
+
+def test_turns_do_not_take_each_other_s_calls(world: World) -> None:
+    """A cut call of one declared turn is not continued by another's."""
+    first, second = (announce.start_turn(Turn(kind=TurnKind.OBSERVED)) for _ in range(2))
+    with first.step():
+        world.cut(HISTORY)
+    with second.step():
+        assert world.call(HISTORY).started.continuation is None
+    assert world.call(HISTORY).started.continuation is None
+
+
+def test_a_controller_says_itself_what_it_continues(world: World) -> None:
+    """Nothing is inferred within its turn, and the texts that it nudges with are known from then on."""
+    turn = Turn(kind=TurnKind.CONTROLLER)
+    scope = announce.start_turn(turn)
+    words = user("Bitte den Faden wieder aufnehmen.")
+    with scope.step():
+        world.cut(HISTORY)
+        assert world.call(HISTORY).started.continuation is None
+        turn.continuation = Continuation(1, Strategy.PROMPT, 1)
+        assert world.call([*HISTORY, answer(HALF), words]).started.continuation is turn.continuation
+    assert not world.records.attempts
+    world.cut(HISTORY)
+    assert world.call([*HISTORY, answer(HALF), words]).started.continuation is not None
+
+
+# --- Cost ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ordinary call costs no hash."""
+
+    def hashed(*args: object) -> Any:
+        raise AssertionError("hashed")
+
+    monkeypatch.setattr("endturn.telemetry.infer.digests", hashed)
+    world.call(HISTORY, "x")
+
+
+def test_a_history_is_hashed_once_for_all_lengths() -> None:
+    """However many turns wait, one pass."""
+    asked = Asked(history=[user(str(number)) for number in range(10)], length=10)
+    found = digests(asked, [1, 5, 10])
+    assert found[5] == digests(asked, [5])[5]
+    assert len(set(found.values())) == 3
+
+
+# --- Nudges --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "continue",
+        "Continue.",
+        "Please continue",
+        "please go on!",
+        "Keep going…",
+        "  CONTINUE  ",
+        "[continue]",
+        "weiter",
+        "继续",
+        "Continue from where you left off.",
+        "Please continue exactly where you stopped, without repeating anything.",
+        "Continue your previous response",
+        "Your response was cut off. Please continue.",
+        "Your previous message was truncated because it hit the token limit. Continue exactly where it ended.",
+        "You were cut off. Resume your answer.",
+        "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought.",
+        "Previous response was truncated by token limit.\nContinue exactly from where you left off.\nIf you intended a "
+        "tool call, emit one complete tool call payload only.\nDo not repeat already-sent text.",
+    ],
+)
+def test_a_nudge(text: str) -> None:
+    """What hosts send to have a cut answer finished."""
+    assert Nudges().known(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "Continue the story with a dragon",
+        "How do I continue a Python loop?",
+        "go on a diet plan for me",
+        "Thanks!",
+        "What happened next?",
+        "Resume writing tips?",
+        "The meeting was interrupted. Why?",
+    ],
+)
+def test_not_a_nudge(text: str) -> None:
+    """What a person may well ask next."""
+    assert not Nudges().known(text)
+
+
+def test_remembered_nudges_are_few() -> None:
+    """A controller that nudges with ever new texts does not fill the memory."""
+    known = Nudges()
+    for number in range(nudges.REMEMBERED + 1):
+        known.learn(Asked(history=[user(f"text {number}")], length=1))
+    assert not known.known("text 0")
+    assert known.known(f"text {nudges.REMEMBERED}")
+
+
+# --- Through the SDKs ----------------------------------------------------------------------------------------------
+
+
+def test_an_openai_loop_that_continues(records: Records) -> None:
+    """A host's own loop over the real SDK: one turn, marked inferred, completed by its continuation."""
+    client = chat(body(chat_body({"content": HALF}, "length")), body(chat_body({"content": REST})))
+    messages: list[Any] = list(HISTORY)
+    first = client.chat.completions.create(model="m", messages=messages)
+    messages += [first.choices[0].message, user("continue")]
+    client.chat.completions.create(model="m", messages=messages)
+    (turn,) = records.turns
+    assert (turn.outcome, turn.turn.inferred, turn.turn.iterations) == (TurnOutcome.COMPLETED, True, 2)
+    assert records.started[1].continuation == Continuation(1, Strategy.PROMPT, records.started[0].number)
+
+
+def test_an_anthropic_loop_that_continues(records: Records) -> None:
+    """The same with a prefill, and with the system prompt beside the messages."""
+    client = claude(body(message([say(HALF)], "max_tokens")), body(message([say(REST)])))
+    messages: list[Any] = [HI]
+    first = client.messages.create(model="m", max_tokens=9, system="Be brief.", messages=messages)
+    messages.append({"role": "assistant", "content": first.content})
+    client.messages.create(model="m", max_tokens=9, system="Be brief.", messages=messages)
+    (turn,) = records.turns
+    assert (turn.outcome, turn.turn.inferred) == (TurnOutcome.COMPLETED, True)
+    assert records.started[1].continuation == Continuation(1, Strategy.PREFILL, records.started[0].number)
+
+
+def test_asked_is_the_host_s_own_history() -> None:
+    """A wire copies nothing."""
+    history = [HI]
+    assert wire("openai_chat").inspect({"model": "m", "messages": history}).history is history
+
+
+def test_the_janitor_outlives_a_job_that_fails() -> None:
+    """One end that cannot be announced does not keep the next from being."""
+    done: list[int] = []
+    janitor.ensure()
+    janitor.later(lambda: 1 / 0)
+    janitor.later(lambda: done.append(1))
+    janitor.drain()
+    assert done == [1]

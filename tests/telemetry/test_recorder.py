@@ -1,0 +1,963 @@
+"""The recorder: what is announced becomes spans, events and metrics, as the schema declares them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+from endturn import announce
+from endturn.announce import (
+    Continuation,
+    ContinuationAttempted,
+    DispatchBlocked,
+    PayloadRepaired,
+    Strategy,
+    TerminationSignalled,
+    ToolEnded,
+    ToolStarted,
+    TurnKind,
+    TurnOutcome,
+)
+from endturn.chat import Usage
+from endturn.errors import UsageError
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import metrics as recorded
+from endturn.telemetry import schema
+from endturn.telemetry.recorder import Options, Recorder
+from endturn.telemetry.series import LIMIT, PAIRS
+from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
+
+OPENAI = ("openai", "gpt-5")
+PAUSED = Stop(StopReason.PAUSED, "pause_turn", incomplete=True)
+
+
+def again(index: int = 1, of: int | None = 1, strategy: Strategy = Strategy.PROMPT) -> Continuation:
+    return Continuation(index, strategy, of)
+
+
+def everything(stage: Stage) -> None:
+    """One record of every kind."""
+    turn = stage.turn(TurnKind.CONTROLLER, agent="support", conversation="c-1")
+    asked = {"maximum": 20, "server_address": "api.openai.com", "server_port": 443}
+    first = stage.call(turn, CUT, usage=USAGE, asked=asked, output_chars=80)
+    turn.continuations = 1
+    stage.tell(
+        ContinuationAttempted(
+            turn=turn, provider="openai", model="gpt-5", continuation=again(), output_tokens=20, output_chars=80,
+            attempts_remaining=2, tokens_remaining=1000, chars_remaining=None,
+        )
+    )  # fmt: skip
+    asked = {"continuation": again(of=first.started.number), "stream": True}
+    stage.call(turn, usage=USAGE, first_chunk_s=0.25, asked=asked, output_chars=40)
+    stage.tell(
+        PayloadRepaired(
+            turn=turn, provider="openai", model="gpt-5", issue="incomplete_json", attempted=True, succeeded=True
+        )
+    )
+    stage.tell(
+        DispatchBlocked(turn=turn, provider="openai", model="gpt-5", reason="truncated", names=("search", "pay"))
+    )
+    tool = ToolStarted(number=99, turn=turn, name="search", call_id="call_1")
+    stage.tell(tool)
+    stage.clock.step()
+    stage.tell(ToolEnded(started=tool, error=None, duration_s=1.0))
+    stage.tell(
+        TerminationSignalled(
+            turn=turn, signal="finish_task", status="done", iteration=2, max_iterations=9, requires_review=False
+        )
+    )
+    stage.close(turn)
+
+
+# --- Spans ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_one_client_span(stage: Stage) -> None:
+    """A whole answer: every attribute that is known, status unset, no exception event."""
+    asked = {
+        "maximum": 64, "stream": True, "choices": 2, "temperature": 0.2, "top_p": 0.9, "seed": 7,
+        "server_address": "localhost", "server_port": 8080,
+    }  # fmt: skip
+    usage = Usage(input_tokens=100, output_tokens=64, reasoning_tokens=9, cache_read_tokens=50, cache_write_tokens=1)
+    stop = replace(DONE, suspected=True)
+    stage.call(
+        stage.turn(), stop, seconds=2, asked=asked, usage=usage, response_id="chatcmpl-1", response_model="gpt-5-08",
+        reasons=("stop", "stop"), first_chunk_s=0.5,
+    )  # fmt: skip
+    assert stage.finished() == [
+        {
+            "name": "chat gpt-5",
+            "kind": "CLIENT",
+            "trace": 101,
+            "span": 1,
+            "parent": None,
+            "links": [],
+            "time": (0.0, 2.0),
+            "status": "UNSET",
+            "events": [],
+            "attributes": {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "openai",
+                "gen_ai.request.model": "gpt-5",
+                "gen_ai.request.max_tokens": 64,
+                "gen_ai.request.stream": True,
+                "gen_ai.request.choice.count": 2,
+                "gen_ai.request.temperature": 0.2,
+                "gen_ai.request.top_p": 0.9,
+                "gen_ai.request.seed": 7,
+                "server.address": "localhost",
+                "server.port": 8080,
+                "gen_ai.response.id": "chatcmpl-1",
+                "gen_ai.response.model": "gpt-5-08",
+                "gen_ai.response.finish_reasons": ("stop", "stop"),
+                "gen_ai.response.time_to_first_chunk": 0.5,
+                "gen_ai.usage.input_tokens": 100,
+                "gen_ai.usage.output_tokens": 64,
+                "gen_ai.usage.reasoning.output_tokens": 9,
+                "gen_ai.usage.cache_read.input_tokens": 50,
+                "gen_ai.usage.cache_write.input_tokens": 1,
+                "endturn.stop.reason": "end_turn",
+                "endturn.stop.raw": "stop",
+                "endturn.stop.truncated": False,
+                "endturn.stop.suspected": True,
+                "endturn.turn.id": "turn-1",
+                "endturn.turn.iteration": 1,
+                "endturn.counted": True,
+            },
+        }
+    ]
+
+
+def test_an_unlisted_port_is_shown_and_the_usual_one_is_not(stage: Stage) -> None:
+    """443 says nothing."""
+    stage.call(stage.turn(), asked={"server_address": "api.openai.com", "server_port": 443})
+    assert "server.port" not in stage.finished()[0]["attributes"]
+
+
+def test_a_truncated_response_leaves_the_status_unset(stage: Stage) -> None:
+    """Being cut off is no error: it has attributes of its own."""
+    stage.call(stage.turn(), CUT)
+    (span,) = stage.finished()
+    assert span["status"] == "UNSET"
+    assert span["attributes"]["gen_ai.response.finish_reasons"] == ("length",)
+    assert span["attributes"]["endturn.stop.truncated"] is True
+
+
+def test_an_error_sets_status_and_type_and_nothing_that_was_said(stage: Stage) -> None:
+    """The class of the error, never its message: providers quote prompts and keys in it."""
+    stage.call(stage.turn(), Stop(StopReason.ERROR), error=TimeoutError("planted"))
+    (span,) = stage.finished()
+    assert (span["status"], span["events"]) == ("ERROR", [])
+    assert span["attributes"]["error.type"] == "TimeoutError"
+    assert span["attributes"]["gen_ai.response.finish_reasons"] == ("error",)
+    assert "planted" not in repr(stage.spans.get_finished_spans()[0].to_json())
+
+
+def test_a_cancelled_call_is_no_error(stage: Stage) -> None:
+    """Whoever stops a call on purpose sees its exception too."""
+    stage.call(stage.turn(), Stop(StopReason.CANCELLED), error=KeyboardInterrupt())
+    (span,) = stage.finished()
+    assert (span["status"], "error.type" in span["attributes"]) == ("UNSET", False)
+
+
+@pytest.mark.parametrize(
+    ("stop", "raws", "words"),
+    [
+        pytest.param(DONE, (), ("stop",), id="one"),
+        pytest.param(CUT, ("length", "length"), ("length", "length"), id="the same"),
+        pytest.param(
+            CUT, ("length", "stop", None), ("length", "stop", "error"), id="raw where unknown, error where none"
+        ),
+        pytest.param(
+            Stop(StopReason.TOOL_CALL, "stop", promoted_from=StopReason.END_TURN),
+            ("stop", "stop"),
+            ("tool_call", "stop"),
+            id="what was promoted says nothing of the others",
+        ),
+        pytest.param(Stop(StopReason.MISSING), (None,), ("error",), id="missing"),
+    ],
+)
+def test_finish_reasons_are_one_word_per_choice(
+    stage: Stage, stop: Stop, raws: tuple[str | None, ...], words: tuple[str, ...]
+) -> None:
+    """Choice 0 is normalised; the others are where they say the same."""
+    stage.call(stage.turn(), stop, reasons=raws)
+    assert stage.finished()[0]["attributes"]["gen_ai.response.finish_reasons"] == words
+
+
+def test_a_continuation_links_to_what_it_continues(stage: Stage) -> None:
+    """By the call's number; a number that is not remembered makes no link."""
+    turn = stage.turn()
+    cut = stage.call(turn, CUT)
+    stage.call(turn, asked={"continuation": again(of=cut.started.number)})
+    stage.call(turn, asked={"continuation": again(2, of=12345)})
+    assert [(span["span"], span["links"]) for span in stage.finished()] == [(1, []), (2, [1]), (3, [])]
+    assert [span["attributes"].get("endturn.continuation.index") for span in stage.finished()] == [None, 1, 2]
+
+
+def test_the_span_is_current_for_a_step_only(stage: Stage) -> None:
+    """What happens inside a step is its child; what happens after is not."""
+    started = stage.start(stage.turn())
+    tracer = stage.tracers.get_tracer("host")
+    for _ in range(2):
+        with stage.current(stage.activation):
+            tracer.start_span("inside").end()
+    tracer.start_span("outside").end()
+    stage.end(started)
+    assert [(span["name"], span["parent"]) for span in stage.finished()] == [
+        ("inside", 1), ("inside", 1), ("outside", None), ("chat gpt-5", None),
+    ]  # fmt: skip
+
+
+def test_a_call_within_a_turn_is_its_child(stage: Stage) -> None:
+    """An explicit turn is a span of its own, with the tally of its calls."""
+    everything(stage)
+    spans = {span["name"]: span for span in stage.finished()}
+    turn = spans["turn support"]
+    assert (turn["kind"], turn["time"], turn["status"]) == ("INTERNAL", (0.0, 3.0), "UNSET")
+    assert turn["attributes"] == {
+        "gen_ai.agent.name": "support",
+        "gen_ai.conversation.id": "c-1",
+        "endturn.turn.id": "turn-1",
+        "endturn.turn.outcome": "completed",
+        "endturn.turn.complete": True,
+        "endturn.turn.truncated": True,
+        "endturn.turn.continued": True,
+        "endturn.turn.iterations": 2,
+        "endturn.turn.continuations": 1,
+        "endturn.turn.input_tokens": 200,
+        "endturn.turn.output_tokens": 40,
+    }
+    assert spans["execute_tool search"]["attributes"] == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "search",
+        "gen_ai.tool.call.id": "call_1",
+        "endturn.turn.id": "turn-1",
+    }
+    assert spans["execute_tool search"]["time"] == (2.0, 3.0)
+
+
+def test_a_turn_without_an_agent_is_just_a_turn(stage: Stage) -> None:
+    """Its error is the span's."""
+    stage.close(stage.turn(TurnKind.OBSERVED), TurnOutcome.PROVIDER_ERROR, error=ValueError("planted"))
+    (span,) = stage.finished()
+    assert (span["name"], span["status"], span["attributes"]["error.type"]) == ("turn", "ERROR", "ValueError")
+
+
+def test_a_tool_that_raises_fails_its_span(stage: Stage) -> None:
+    """With the class of what it raised."""
+    tool = ToolStarted(number=99, turn=stage.turn(), name="pay", call_id="call_1")
+    stage.tell(tool)
+    stage.tell(ToolEnded(started=tool, error=ZeroDivisionError(), duration_s=0.0))
+    (span,) = stage.finished()
+    assert (span["status"], span["attributes"]["error.type"]) == ("ERROR", "ZeroDivisionError")
+
+
+def test_an_implicit_turn_makes_no_span(stage: Stage) -> None:
+    """Its id stands on its calls."""
+    turn = stage.turn()
+    stage.call(turn)
+    stage.close(turn)
+    assert [span["name"] for span in stage.finished()] == ["chat gpt-5"]
+
+
+def test_a_call_enriches_the_span_that_it_adopts(stage: Stage) -> None:
+    """Another instrumentation's span gets our attributes and the link, keeps its name and status, and stays open."""
+    turn = stage.turn()
+    cut = stage.call(turn, CUT)
+    tracer = stage.tracers.get_tracer("opentelemetry.util.genai.handler")
+    with tracer.start_as_current_span("chat theirs", attributes={"gen_ai.operation.name": "chat"}) as theirs:
+        asked = {"adopt": True, "continuation": again(of=cut.started.number)}
+        stage.call(turn, CUT, asked=asked, error=ValueError(), usage=USAGE)
+        assert stage.activation is None
+        assert theirs.is_recording()
+    _, span = stage.finished()
+    assert (span["name"], span["status"], span["links"]) == ("chat theirs", "UNSET", [1])
+    assert span["attributes"] == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.response.finish_reasons": ("length",),
+        "endturn.stop.reason": "max_tokens",
+        "endturn.stop.raw": "length",
+        "endturn.stop.truncated": True,
+        "endturn.turn.id": "turn-1",
+        "endturn.turn.iteration": 2,
+        "endturn.continuation.index": 1,
+        "endturn.counted": True,
+    }
+
+
+def test_an_adopted_span_that_has_ended_is_left_alone(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """The SDK would warn."""
+    with stage.tracers.get_tracer("theirs").start_as_current_span("chat theirs"):
+        started = stage.start(stage.turn(), adopt=True)
+    stage.end(started)
+    assert "endturn.stop.reason" not in stage.finished()[0]["attributes"]
+    assert not caplog.records
+
+
+def test_an_agents_span_stands_for_the_turn(stage: Stage) -> None:
+    """Somebody's invoke_agent span gets the turn's attributes, none of the conventions', and is not ended."""
+    tracer = stage.tracers.get_tracer("agents")
+    with tracer.start_as_current_span("invoke_agent a", attributes={"gen_ai.operation.name": "invoke_agent"}):
+        turn = stage.turn(TurnKind.OBSERVED, agent="b")
+        stage.call(turn)
+        stage.close(turn)
+    spans = {span["name"]: span for span in stage.finished()}
+    assert set(spans) == {"chat gpt-5", "invoke_agent a"}
+    assert spans["invoke_agent a"]["attributes"]["endturn.turn.outcome"] == "completed"
+    assert "gen_ai.agent.name" not in spans["invoke_agent a"]["attributes"]
+
+
+def test_an_unsampled_call_still_counts() -> None:
+    """Metrics and events do not depend on the sampler; exemplars do."""
+    stage = Stage(sampler=ALWAYS_OFF)
+    stage.call(stage.turn(), CUT)
+    assert not stage.finished()
+    assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "max_tokens"): 1}
+    assert [event["name"] for event in stage.events()] == ["endturn.stop_reason_observed"]
+
+
+# --- Events ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_event_as_it_is_declared(stage: Stage) -> None:
+    """Name, severity, time, span, fields: all of them, in order."""
+    everything(stage)
+    call = {"gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5", "endturn.turn.id": "turn-1"}
+    stop = {"endturn.stop.raw": "stop", "endturn.stop.reason": "end_turn", "endturn.turn.iteration": 2}
+    cut = {"endturn.stop.raw": "length", "endturn.stop.reason": "max_tokens", "endturn.turn.iteration": 1}
+    assert stage.events() == [
+        {"name": "endturn.stop_reason_observed", "severity": "WARN", "at": 1.0, "span": 2, **call, **cut},
+        {
+            "name": "endturn.continuation_attempt", "severity": "INFO", "at": 1.0, "span": 1, **call,
+            "endturn.continuation.index": 1, "endturn.continuation.strategy": "prompt",
+            "endturn.continuation.output_tokens": 20, "endturn.continuation.output_chars": 80,
+            "endturn.continuation.attempts_remaining": 2, "endturn.continuation.tokens_remaining": 1000,
+        },
+        {"name": "endturn.stop_reason_observed", "severity": "INFO", "at": 2.0, "span": 3, **call, **stop},
+        {
+            "name": "endturn.tool_payload_repair", "severity": "WARN", "at": 2.0, "span": 1, **call,
+            "endturn.repair.issue": "incomplete_json", "endturn.repair.attempted": True,
+            "endturn.repair.succeeded": True,
+        },
+        {
+            "name": "endturn.tool_dispatch_blocked", "severity": "WARN", "at": 2.0, "span": 1, **call,
+            "endturn.block.reason": "truncated", "endturn.block.calls": 2,
+        },
+        {
+            "name": "endturn.termination_signal", "severity": "INFO", "at": 3.0, "span": 1,
+            "endturn.turn.id": "turn-1", "endturn.termination.signal": "finish_task",
+            "endturn.termination.status": "done", "endturn.turn.iteration": 2,
+            "endturn.termination.max_iterations": 9, "endturn.termination.requires_review": False,
+        },
+        {
+            "name": "endturn.continuation_terminated", "severity": "INFO", "at": 3.0, "span": 1, **call,
+            "endturn.turn.outcome": "completed", "endturn.continuation.attempts": 1,
+            "endturn.continuation.output_tokens": 40, "endturn.continuation.output_chars": 120,
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "severity"),
+    [
+        pytest.param(
+            outcome,
+            "INFO"
+            if outcome in {TurnOutcome.COMPLETED, TurnOutcome.IMPLICIT_COMPLETION}
+            else "ERROR"
+            if outcome.group == "budget_exhausted" or outcome is TurnOutcome.RETRY_LIMIT
+            else "WARN",
+            id=outcome,
+        )
+        for outcome in TurnOutcome
+    ],
+)
+def test_how_bad_the_end_of_a_truncated_turn_is(stage: Stage, outcome: TurnOutcome, severity: str) -> None:
+    """Completed is INFO, the four budgets and the retry limit are ERROR, all else is WARN."""
+    turn = stage.turn()
+    stage.call(turn, CUT)
+    stage.close(turn, outcome)
+    assert [(event["name"], event["severity"], event["span"]) for event in stage.events()][1:] == [
+        ("endturn.continuation_terminated", severity, 1)
+    ]
+
+
+def test_a_turn_that_was_never_truncated_terminates_no_continuation(stage: Stage) -> None:
+    """Whatever its outcome."""
+    stage.close(stage.turn(TurnKind.CONTROLLER), TurnOutcome.RETRY_LIMIT)
+    assert stage.events() == []
+
+
+def test_an_unmapped_reason_is_said_once_and_counted_always(stage: Stage) -> None:
+    """Once per provider, model and value."""
+    drift = Stop(StopReason.UNKNOWN, "mystery", mapped=False)
+    for stop in (drift, drift, replace(drift, raw="riddle")):
+        stage.call(stage.turn(), stop)
+    said = [event for event in stage.events() if event["name"] == "endturn.stop_reason_unmapped"]
+    assert [(event["endturn.stop.raw"], event["severity"]) for event in said] == [
+        ("mystery", "WARN"),
+        ("riddle", "WARN"),
+    ]
+    assert counted(stage.points()["endturn.stop_reasons.unmapped"]) == {OPENAI: 3}
+
+
+def test_names_of_blocked_tools_only_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The standard variable for content on events is the opt-in."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "event_only")
+    stage = Stage()
+    everything(stage)
+    (blocked,) = [event for event in stage.events() if event["name"] == "endturn.tool_dispatch_blocked"]
+    assert blocked["endturn.block.names"] == ("search", "pay")
+
+
+@pytest.mark.parametrize(("mode", "logged"), [("spans", 0), ("both", 7)])
+def test_events_can_be_mirrored_on_spans(monkeypatch: pytest.MonkeyPatch, mode: str, logged: int) -> None:
+    """Each on the span that it belongs to."""
+    monkeypatch.setenv("ENDTURN_EVENTS", mode)
+    stage = Stage()
+    if mode == "spans":
+        stage.recorder._events.logger = None
+    everything(stage)
+    assert len(stage.events()) == logged
+    assert {span["name"]: [name for name, _ in span["events"]] for span in stage.finished()} == {
+        "chat gpt-5": ["endturn.stop_reason_observed"],
+        "execute_tool search": [],
+        "turn support": [
+            "endturn.continuation_attempt",
+            "endturn.tool_payload_repair",
+            "endturn.tool_dispatch_blocked",
+            "endturn.termination_signal",
+            "endturn.continuation_terminated",
+        ],
+    }
+
+
+def test_an_unknown_place_for_events_is_refused() -> None:
+    """With the variable's name."""
+    with pytest.raises(UsageError, match="ENDTURN_EVENTS"):
+        Recorder(options=Options(events="everywhere"))
+
+
+# --- Metrics --------------------------------------------------------------------------------------------------------
+
+
+def test_every_metric_as_it_is_declared() -> None:
+    """Values, units, buckets and attributes of one turn that was cut and finished."""
+    stage = Stage(options=Options(prices={"gpt-5": (1.0, 10.0)}))
+    everything(stage)
+    drift = Stop(StopReason.UNKNOWN, "mystery", mapped=False)
+    stage.call(stage.turn(), replace(drift, suspected=True))
+    found = {name: counted(sums) for name, sums in stage.points().items()}
+    standard = ("chat", *OPENAI, None)
+    assert found == {
+        "endturn.responses": {(*OPENAI, "max_tokens"): 1, (*OPENAI, "end_turn"): 1, (*OPENAI, "unknown"): 1},
+        "endturn.turns": {(*OPENAI, None, True, True, "completed"): 1},
+        "endturn.truncation.exits": {},
+        "endturn.continuations": {(*OPENAI, "prompt"): 1},
+        "endturn.turn.continuations": {OPENAI: (1, 1)},
+        "endturn.turn.duration": {(*OPENAI, True, True): (1, 3.0)},
+        "endturn.turn.output": {(*OPENAI, True): (1, 40)},
+        "endturn.output.budget_used": {OPENAI: (1, 1.0)},
+        "endturn.continuation.tokens": {(*OPENAI, "input"): 100, (*OPENAI, "output"): 20},
+        "endturn.continuation.cost": {OPENAI: pytest.approx(0.0003)},
+        "endturn.tool_payload.repairs": {(*OPENAI, "succeeded"): 1},
+        "endturn.tool_calls.blocked": {(*OPENAI, "truncated"): 2},
+        "endturn.truncations.suspected": {OPENAI: 1},
+        "endturn.stop_reasons.unmapped": {OPENAI: 1},
+        "endturn.series.capped": {},
+        "endturn.listener.failures": {},
+        "gen_ai.client.operation.duration": {
+            (*standard, "api.openai.com", None, None): (1, 1.0), (*standard, None, None, None): (2, 2.0),
+        },
+        "gen_ai.client.token.usage": {
+            (*standard, "api.openai.com", None, "input"): (1, 100), (*standard, None, None, "input"): (1, 100),
+            (*standard, "api.openai.com", None, "output"): (1, 20), (*standard, None, None, "output"): (1, 20),
+        },
+        "gen_ai.client.operation.time_to_first_chunk": {(*standard, None, None): (1, 0.25)},
+    }  # fmt: skip
+    assert set(found) == set(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("stops", "outcome", "exits"),
+    [
+        pytest.param([DONE], TurnOutcome.COMPLETED, 0, id="whole"),
+        pytest.param([CUT], TurnOutcome.NOT_CONTINUED, 1, id="cut"),
+        pytest.param([CUT, DONE], TurnOutcome.COMPLETED, 0, id="finished"),
+        pytest.param([CUT, CUT, CUT, CUT], TurnOutcome.RETRY_LIMIT, 1, id="never finished"),
+        pytest.param([CUT, PAUSED], TurnOutcome.LEFT_PAUSED, 1, id="paused does not finish it"),
+        pytest.param([CUT], TurnOutcome.CANCELLED, 1, id="stopped by a person, counted with its outcome"),
+        pytest.param([PAUSED], TurnOutcome.LEFT_PAUSED, 0, id="never truncated"),
+    ],
+)
+def test_an_exit_is_a_turn_that_ends_on_something_unfinished(
+    stage: Stage, stops: list[Stop], outcome: TurnOutcome, exits: int
+) -> None:
+    """Whatever the outcome's name, and in the same step as the turn."""
+    turn = stage.turn()
+    for stop in stops:
+        stage.call(turn, stop)
+    turn.continuations = len(stops) - 1
+    stage.close(turn, outcome)
+    found = stage.points()
+    truncated, continued = stops[0] is CUT, len(stops) > 1
+    assert counted(found["endturn.turns"]) == {(*OPENAI, None, truncated, continued, outcome.value): 1}
+    assert counted(found["endturn.truncation.exits"]) == ({(*OPENAI, None, outcome.value): 1} if exits else {})
+    assert found.get("endturn.turn.continuations") == ({OPENAI: (1, len(stops) - 1)} if truncated else None)
+
+
+def test_a_turn_is_counted_where_it_was_first_cut(stage: Stage) -> None:
+    """Not where it began, nor where it was finished."""
+    turn = stage.turn()
+    stage.call(turn, asked={"model": "router"})
+    stage.call(turn, CUT, asked={"model": "small"})
+    stage.call(turn, CUT, asked={"model": "large"})
+    stage.close(turn, TurnOutcome.RETRY_LIMIT)
+    found = stage.points()
+    assert counted(found["endturn.turns"]) == {("openai", "small", None, True, False, "retry_limit"): 1}
+    assert counted(found["endturn.truncation.exits"]) == {("openai", "small", None, "retry_limit"): 1}
+
+
+def test_sums_are_born_at_zero(stage: Stage) -> None:
+    """From a model's first call on, before anything has been counted: the first increment is seen as one."""
+    stage.start(stage.turn())
+    found = stage.points()
+    assert found["endturn.responses"] == {(*OPENAI, reason.value): 0 for reason in StopReason}
+    assert found["endturn.truncation.exits"][*OPENAI, None, "not_continued"] == 0
+    assert found["endturn.turns"][*OPENAI, None, True, False, "not_continued"] == 0
+    assert found["endturn.continuations"] == {(*OPENAI, strategy.value): 0 for strategy in Strategy}
+    assert found["endturn.listener.failures"] == {("Recorder",): 0}
+    assert set(found["endturn.series.capped"].values()) == {0}
+
+
+def test_unknown_usage_is_not_zero(stage: Stage) -> None:
+    """What a provider did not say is not recorded, neither for the call nor for the turn."""
+    turn = stage.turn()
+    stage.call(turn, asked={"maximum": 10})
+    stage.close(turn)
+    found = stage.points()
+    for name in ("endturn.turn.output", "endturn.output.budget_used", "gen_ai.client.token.usage"):
+        assert name not in found
+
+
+def test_a_failed_call_is_timed_with_its_error(stage: Stage) -> None:
+    """And counted: every call that ends has a reason."""
+    stage.call(stage.turn(), Stop(StopReason.ERROR), error=TimeoutError())
+    found = stage.points()
+    assert found["gen_ai.client.operation.duration"] == {("chat", *OPENAI, None, None, None, "TimeoutError"): (1, 1.0)}
+    assert counted(found["endturn.responses"]) == {(*OPENAI, "error"): 1}
+
+
+def test_an_error_is_not_kept_until_the_collection(stage: Stage) -> None:
+    """Its traceback would keep the caller's frames alive."""
+
+    class Failure(Exception):
+        pass
+
+    def alive() -> int:
+        return sum(isinstance(thing, Failure) for thing in gc.get_objects())
+
+    turn = stage.turn()
+    stage.call(turn, Stop(StopReason.ERROR), error=Failure())
+    stage.close(turn, TurnOutcome.PROVIDER_ERROR, error=Failure())
+    gc.collect()
+    assert alive() == 0
+
+
+@pytest.mark.parametrize(
+    ("scope", "option", "recorded_by_us"),
+    [
+        pytest.param("opentelemetry.util.genai.handler", None, False, id="an emitter"),
+        pytest.param("com.anthropic.sdk.python", None, True, id="not an emitter"),
+        pytest.param("opentelemetry.util.genai.handler", True, True, id="wanted all the same"),
+        pytest.param("com.anthropic.sdk.python", False, False, id="unwanted"),
+    ],
+)
+def test_the_conventions_metrics_are_recorded_once(scope: str, option: bool | None, recorded_by_us: bool) -> None:
+    """Not where the adopted span's instrumentation records them; ours always."""
+    stage = Stage(options=Options(gen_ai_metrics=option))
+    with stage.tracers.get_tracer(scope).start_as_current_span("chat theirs"):
+        stage.call(stage.turn(), usage=USAGE, asked={"adopt": True})
+    found = stage.points()
+    assert ("gen_ai.client.operation.duration" in found) is recorded_by_us
+    assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
+
+
+def test_exemplars_lead_to_the_call(stage: Stage) -> None:
+    """A histogram's exemplar is the call's span; an implicit turn's is its truncated call, whose trace is kept."""
+    turn = stage.turn()
+    stage.call(turn, CUT)
+    stage.call(turn, usage=USAGE)
+    stage.close(turn)
+    reader = stage.readers[0]
+    assert isinstance(reader, InMemoryMetricReader)
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        metric.name: sorted({exemplar.span_id for point in metric.data.data_points for exemplar in point.exemplars})
+        for scope in data.resource_metrics[0].scope_metrics
+        for metric in scope.metrics
+    }
+    assert found["endturn.turn.duration"] == [1]
+    assert found["gen_ai.client.token.usage"] == [2]
+
+
+def test_no_exemplar_of_whoever_collects(stage: Stage) -> None:
+    """A call without a span has none, whatever is current where the metrics are collected."""
+    recorder = Recorder(trace.NoOpTracerProvider(), stage.meters, stage.loggers, clock=stage.clock)
+    stage.recorder = recorder
+    stage.call(stage.turn())
+    reader = stage.readers[0]
+    assert isinstance(reader, InMemoryMetricReader)
+    with stage.tracers.get_tracer("host").start_as_current_span("a request"):
+        data = reader.get_metrics_data()
+    assert data is not None
+    assert not [
+        exemplar
+        for scope in data.resource_metrics[0].scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, HistogramDataPoint)
+        for exemplar in point.exemplars
+    ]
+
+
+# --- Caps and size --------------------------------------------------------------------------------------------------
+
+
+def test_models_past_the_cap_read_other(stage: Stage) -> None:
+    """And each replaced measurement is counted."""
+    for number in range(PAIRS + 5):
+        stage.call(stage.turn(), asked={"model": f"m{number}"})
+    found = stage.points()
+    assert len({model for _, model, _ in found["endturn.responses"]}) == PAIRS + 1
+    assert found["endturn.responses"]["openai", "other", "end_turn"] == 5
+    assert found["endturn.series.capped"]["model",] >= 5
+    assert found["endturn.series.capped"]["provider",] == 0
+
+
+def test_providers_past_the_cap_read_other(stage: Stage) -> None:
+    """So do their models."""
+    for number in range(40):
+        stage.call(stage.turn(), asked={"provider": f"p{number}"})
+    found = stage.points()
+    assert len({provider for provider, _, _ in found["endturn.responses"]}) == 33
+    assert found["endturn.responses"]["other", "other", "end_turn"] == 8
+    assert found["endturn.series.capped"]["provider",] >= 8
+
+
+def test_agents_are_off_by_default_and_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten names, then `other`."""
+    monkeypatch.setenv("ENDTURN_METRICS_AGENT", "true")
+    stage = Stage()
+    for number in range(12):
+        turn = stage.turn(TurnKind.OBSERVED, agent=f"a{number}")
+        stage.call(turn)
+        stage.close(turn)
+    found = stage.points()
+    turns = counted(found["endturn.turns"])
+    assert len(turns) == 11
+    assert turns[*OPENAI, "other", False, False, "completed"] == 2
+    assert found["endturn.series.capped"]["agent",] >= 2
+
+
+def test_no_instrument_reaches_the_sdks_limit(stage: Stage) -> None:
+    """Past it the SDK would merge everything new into one set without provider and model."""
+    for number in range(PAIRS):
+        for outcome in TurnOutcome:
+            turn = stage.turn()
+            stage.call(turn, CUT, asked={"model": f"m{number}"})
+            stage.close(turn, outcome)
+    found = stage.points()
+    assert max(len(sums) for sums in found.values()) <= LIMIT + 100 < 2_000
+    assert sum(counted(found["endturn.turns"]).values()) == PAIRS * len(TurnOutcome)
+    assert sum(counted(found["endturn.truncation.exits"]).values()) == PAIRS * len(TurnOutcome)
+
+
+def test_the_size_of_one_model(stage: Stage) -> None:
+    """A process that meets all that commonly happens has at most 150 series of ours per provider and model."""
+    everything(stage)
+    for reason in StopReason:
+        stage.call(stage.turn(), Stop(reason), usage=USAGE, asked={"maximum": 100})
+    whole = (TurnOutcome.COMPLETED, TurnOutcome.PROVIDER_ERROR, TurnOutcome.SAFETY_BLOCKED, TurnOutcome.REFUSED)
+    for outcome in whole:
+        turn = stage.turn()
+        stage.call(turn, usage=USAGE)
+        stage.close(turn, outcome)
+    for outcome in (
+        TurnOutcome.NOT_CONTINUED,
+        TurnOutcome.RETRY_LIMIT,
+        TurnOutcome.TOKEN_BUDGET,
+        TurnOutcome.CANCELLED,
+    ):
+        turn = stage.turn()
+        stage.call(turn, CUT, usage=USAGE)
+        turn.continuations = 0 if outcome is TurnOutcome.NOT_CONTINUED else 3
+        stage.close(turn, outcome)
+    series = 0
+    for name, found in stage.points().items():
+        buckets = METRICS[name].buckets
+        mine = sum(OPENAI[1] in key for key in found)
+        if name.startswith("endturn."):
+            series += mine * (len(buckets) + 3 if buckets else 1)
+    assert series <= 150
+
+
+# --- Collection -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_queued_is_in_the_next_collection_of_every_reader() -> None:
+    """Two readers collect at different times; each sees everything."""
+    one, two = InMemoryMetricReader(), InMemoryMetricReader()
+    stage = Stage(readers=[one, two])
+    stage.call(stage.turn(), usage=USAGE)
+    first = stage.points(one)
+    stage.call(stage.turn(), usage=USAGE)
+    for reader in (two, one):
+        found = stage.points(reader)
+        assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 2}
+        assert found["gen_ai.client.token.usage"]["chat", *OPENAI, None, None, None, "input"] == (2, 200)
+    assert counted(first["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
+
+
+DELTA: dict[type, AggregationTemporality] = dict.fromkeys(
+    (Counter, ObservableCounter, Histogram), AggregationTemporality.DELTA
+)
+
+
+def test_delta_temporality() -> None:
+    """Each collection holds what happened since the last."""
+    stage = Stage(readers=[InMemoryMetricReader(preferred_temporality=DELTA)])
+    for calls in (2, 0, 1):
+        for _ in range(calls):
+            stage.call(stage.turn(), usage=USAGE)
+        found = stage.points()
+        assert found["endturn.responses"].get((*OPENAI, "end_turn"), 0) == calls
+        usage = found.get("gen_ai.client.token.usage", {})
+        assert usage.get(("chat", *OPENAI, None, None, None, "output"), (0, 0)) == (calls, 20 * calls)
+
+
+class Kept(MetricExporter):
+    """Keeps what is exported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exported: list[MetricsData] = []
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 0, **_: Any) -> MetricExportResult:
+        self.exported.append(metrics_data)
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 0) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 0, **_: Any) -> None:
+        """Nothing is held."""
+
+
+def test_shutdown_exports_what_is_queued() -> None:
+    """An agent that lives shorter than one export interval is seen."""
+    exporter = Kept()
+    stage = Stage(readers=[PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)])
+    turn = stage.turn()
+    stage.call(turn, CUT, usage=USAGE)
+    stage.close(turn, TurnOutcome.NOT_CONTINUED)
+    stage.meters.shutdown()
+    found = points(exporter.exported[-1])
+    assert counted(found["endturn.truncation.exits"]) == {(*OPENAI, None, "not_continued"): 1}
+    assert found["endturn.turn.output"] == {(*OPENAI, False): (1, 20)}
+
+
+def test_a_full_queue_loses_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is folded where it overflows, a little at a time, from many threads at once."""
+    monkeypatch.setattr(recorded, "QUEUED", 16)
+
+    def work() -> None:
+        for _ in range(200):
+            turn = stage.turn()
+            stage.call(turn, usage=USAGE)
+            stage.close(turn)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    meters = stage.recorder._meters
+    assert meters is not None
+    assert len(meters._queue) <= 64
+    found = stage.points()
+    assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 800}
+    assert found["endturn.turn.output"] == {(*OPENAI, True): (800, 16_000)}
+
+
+def test_a_second_recorder_counts_on(stage: Stage) -> None:
+    """The instruments of a provider are made once: the SDK would never ask a second set."""
+    stage.call(stage.turn())
+    stage.recorder = Recorder(stage.tracers, stage.meters, stage.loggers, clock=stage.clock)
+    stage.call(stage.turn())
+    assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 2}
+
+
+def test_failures_of_listeners_are_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the listener's name."""
+    monkeypatch.setattr(announce, "_failed", {"Recorder": 2, "mine": 1})
+    assert stage.points()["endturn.listener.failures"] == {("Recorder",): 2, ("mine",): 1}
+
+
+def test_a_record_that_cannot_be_counted_costs_only_itself(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a failure of ours, counted as one; what was queued behind it is counted."""
+    monkeypatch.setattr(announce, "_strict", False)
+    monkeypatch.setattr(announce, "_failed", {})
+    meters = stage.recorder._meters
+    assert meters is not None
+    meters.queue(meters.call, None, None)
+    stage.call(stage.turn())
+    found = stage.points()
+    assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
+    assert counted(found["endturn.listener.failures"]) == {("Meters.call",): 1}
+    assert "Meters.call failed" in caplog.text
+
+
+# --- Fork -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temporality", [None, DELTA], ids=["cumulative", "delta"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_counts_its_own(temporality: dict[type, AggregationTemporality] | None) -> None:
+    """It starts at zero, keeps the known sets, and its parent's queue, sums and histograms stay with the parent."""
+    stage = Stage(readers=[InMemoryMetricReader(preferred_temporality=temporality)])
+    stage.call(stage.turn(), usage=USAGE)
+    stage.points()
+    open_call = stage.start(stage.turn())
+    stage.call(stage.turn(), CUT, usage=USAGE)
+    there, here = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            stage.call(stage.turn(), usage=USAGE)
+            stage.end(open_call)
+            found = stage.points()
+            told = (
+                counted(found["endturn.responses"]),
+                (*OPENAI, "refused") in found["endturn.responses"],
+                found["gen_ai.client.token.usage"]["chat", *OPENAI, None, None, None, "input"],
+                len(stage.finished()),
+            )
+            os.write(here, repr(told).encode())
+        finally:
+            os._exit(0)
+    os.close(here)
+    with os.fdopen(there) as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    # The call that was under way in the parent is counted where it ends; its span is the parent's.
+    assert said == repr(({(*OPENAI, "end_turn"): 2}, True, (1, 100), 3))
+    assert counted(stage.points()["endturn.responses"])[*OPENAI, "max_tokens"] == 1
+
+
+# --- Where nothing is installed -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_globals(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The API's own stand-ins, as in a process without an SDK."""
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
+    return monkeypatch
+
+
+def test_without_an_sdk_the_recorder_sleeps(no_globals: pytest.MonkeyPatch, stage: Stage) -> None:
+    """It says so to whoever would announce, and keeps nothing; providers that come later wake it."""
+    stage.recorder = recorder = Recorder(clock=stage.clock)
+    assert not recorder.awake()
+    stop = announce.listen(recorder)
+    assert not announce.listening()
+    everything(stage)
+    assert not recorder._open
+    no_globals.setattr(metrics, "get_meter_provider", lambda: stage.meters)
+    assert announce.listening()
+    stop()
+    stage.call(stage.turn())
+    assert not stage.finished()
+    assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
+
+
+@pytest.mark.parametrize(
+    ("option", "readers", "said"),
+    [
+        pytest.param(None, 1, True, id="a reader"),
+        pytest.param(None, 0, False, id="no reader"),
+        pytest.param(False, 1, False, id="overridden"),
+        pytest.param(True, 0, True, id="overridden the other way"),
+    ],
+)
+def test_counted_says_that_metrics_leave_this_process(option: bool | None, readers: int, said: bool) -> None:
+    """So that a Collector does not count the response again."""
+    stage = Stage(options=Options(counted=option), readers=[InMemoryMetricReader() for _ in range(readers)])
+    stage.call(stage.turn())
+    assert stage.finished()[0]["attributes"].get("endturn.counted", False) is said
+
+
+def test_traces_alone_are_not_counted(no_globals: pytest.MonkeyPatch, stage: Stage) -> None:
+    """Without a meter provider nobody counts."""
+    stage.recorder = Recorder(stage.tracers, clock=stage.clock)
+    stage.call(stage.turn())
+    assert "endturn.counted" not in stage.finished()[0]["attributes"]
+
+
+def test_a_reader_that_comes_later_is_believed_once_it_has_collected(stage: Stage) -> None:
+    """The SDK has no way to ask which readers were added since."""
+    late = Stage(readers=[])
+    reader = InMemoryMetricReader()
+    late.meters.add_metric_reader(reader)
+    late.call(late.turn())
+    reader.get_metrics_data()
+    late.call(late.turn())
+    assert [span["attributes"].get("endturn.counted") for span in late.finished()] == [None, True]
+
+
+def test_a_call_that_never_ends_is_let_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in flight is bounded."""
+    monkeypatch.setattr("endturn.telemetry.recorder.IN_FLIGHT", 10)
+    for _ in range(15):
+        stage.start(stage.turn())
+    assert len(stage.recorder._open) == 10
+
+
+def test_disabled_providers_are_no_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_SDK_DISABLED leaves an SDK that makes nothing."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    recorder = Recorder(TracerProvider(), MeterProvider(), None)
+    assert recorder._tracer is None
+    assert recorder._meters is None
+
+
+def test_the_schema_declares_all_that_is_emitted(stage: Stage) -> None:
+    """The stage refuses any other name; here is that it was not idle."""
+    everything(stage)
+    assert {span["name"].split()[0] for span in stage.finished()} == {"chat", "turn", "execute_tool"}
+    declared = {event.name for event in schema.EVENTS} - {"endturn.stop_reason_unmapped"}
+    assert {event["name"] for event in stage.events()} == declared

@@ -1,0 +1,367 @@
+"""Our HTTP clients: what comes back, whose fault an error is, and what is announced."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+from endturn.chat import ChatResponse, Delta, Message, Request
+from endturn.clients import AsyncClient, Client
+from endturn.errors import (
+    DecodeError,
+    ProviderError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    RequestRejected,
+    UsageError,
+)
+from endturn.scripted import (
+    Ending,
+    Reply,
+    ScriptedProvider,
+    call,
+    cut,
+    empty,
+    fail,
+    hang_up,
+    partial_call,
+    reason,
+    refuse,
+    say,
+    think,
+    truncate,
+)
+from endturn.stop import StopReason
+
+WIRES = {"openai_chat": ("openai", "/v1"), "anthropic": ("anthropic", "")}
+ASKED = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=50, temperature=0.5)
+KEY = "sk-proj-0123456789abcdef"
+
+
+def client(provider: ScriptedProvider, wire: str, **options: Any) -> Client:
+    """A client whose requests are answered in process."""
+    name, path = WIRES[wire]
+    return Client(name, api_key=KEY, base_url=f"http://scripted{path}", http=provider.transport(), **options)
+
+
+def async_client(provider: ScriptedProvider, wire: str, **options: Any) -> AsyncClient:
+    """The same, async."""
+    name, path = WIRES[wire]
+    return AsyncClient(name, api_key=KEY, base_url=f"http://scripted{path}", http=provider.transport(), **options)
+
+
+def answering(content: bytes, *, status: int = 200, kind: str = "application/json") -> Client:
+    """A client that is answered with these bytes."""
+    answer = httpx.MockTransport(lambda _: httpx.Response(status, headers={"content-type": kind}, content=content))
+    return Client("openai", api_key=KEY, http=answer)
+
+
+def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
+    """The deltas' text, and the response that must come last."""
+    *deltas, response = items
+    assert isinstance(response, ChatResponse)
+    return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), response
+
+
+REPLIES = {
+    "say": say("All of it."),
+    "truncate": truncate("One two three", after=2),
+    "refuse": refuse("No."),
+    "empty": empty(),
+    "unknown value": reason("some_new_value", "Hm"),
+    "null": reason(None, "Hm").but(usage=None),
+    "thinking alone": think("Let me see"),
+    "call": call("read", {"path": "a"}, text="Reading.", id="1").also("list", {}, id="2"),
+    "cut call": partial_call("write", {"path": "a.txt", "text": "long"}, after=2, id="1"),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", REPLIES)
+async def test_every_colour_returns_the_same_response(name: str, wire: str) -> None:
+    """Sync and async, streamed and whole, over HTTP and in process: one reply, one response."""
+    provider = ScriptedProvider([REPLIES[name]], exhausted="last", wire=wire)
+    expected = provider.complete(ASKED)
+    with client(provider, wire) as sync:
+        whole = sync(ASKED)
+        said, streamed = finished(list(sync.stream(ASKED)))
+    async with async_client(provider, wire) as other:
+        awaited = await other(ASKED)
+        said_async, streamed_async = finished([item async for item in other.stream(ASKED)])
+    assert said == said_async == expected.text
+    for response in (whole, awaited, streamed, streamed_async):
+        assert (response.text, response.reasoning, response.stop_reason, response.raw_stop_reason) == (
+            expected.text,
+            expected.reasoning,
+            expected.stop_reason,
+            expected.raw_stop_reason,
+        )
+        assert [made.name for made in response.tool_calls] == [made.name for made in expected.tool_calls]
+        if name != "null":  # Anthropic tells a stream's reason and its output tokens in one event
+            assert response.usage == expected.usage
+    assert whole.tool_calls == awaited.tool_calls
+    assert whole.stop == awaited.stop == expected.stop
+
+
+ERRORS = {
+    "key": (fail(401), RequestRejected, 401),
+    "model": (fail(404), RequestRejected, 404),
+    "parameter": (fail(400), RequestRejected, 400),
+    "rate limit": (fail(429, retry_after_s=7), ProviderUnavailable, 429),
+    "server": (fail(500), ProviderUnavailable, 500),
+    "overloaded": (fail(529), ProviderUnavailable, 529),
+    "gateway timeout": (fail(504), ProviderTimeout, 504),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ERRORS)
+async def test_errors_say_whose_fault_it_is(name: str, wire: str) -> None:
+    """Each status is an exception whose type says whose fault it is, with the request's id, in both colours."""
+    reply, kind, status = ERRORS[name]
+    provider = ScriptedProvider([reply], exhausted="last")
+    caught: list[pytest.ExceptionInfo[ProviderError]] = []
+    with client(provider, wire) as sync:
+        for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
+            with pytest.raises(ProviderError) as info:
+                attempt()
+            caught.append(info)
+    async with async_client(provider, wire) as other:
+        with pytest.raises(ProviderError) as info:
+            await other(ASKED)
+        caught.append(info)
+        with pytest.raises(ProviderError) as info:
+            [_ async for _ in other.stream(ASKED)]
+        caught.append(info)
+    for info in caught:
+        error = info.value
+        assert type(error) is kind
+        assert (error.status, error.provider) == (status, WIRES[wire][0])
+        assert error.request_id
+        assert error.body
+        assert error.retryable is not isinstance(error, RequestRejected)
+        assert error.retry_after_s == (7 if name == "rate limit" else None)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_error_may_be_a_stop_reason(wire: str) -> None:
+    """An error that says that the context is too long carries that stop."""
+    provider = ScriptedProvider([fail(400, "context_length_exceeded")])
+    with client(provider, wire) as sync, pytest.raises(RequestRejected) as caught:
+        sync(ASKED)
+    assert caught.value.stop is not None
+    assert caught.value.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_error_inside_a_stream_keeps_the_partial(wire: str) -> None:
+    """An error event after some text raises, and the text is in `partial`."""
+    provider = ScriptedProvider([fail(529, text="So far")], exhausted="last")
+    with client(provider, wire) as sync, pytest.raises(ProviderUnavailable) as caught:
+        list(sync.stream(ASKED))
+    async with async_client(provider, wire) as other:
+        with pytest.raises(ProviderUnavailable):
+            [_ async for _ in other.stream(ASKED)]
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "So far"
+
+
+def test_nobody_there_is_unavailable() -> None:
+    """A refused connection is ProviderUnavailable, and names the address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with Client("openai", api_key=KEY, base_url=f"http://127.0.0.1:{port}/v1") as sync:
+        for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
+            with pytest.raises(ProviderUnavailable, match=f"127.0.0.1:{port}.*ConnectError"):
+                attempt()
+
+
+@pytest.mark.parametrize("reply", [hang_up(), cut("Half")], ids=["no answer", "half a body"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_lost_whole_answer_is_unavailable(wire: str, reply: Reply) -> None:
+    """A connection that closes before a whole answer is ProviderUnavailable."""
+    name, path = WIRES[wire]
+    failing = pytest.raises(ProviderUnavailable, match="connection failed")
+    with ScriptedProvider([reply]).serve() as url, Client(name, api_key=KEY, base_url=url + path) as sync, failing:
+        sync(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("reply", "detail"),
+    [
+        (cut("One two"), "connection"),
+        (cut("One two", tidy=True), None),
+        (say("One two").but(pace_s=0.05, ending=Ending.BROKEN), "connection"),
+    ],
+    ids=["broken", "tidy", "broken, slow"],
+)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_cut_stream_is_missing(wire: str, reply: Reply, detail: str | None) -> None:
+    """A stream that ends or breaks before its terminal ends in a response: the partial text, stop `missing`."""
+    name, path = WIRES[wire]
+    with ScriptedProvider([reply], exhausted="last").serve() as url:
+        with Client(name, api_key=KEY, base_url=url + path) as sync:
+            results = [finished(list(sync.stream(ASKED)))]
+        async with AsyncClient(name, api_key=KEY, base_url=url + path) as other:
+            results.append(finished([item async for item in other.stream(ASKED)]))
+    for said, response in results:
+        assert said == response.text == "One two"
+        assert (response.stop_reason, response.stop.detail) == (StopReason.MISSING, detail)
+        assert response.stop.truncated
+
+
+def test_a_slow_answer_is_a_timeout() -> None:
+    """No answer in time is ProviderTimeout; a stream that stalls is `missing` with the detail "timeout"."""
+    provider = ScriptedProvider([say("late").but(delay_s=5), say("one two").but(pace_s=5)])
+    with provider.serve() as url, Client("openai", api_key=KEY, base_url=f"{url}/v1", timeout=0.5) as sync:
+        with pytest.raises(ProviderTimeout, match="no answer in time"):
+            sync(ASKED)
+        _, response = finished(list(sync.stream(ASKED)))
+    assert (response.stop_reason, response.stop.detail) == (StopReason.MISSING, "timeout")
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"object": "list"}'], ids=["html", "a list", "something else"])
+def test_a_foreign_body_is_a_decode_error(content: bytes) -> None:
+    """A success whose body is not in the provider's format is a DecodeError that says what came."""
+    with answering(content) as sync, pytest.raises(DecodeError) as caught:
+        sync(ASKED)
+    assert (caught.value.provider, caught.value.status) == ("openai", 200)
+
+
+def test_a_foreign_stream_is_a_decode_error_with_the_partial() -> None:
+    """A stream that turns into something else raises DecodeError, and keeps what came before."""
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "So far"}, "finish_reason": null}]}\n\n'
+    chunk += b"data: <html>\n\n"
+    with answering(chunk, kind="text/event-stream") as sync, pytest.raises(DecodeError) as caught:
+        list(sync.stream(ASKED))
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "So far"
+
+
+def test_quota_is_read_from_the_headers() -> None:
+    """What the headers say of limits is in the response, streamed or not."""
+    reply = say("x").but(headers={"x-ratelimit-remaining-tokens": "1990"})
+    with client(ScriptedProvider([reply, reply]), "openai_chat") as sync:
+        assert sync(ASKED).quota == finished(list(sync.stream(ASKED)))[1].quota == {"remaining_tokens": "1990"}
+
+
+@pytest.mark.parametrize("module", ["endturn.clients", "endturn.scripted"])
+def test_importing_loads_no_http_library(module: str) -> None:
+    """httpx, httpx2 and the SDKs are imported when they are first used, not before."""
+    heavy = {"httpx", "httpx2", "openai", "anthropic", "opentelemetry"}
+    code = f"import sys, {module}; print({heavy!r} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+# --- Keys and addresses -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "header", "sent"),
+    [
+        ("openai", "OPENAI_API_KEY", "authorization", f"Bearer {KEY}"),
+        ("anthropic", "ANTHROPIC_API_KEY", "x-api-key", KEY),
+        ("deepseek", "DEEPSEEK_API_KEY", "authorization", f"Bearer {KEY}"),
+    ],
+    ids=["openai", "anthropic", "deepseek"],
+)
+def test_the_key_comes_from_the_environment(
+    provider: str, variable: str, header: str, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each provider's key is read from its own variable and sent in its own header; without it there is no client."""
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(500)
+
+    monkeypatch.setenv(variable, KEY)
+    with Client(provider, http=httpx.MockTransport(answer)) as sync, pytest.raises(ProviderUnavailable):
+        sync(ASKED)
+    assert seen[0].headers[header] == sent
+    assert seen[0].url.scheme == "https"
+    monkeypatch.delenv(variable)
+    with pytest.raises(UsageError, match=variable):
+        Client(provider)
+
+
+def test_keys_are_neither_shown_nor_said() -> None:
+    """No repr and no error holds the key, not even where the provider quotes it."""
+    quoting = fail(401, message=f"Incorrect API key provided: {KEY}.")
+    with client(ScriptedProvider([quoting]), "openai_chat") as sync, pytest.raises(RequestRejected) as caught:
+        sync(ASKED)
+    for shown in (repr(sync), repr(vars(sync)), str(caught.value), repr(vars(caught.value)), repr(async_client)):
+        assert KEY not in shown
+    assert "secret" not in repr(Client("x", wire="openai_chat", base_url="http://me:secret@host/v1?key=secret"))
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"Bearer {KEY}", "schlüssel"], ids=["line end", "space", "umlaut"])
+def test_a_key_that_cannot_be_sent_is_refused_unseen(key: str) -> None:
+    """A key that is no header value is a UsageError that does not quote it."""
+    with pytest.raises(UsageError) as caught:
+        Client("openai", api_key=key)
+    assert key not in str(caught.value)
+
+
+def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other provider needs a wire and an address, and no key; without them the error says so."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    provider = ScriptedProvider([say("mine"), say("theirs")])
+    with provider.serve() as url:
+        with Client("mine", wire="openai_chat", base_url=f"{url}/v1/") as sync:
+            assert (sync(ASKED).text, sync.provider, sync.wire) == ("mine", "mine", "openai_chat")
+        with Client("openai", base_url=f"{url}/v1") as sync:
+            assert sync(ASKED).text == "theirs"
+    with pytest.raises(UsageError, match="'mine'"):
+        Client("mine", base_url="http://localhost")
+    with pytest.raises(UsageError, match="not an address"):
+        Client("mine", wire="openai_chat", base_url="localhost:8000/v1")
+
+
+@pytest.mark.parametrize(
+    ("provider", "limit"),
+    [("openai", "max_completion_tokens"), ("mistral_ai", "max_tokens")],
+    ids=["openai", "mistral"],
+)
+def test_the_output_limit_is_named_as_the_dialect_names_it(provider: str, limit: str) -> None:
+    """A request to a provider of the chat format is written in that provider's dialect."""
+    scripted = ScriptedProvider([say("x")])
+    with Client(provider, api_key=KEY, http=scripted.transport()) as sync:
+        sync(ASKED)
+    assert scripted.received[0].body[limit] == 50
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_the_hosts_own_http_client(library: Any) -> None:
+    """A client of httpx or httpx2 that the host made is used, its errors are ours, and it stays open."""
+    provider = ScriptedProvider([say("one"), hang_up(), cut("two")])
+    with library.Client(transport=provider.transport()) as http:
+        with Client("openai", api_key=KEY, http=http) as sync:
+            assert sync(ASKED).text == "one"
+            with pytest.raises(ProviderUnavailable):
+                sync(ASKED)
+            assert finished(list(sync.stream(ASKED)))[1].stop_reason is StopReason.MISSING
+        assert not http.is_closed
+
+
+def test_one_client_among_fifty_threads() -> None:
+    """One client serves fifty threads, each hearing its own answer."""
+    provider = ScriptedProvider(lambda asked: say(asked.model))
+
+    def ask(number: int) -> tuple[str, str]:
+        asked = ASKED.but(model=f"m{number}")
+        return sync(asked).text, finished(list(sync.stream(asked)))[0]
+
+    with (
+        provider.serve() as url,
+        Client("openai", api_key=KEY, base_url=f"{url}/v1") as sync,
+        ThreadPoolExecutor(50) as pool,
+    ):
+        assert list(pool.map(ask, range(200))) == [(f"m{number}",) * 2 for number in range(200)]

@@ -1,0 +1,37 @@
+"""The public names: sorted, complete, light to import."""
+
+import subprocess
+import sys
+
+import pytest
+
+import endturn
+
+
+def test_the_list_is_sorted_and_every_name_resolves() -> None:
+    """`__all__` is in order, and each of its names can be had."""
+    assert endturn.__all__ == sorted(endturn.__all__)
+    for name in endturn.__all__:
+        assert getattr(endturn, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A misspelt public name says which one."""
+    with pytest.raises(AttributeError, match="'instrumnet'"):
+        endturn.instrumnet  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_importing_endturn_imports_no_sdk_no_http_and_no_pydantic() -> None:
+    """The package alone costs next to nothing: everything heavy is imported when first used."""
+    heavy = "httpx httpx2 pydantic openai anthropic opentelemetry.sdk starlette"
+    code = f"import sys, endturn; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_instrumenting_imports_neither_httpx_nor_the_controller() -> None:
+    """One line of instrumentation does not load our own HTTP client or the continuation controller."""
+    code = (
+        "import sys, endturn; endturn.instrument;"
+        "print([m for m in ('httpx', 'endturn.controller', 'endturn.clients', 'endturn.scripted') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,242 @@
+"""The scripted provider: what its script says, in what order, and what a controller gets of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endturn.chat import ChatResponse, Delta, Message, Request
+from endturn.errors import DecodeError, ProviderUnavailable, RequestRejected, UsageError
+from endturn.scripted import (
+    Ending,
+    Reply,
+    ScriptedProvider,
+    block,
+    by_conversation,
+    cut,
+    essay,
+    fail,
+    hang_up,
+    partial_call,
+    pause,
+    say,
+    tokens,
+    truncate,
+)
+from endturn.stop import StopReason
+from tests.support.sdks import WIRES, sdk
+
+PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
+
+
+def request(*texts: str, model: str = "m", max_tokens: int | None = None) -> Request:
+    """A conversation that begins with the user, roles alternating."""
+    roles: tuple[Any, Any] = ("user", "assistant")
+    messages = tuple(Message(role=roles[at % 2], content=text) for at, text in enumerate(texts or ("hi",)))
+    return Request(model=model, messages=messages, max_tokens=max_tokens)
+
+
+# --- What a script says -----------------------------------------------------------------------------------------
+
+
+@given(st.text())
+def test_tokens_join_to_the_text(text: str) -> None:
+    """Tokens are pieces of the text: nothing is lost or added."""
+    assert "".join(tokens(text)) == text
+
+
+# --- The script's order -----------------------------------------------------------------------------------------
+
+
+def test_an_exhausted_script_is_an_error() -> None:
+    """By default a request past the script's end is a UsageError; over HTTP a 400 that says so and is not retried."""
+    provider = ScriptedProvider([say("one")])
+    assert provider.complete(request()).text == "one"
+    with pytest.raises(UsageError, match="1 replies is exhausted"):
+        provider.complete(request())
+    with sdk(provider, "openai_chat", "server") as asking, pytest.raises(openai.BadRequestError, match="exhausted"):
+        asking.ask()
+    assert len(provider.requests) == 3
+
+
+@pytest.mark.parametrize(("exhausted", "heard"), [("last", "abbb"), ("cycle", "abab")], ids=["last", "cycle"])
+def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
+    """The script goes on with its last reply, or from its start, where that is asked for."""
+    provider = ScriptedProvider([say("a"), say("b")], exhausted=exhausted)
+    assert "".join(provider.complete(request()).text for _ in heard) == heard
+
+
+def test_a_script_by_model() -> None:
+    """Each model has its own lines and its own place in them; an unknown model is an error unless there is a "*"."""
+    provider = ScriptedProvider({"a": [say("a1"), say("a2")], "b": lambda asked: say(asked.messages[0].text)})
+    heard = [provider.complete(request("hi", model=model)).text for model in "abab"]
+    assert heard == ["a1", "hi", "a2", "hi"]
+    with pytest.raises(UsageError, match="'c'"):
+        provider.complete(request(model="c"))
+    assert ScriptedProvider({"*": [say("any")]}).complete(request(model="c")).text == "any"
+
+
+def test_a_script_by_conversation() -> None:
+    """With `by_conversation` every conversation hears the script from its start."""
+    provider = ScriptedProvider([say("1"), say("2")], key=by_conversation)
+    heard = [provider.complete(request(*texts)).text for texts in (["x"], ["y"], ["x", "1", "go on"], ["y", "1", "go"])]
+    assert heard == ["1", "1", "2", "2"]
+
+
+def test_a_line_may_be_a_function() -> None:
+    """A line of the script may compute its reply from the request."""
+    provider = ScriptedProvider([lambda asked: say(asked.messages[-1].text.upper()), say("plain")])
+    assert [provider.complete(request("hi")).text for _ in range(2)] == ["HI", "plain"]
+
+
+def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    """A line that raises does so in process; over HTTP it is logged, and a 400 that says what it raised."""
+
+    def line(asked: Request) -> Reply:
+        raise LookupError("no such line")
+
+    with pytest.raises(LookupError):
+        ScriptedProvider(line).complete(request())
+    provider = ScriptedProvider(line)
+    with sdk(provider, "openai_chat", "server") as asking, pytest.raises(openai.BadRequestError) as caught:
+        asking.ask()
+    assert "LookupError('no such line')" in str(caught.value)
+    assert "a function of the script failed" in caplog.text
+
+
+def test_what_was_received_is_recorded_without_credentials() -> None:
+    """Requests are kept parsed and as sent, with their headers but without any key."""
+    provider = ScriptedProvider([say("one"), say("two")])
+    for wire in WIRES:
+        with sdk(provider, wire, "transport") as asking:
+            asking.ask("question", model="model-1", max_tokens=7)
+    for received, wire in zip(provider.received, WIRES, strict=True):
+        assert (received.wire, received.stream, received.request.model) == (wire, False, "model-1")
+        assert received.request.max_tokens == 7
+        assert received.request.messages[-1].text == "question"
+        assert received.body["model"] == "model-1"
+        assert received.headers["content-type"] == "application/json"
+        assert not {"authorization", "x-api-key"} & received.headers.keys()
+    assert [asked.model for asked in provider.requests] == ["model-1", "model-1"]
+
+
+def test_one_script_among_threads_is_played_once() -> None:
+    """Fifty threads that share one script hear each of its replies exactly once."""
+    provider = ScriptedProvider([say(str(number)) for number in range(500)])
+    with ThreadPoolExecutor(50) as pool:
+        heard = list(pool.map(lambda _: provider.complete(request()).text, range(500)))
+    assert sorted(map(int, heard)) == list(range(500))
+
+
+@pytest.mark.parametrize(("wire", "reply"), [("anthropic", block()), ("openai_chat", pause())], ids=["block", "pause"])
+def test_a_wire_without_the_word(wire: str, reply: Reply) -> None:
+    """A reason that the format has no word for is a UsageError that says what to script instead."""
+    with pytest.raises(UsageError, match=f"the {wire} format has no word .* reason"):
+        ScriptedProvider([reply], wire=wire).complete(request())
+
+
+# --- Essays -----------------------------------------------------------------------------------------------------
+
+
+@given(text=st.text(min_size=1), maximum=st.integers(1, 20))
+def test_a_continued_essay_is_the_essay(text: str, maximum: int) -> None:
+    """An agent that appends each piece and asks to continue ends with exactly the text, and then with `end_turn`."""
+    provider, said = ScriptedProvider(essay(text)), ["Write."]
+    while True:
+        response = provider.complete(request(*said, max_tokens=maximum))
+        said.append(response.text)
+        if response.stop_reason is not StopReason.MAX_TOKENS:
+            break
+        assert len(tokens(response.text)) == maximum
+        said.append("Continue exactly from where you left off.")
+    assert response.stop_reason is StopReason.END_TURN
+    assert "".join(said[1::2]) == text
+
+
+def test_an_essay_begins_again_for_a_new_question() -> None:
+    """A user message that is no nudge gets the text from its beginning."""
+    provider = ScriptedProvider(essay(PROSE))
+    first = provider.complete(request("Write.", max_tokens=4)).text
+    assert PROSE.startswith(first)
+    assert provider.complete(request("Write.", first, "And the weather?", max_tokens=4)).text == first
+    assert PROSE.startswith(first + provider.complete(request("Write.", first, "continue", max_tokens=4)).text)
+
+
+def test_an_essay_continues_a_prefill() -> None:
+    """A request that ends with the assistant's own words gets what follows them."""
+    half = PROSE[: PROSE.index(",") + 1]
+    response = ScriptedProvider(essay(PROSE), wire="anthropic").complete(request("Write.", half))
+    assert half + response.text == PROSE
+
+
+def test_an_essay_continues_merged_history() -> None:
+    """Pieces that were merged into one assistant message count as said, all of them."""
+    provider = ScriptedProvider(essay(PROSE))
+    first = provider.complete(request("Write.", max_tokens=4)).text
+    second = provider.complete(request("Write.", first, "continue", max_tokens=4)).text
+    third = provider.complete(request("Write.", first + second, "continue")).text
+    assert first + second + third == PROSE
+
+
+def test_an_essay_without_a_maximum_obeys_its_own_limit() -> None:
+    """Where the request sets no max_tokens, the essay's `limit` stands for the provider's default."""
+    response = ScriptedProvider(essay(PROSE, limit=3)).complete(request())
+    assert response.text == "".join(tokens(PROSE)[:3])
+    assert response.stop_reason is StopReason.MAX_TOKENS
+
+
+# --- As a provider function -------------------------------------------------------------------------------------
+
+
+def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
+    """The deltas' text, and the response that must come last."""
+    *deltas, response = items
+    assert isinstance(response, ChatResponse)
+    return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), response
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_four_kinds_of_provider_function(wire: str) -> None:
+    """A function, a coroutine, an iterator and an async iterator play the same reply."""
+    provider = ScriptedProvider([truncate(PROSE, after=5)], exhausted="last", wire=wire)
+    asked = request()
+    whole = provider(asked)
+    assert (whole.text, whole.stop_reason) == ("".join(tokens(PROSE)[:5]), StopReason.MAX_TOKENS)
+    assert whole.usage is not None
+    assert whole.usage.output_tokens == 5
+    responses = [await provider.acomplete(asked)]
+    for items in (list(provider.stream(asked)), [item async for item in provider.astream(asked)]):
+        said, response = finished(items)
+        assert said == whole.text
+        responses.append(response)
+    for response in responses:
+        assert (response.text, response.stop) == (whole.text, whole.stop)
+        assert response.usage is not None
+        assert response.usage.output_tokens == 5
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_function_fails_as_a_client_does(wire: str) -> None:
+    """Failures, lost connections and half bodies raise what a client would raise; a cut stream ends as `missing`."""
+    replies = [fail(429, retry_after_s=3), hang_up(), cut("One two"), cut("One two", tidy=True), fail(401)]
+    provider = ScriptedProvider([*replies, cut("One two")], wire=wire)
+    for kind in (ProviderUnavailable, ProviderUnavailable, ProviderUnavailable, DecodeError, RequestRejected):
+        with pytest.raises(kind):
+            provider.complete(request())
+    said, response = finished(list(provider.stream(request())))
+    assert (said, response.text) == ("One two", "One two")
+    assert (response.stop_reason, response.stop.detail) == (StopReason.MISSING, "connection")
+
+
+def test_endings_can_be_set_on_any_reply() -> None:
+    """A call whose connection is lost midway is not closed, and its stop is `missing`."""
+    reply = partial_call("write", {"path": "a.txt"}, after=1).but(ending=Ending.BROKEN)
+    for wire in WIRES:
+        _, response = finished(list(ScriptedProvider([reply], wire=wire).stream(request())))
+        assert response.stop_reason is StopReason.MISSING
+        assert [(made.name, made.closed, made.arguments) for made in response.tool_calls] == [("write", False, None)]

@@ -1,0 +1,276 @@
+"""Scripted replies in the real SDKs: they take them for the real thing, in process and from the server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pydantic
+import pytest
+
+from endturn.chat import Usage
+from endturn.scripted import (
+    Reply,
+    ScriptedProvider,
+    block,
+    call,
+    cut,
+    empty,
+    essay,
+    fail,
+    hang_up,
+    partial_call,
+    pause,
+    reason,
+    refuse,
+    say,
+    think,
+    tokens,
+    truncate,
+)
+from endturn.stop import StopReason
+from tests.support.sdks import WAYS, WIRES, Heard, sdk
+
+ESSAY = "It was the best of times, it was the worst of times, it was the age of wisdom.\n\nIt was the epoch of belief."
+
+CASES = {
+    "say": (say("All of it."), ("All of it.", "stop", "end_turn")),
+    "truncate": (truncate("One two three", after=2), ("One two", "length", "max_tokens")),
+    "empty": (empty(), ("", "stop", "end_turn")),
+    "unknown value": (reason("some_new_value", "Hm"), ("Hm", "some_new_value", "some_new_value")),
+    "null": (reason(None, "Hm"), ("Hm", None, None)),
+    "a reason of ours": (reason(StopReason.MAX_TOKENS, "Hm"), ("Hm", "length", "max_tokens")),
+    "thinking alone": (think("Let me see"), ("", "length", "max_tokens")),
+    "thinking, then text": (think("Let me see", text="Yes"), ("Yes", "stop", "end_turn")),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", CASES)
+def test_replies_reach_the_sdk(name: str, wire: str, way: str) -> None:
+    """Each kind of reply arrives in the real SDK, streamed and not, with its text and the wire's own reason."""
+    reply, (text, chat, messages) = CASES[name]
+    expected = chat if wire == "openai_chat" else messages
+    with sdk(ScriptedProvider([reply, reply]), wire, way) as asking:
+        for heard in (asking.ask(), asking.stream()):
+            assert (heard.text, heard.reason) == (text, expected)
+
+
+@pytest.mark.parametrize(
+    ("wire", "reply", "raw"),
+    [("openai_chat", block("So"), "content_filter"), ("anthropic", pause("So"), "pause_turn")],
+    ids=["block", "pause"],
+)
+def test_reasons_of_one_wire_alone(wire: str, reply: Reply, raw: str) -> None:
+    """A reason that only one format has a word for is said in it; in the other it is a 400 that says what is wrong."""
+    with sdk(ScriptedProvider([reply, reply]), wire, "transport") as asking:
+        for heard in (asking.ask(), asking.stream()):
+            assert (heard.text, heard.reason) == ("So", raw)
+    other = WIRES[1 - WIRES.index(wire)]
+    with sdk(ScriptedProvider([reply]), other, "transport") as asking, pytest.raises(asking.status, match="no word"):
+        asking.ask()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_refusal_is_said_as_the_wire_says_it(wire: str) -> None:
+    """Chat puts a refusal in the message's own member, Anthropic in the stop reason."""
+    with sdk(ScriptedProvider([refuse("No."), refuse("No.")]), wire, "transport") as asking:
+        for heard in (asking.ask(), asking.stream()):
+            if wire == "openai_chat":
+                assert (heard.refusal, heard.text, heard.reason) == ("No.", "", "stop")
+            else:
+                assert (heard.text, heard.reason) == ("No.", "refusal")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_reach_the_sdk(wire: str, way: str) -> None:
+    """Several tool calls arrive in order, their arguments parse, and the reason asks for tools."""
+    reply = call("read", {"path": "a b.txt"}, text="Reading.").also("list", {})
+    with sdk(ScriptedProvider([reply, reply]), wire, way) as asking:
+        for heard in (asking.ask(), asking.stream()):
+            assert [(name, json.loads(raw or "{}")) for name, raw in heard.calls] == [
+                ("read", {"path": "a b.txt"}),
+                ("list", {}),
+            ]
+            assert heard.text == "Reading."
+            assert heard.reason == ("tool_calls" if wire == "openai_chat" else "tool_use")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_cut_call_is_cut_in_the_stream(wire: str) -> None:
+    """A tool call's JSON ends where the script says, and the reason is the token limit."""
+    reply = partial_call("write", {"path": "a.txt", "text": "long enough"}, after=3)
+    with sdk(ScriptedProvider([reply]), wire, "transport") as asking:
+        heard = asking.stream()
+    (name, raw), *rest = heard.calls
+    assert (name, rest) == ("write", [])
+    assert raw == "".join(tokens('{"path": "a.txt", "text": "long enough"}')[:3])
+    assert heard.reason == ("length" if wire == "openai_chat" else "max_tokens")
+
+
+@pytest.mark.parametrize("tidy", [False, True], ids=["broken", "tidy"])
+@pytest.mark.parametrize("after", [0, 1, 3], ids=lambda n: f"after {n}")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_cut_stream_keeps_what_came(wire: str, way: str, after: int, tidy: bool) -> None:
+    """A stream that is cut delivers the text before the cut and no reason; a broken one raises in the SDK."""
+    heard = Heard()
+    with sdk(ScriptedProvider([cut("One two three four", after=after, tidy=tidy)]), wire, way) as asking:
+        if tidy:
+            asking.stream(heard=heard)
+        else:
+            broken = asking.lost if wire == "openai_chat" else httpx2.RemoteProtocolError
+            with pytest.raises(broken):
+                asking.stream(heard=heard)
+    assert (heard.text, heard.reason) == ("".join(tokens("One two three four")[:after]), None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_body_that_never_completes_is_a_lost_connection(wire: str, way: str) -> None:
+    """A cut reply that is not streamed, and a connection that closes at once, are connection errors of the SDK."""
+    with sdk(ScriptedProvider([cut("One two"), hang_up(), say("Again")]), wire, way) as asking:
+        for _ in range(2):
+            with pytest.raises(asking.lost):
+                asking.ask()
+        assert asking.ask().text == "Again"
+
+
+FAILURES = {
+    "rate limit": (fail(429, retry_after_s=2), openai.RateLimitError, anthropic.RateLimitError),
+    "context": (fail(400, "context_length_exceeded"), openai.BadRequestError, anthropic.BadRequestError),
+    "key": (fail(401), openai.AuthenticationError, anthropic.AuthenticationError),
+    "model": (fail(404), openai.NotFoundError, anthropic.NotFoundError),
+    "overloaded": (fail(529), openai.InternalServerError, anthropic.InternalServerError),
+    "server": (fail(500), openai.InternalServerError, anthropic.InternalServerError),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures_are_the_sdks_own(name: str, wire: str) -> None:
+    """Each failure raises the SDK's own class, with the request's id, and the code or the type of the real service."""
+    reply, *kinds = FAILURES[name]
+    with sdk(ScriptedProvider([reply, reply]), wire, "server") as asking:
+        for attempt in (asking.ask, asking.stream):
+            with pytest.raises(asking.status) as caught:
+                attempt()
+            error = caught.value
+            assert isinstance(error, openai.APIStatusError | anthropic.APIStatusError)
+            assert isinstance(error, kinds[WIRES.index(wire)])
+            assert error.request_id
+            assert error.type
+            if name == "rate limit":
+                assert error.response.headers["retry-after"] == "2"
+            if name == "context" and isinstance(error, openai.APIStatusError):
+                assert error.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_failure_inside_a_stream(wire: str) -> None:
+    """A failure with text is an error event after that text."""
+    heard = Heard()
+    kind = openai.APIError if wire == "openai_chat" else anthropic.APIError
+    with sdk(ScriptedProvider([fail(529, text="So far")]), wire, "server") as asking, pytest.raises(kind):
+        asking.stream(heard=heard)
+    assert heard.text == "So far"
+
+
+# --- The rest of the SDKs ---------------------------------------------------------------------------------------
+
+
+class Answer(pydantic.BaseModel):
+    """A structured answer."""
+
+    n: int
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_openai_helpers(way: str) -> None:
+    """The OpenAI SDK's raw, streaming and parsing helpers work on scripted answers."""
+    replies = [say("raw"), say("lines"), say('{"n": 3}'), say("events").but(usage=Usage(7, 9))]
+    messages: Any = [{"role": "user", "content": "hi"}]
+    with sdk(ScriptedProvider(replies), "openai_chat", way) as asking:
+        client = asking.client
+        assert isinstance(client, openai.OpenAI)
+        raw = client.chat.completions.with_raw_response.create(model="m", messages=messages)
+        assert raw.headers["x-request-id"]
+        assert raw.parse().choices[0].message.content == "raw"
+        with client.chat.completions.with_streaming_response.create(
+            model="m", messages=messages, stream=True
+        ) as streamed:
+            assert "data: [DONE]" in list(streamed.iter_lines())
+        parsed = client.chat.completions.parse(model="m", messages=messages, response_format=Answer)
+        assert parsed.choices[0].message.parsed == Answer(n=3)
+        with client.chat.completions.stream(
+            model="m", messages=messages, stream_options={"include_usage": True}
+        ) as events:
+            assert [event.type for event in events].count("content.delta") >= 1
+            final = events.get_final_completion()
+        assert final.choices[0].message.content == "events"
+        assert final.usage is not None
+        assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (7, 9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_anthropic_helpers(way: str) -> None:
+    """The Anthropic SDK's raw, streaming and parsing helpers work on scripted answers."""
+    replies = [say("raw"), say("lines"), say('{"n": 3}'), think("Hm", text="events").but(usage=Usage(7, 9))]
+    messages: Any = [{"role": "user", "content": "hi"}]
+    with sdk(ScriptedProvider(replies), "anthropic", way) as asking:
+        client = asking.client
+        assert isinstance(client, anthropic.Anthropic)
+        raw = client.messages.with_raw_response.create(model="m", messages=messages, max_tokens=9)
+        assert raw.headers["request-id"]
+        block = raw.parse().content[0]
+        assert block.type == "text"
+        assert block.text == "raw"
+        with client.messages.with_streaming_response.create(
+            model="m", messages=messages, max_tokens=9, stream=True
+        ) as streamed:
+            assert "event: message_stop" in list(streamed.iter_lines())
+        parsed = client.messages.parse(model="m", messages=messages, max_tokens=9, output_format=Answer)
+        assert parsed.parsed_output == Answer(n=3)
+        with client.messages.stream(model="m", messages=messages, max_tokens=9) as events:
+            assert "".join(events.text_stream) == "events"
+            final = events.get_final_message()
+        assert [block.type for block in final.content] == ["thinking", "text"]
+        assert (final.usage.input_tokens, final.usage.output_tokens) == (7, 9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_openai_agent_that_continues_gets_the_essay(way: str) -> None:
+    """An agent on the real SDK that answers `length` with a nudge ends with the whole text."""
+    with sdk(ScriptedProvider(essay(ESSAY)), "openai_chat", way) as asking:
+        client = asking.client
+        assert isinstance(client, openai.OpenAI)
+        messages: list[Any] = [{"role": "user", "content": "Write."}]
+        while True:
+            answer = client.chat.completions.create(model="m", messages=messages, max_completion_tokens=7)
+            messages.append({"role": "assistant", "content": answer.choices[0].message.content})
+            if answer.choices[0].finish_reason == "stop":
+                break
+            messages.append({"role": "user", "content": "Continue from where you left off."})
+    assert "".join(message["content"] for message in messages[1::2]) == ESSAY
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_anthropic_agent_that_prefills_gets_the_essay(way: str) -> None:
+    """An agent on the real SDK that sends its partial answer back as a prefill ends with the whole text."""
+    with sdk(ScriptedProvider(essay(ESSAY)), "anthropic", way) as asking:
+        client = asking.client
+        assert isinstance(client, anthropic.Anthropic)
+        said, stopped = "", None
+        while stopped != "end_turn":
+            messages: list[Any] = [{"role": "user", "content": "Write."}]
+            if said:
+                messages.append({"role": "assistant", "content": said})
+            with client.messages.stream(model="m", messages=messages, max_tokens=7) as events:
+                said += "".join(events.text_stream)
+                stopped = events.get_final_message().stop_reason
+    assert said == ESSAY

@@ -1,0 +1,199 @@
+"""The vocabulary: what normalize makes of a raw value, and that every known raw value has its row."""
+
+from __future__ import annotations
+
+import csv
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+from anthropic.types import StopReason as AnthropicStopReason
+from anthropic.types.beta import BetaStopReason
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion import Choice
+from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
+
+from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.wires import WIRES, anthropic, openai_chat, wire
+from endturn.wires.openai_chat_reasons import rows_of
+
+ROWS = openai_chat.REASONS[""]
+EVIDENCE = list(
+    csv.DictReader((Path(__file__).parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t")
+)
+
+
+class Reason(Enum):
+    """As google-genai and others hold their reasons."""
+
+    LENGTH = "length"
+
+
+def rows_for(api: str) -> dict[str, Row]:
+    """The table of one API of the evidence."""
+    if api == "anthropic.messages":
+        return dict(anthropic.REASONS[""])
+    dialect = api.removesuffix(".chat").removesuffix("(moonpalace)")
+    return dict(openai_chat.REASONS["" if dialect == "openai" else dialect])
+
+
+@pytest.mark.behaviour(2)
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row['api']}-{row['raw']}") for row in EVIDENCE])
+def test_every_row_of_the_evidence_is_in_the_tables(row: dict[str, str]) -> None:
+    """What was read in the providers' own sources is what the tables say."""
+    found = rows_for(row["api"])[row["raw"]]
+    assert found.reason == row["normalized"]
+    assert found.incomplete == (row["incomplete"] == "yes")
+    assert found.resume == row["resume"]
+    assert (found.detail or "") == row["detail"]
+    assert found.source
+
+
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        pytest.param(Choice.model_fields["finish_reason"].annotation, ROWS, id="openai body"),
+        pytest.param(get_args(ChunkChoice.model_fields["finish_reason"].annotation)[0], ROWS, id="openai chunk"),
+        pytest.param(AnthropicStopReason, anthropic.REASONS[""], id="anthropic"),
+        pytest.param(BetaStopReason, anthropic.REASONS[""], id="anthropic beta"),
+    ],
+)
+def test_the_installed_sdks_know_no_reason_without_a_row(values: Any, rows: dict[str, Row]) -> None:
+    """A canary: a new release of an SDK with a new stop reason fails here first, and names it."""
+    assert get_args(values), "the SDK no longer lists its reasons where they were"
+    assert [value for value in get_args(values) if value not in rows] == []
+
+
+def test_the_canary_looks_where_the_sdk_keeps_its_choices() -> None:
+    """The classes that the canary reads are those of the SDK's responses."""
+    assert get_args(ChatCompletion.model_fields["choices"].annotation) == (Choice,)
+    assert get_args(ChatCompletionChunk.model_fields["choices"].annotation) == (ChunkChoice,)
+
+
+def test_no_word_means_two_things() -> None:
+    """The union of the dialects, used for unnamed servers, is free of contradictions."""
+    for rows in openai_chat.REASONS.values():
+        for raw, row in rows.items():
+            other = rows_of("never heard of")[raw]
+            assert (row.reason, row.incomplete, row.detail) == (other.reason, other.incomplete, other.detail), raw
+
+
+@pytest.mark.parametrize("api", WIRES)
+def test_the_rows_are_consistent(api: str) -> None:
+    """Only clean reasons are complete; what is complete has nothing to resume."""
+    for rows in wire(api).REASONS.values():
+        for raw, row in rows.items():
+            assert row.incomplete == (row.reason not in (StopReason.END_TURN, StopReason.TOOL_CALL)), raw
+            assert row.incomplete or row.resume is Resume.NONE, raw
+
+
+@pytest.mark.behaviour(1)
+@pytest.mark.parametrize(
+    ("raw", "reason", "kept"),
+    [
+        pytest.param("length", "max_tokens", "length", id="as it is"),
+        pytest.param(" LENGTH\n", "max_tokens", " LENGTH\n", id="case and space"),
+        pytest.param(Reason.LENGTH, "max_tokens", "length", id="enum"),
+        pytest.param({"type": "length", "length": 12}, "max_tokens", "length", id="mapping"),
+        pytest.param({"reason": "stop"}, "end_turn", "stop", id="mapping with a reason"),
+        pytest.param(SimpleNamespace(type="length"), "max_tokens", "length", id="object"),
+        pytest.param("STOPSTOP", "end_turn", "STOPSTOP", id="repeated"),
+        pytest.param("lengthlengthlength", "max_tokens", "lengthlengthlength", id="repeated thrice"),
+        pytest.param("stoplength", "unknown", "stoplength", id="two reasons are none"),
+        pytest.param("stops", "unknown", "stops", id="no prefix match"),
+        pytest.param("", "missing", None, id="empty"),
+        pytest.param("  ", "missing", None, id="blank"),
+        pytest.param(None, "missing", None, id="null"),
+        pytest.param({}, "missing", None, id="empty mapping"),
+        pytest.param({"type": {"type": {"type": "stop"}}}, "missing", None, id="nested mapping"),
+        pytest.param(7, "unknown", "7", id="number"),
+        pytest.param(["stop"], "unknown", "['stop']", id="list"),
+    ],
+)
+def test_raw_values(raw: object, reason: str, kept: str | None) -> None:
+    """A raw value is found whatever holds it, and kept verbatim."""
+    stop = normalize(raw, ROWS)
+    assert (stop.reason, stop.raw) == (reason, kept)
+    assert raw_text(raw) == kept
+
+
+@pytest.mark.behaviour(2)
+def test_a_value_without_a_row_is_unknown_and_unmapped() -> None:
+    """Drift is reported, never taken for an end; complete calls do not promote it."""
+    stop = normalize("tired", ROWS, calls=1)
+    assert stop == Stop(StopReason.UNKNOWN, "tired", mapped=False)
+    assert not stop.truncated
+
+
+@pytest.mark.behaviour(3)
+@pytest.mark.parametrize("raw", ["stop", "tool_calls", "length", None])
+def test_without_a_terminal_it_is_missing(raw: str | None) -> None:
+    """A reason without the response's end is kept as raw, and counts as truncation."""
+    stop = normalize(raw, ROWS, terminal_seen=False, calls=1)
+    assert (stop.reason, stop.raw, stop.truncated, stop.terminal_seen) == (StopReason.MISSING, raw, True, False)
+
+
+@pytest.mark.behaviour(4)
+@pytest.mark.parametrize(
+    ("calls", "closed", "reason"), [(1, True, "tool_call"), (1, False, "missing"), (0, True, "missing")]
+)
+def test_a_null_reason(calls: int, closed: bool, reason: str) -> None:
+    """A whole body without a reason is a tool call if it holds complete calls, else missing."""
+    assert normalize(None, ROWS, calls=calls, calls_closed=closed).reason == reason
+
+
+@pytest.mark.behaviour(5)
+def test_stop_with_complete_calls_is_promoted() -> None:
+    """The reason that the provider gave stays readable."""
+    stop = normalize("stop", ROWS, calls=2)
+    assert (stop.reason, stop.raw, stop.promoted_from) == (StopReason.TOOL_CALL, "stop", StopReason.END_TURN)
+    assert normalize("stop", ROWS, calls=2, calls_closed=False).reason is StopReason.END_TURN
+    assert normalize("length", ROWS, calls=2).reason is StopReason.MAX_TOKENS
+
+
+@pytest.mark.behaviour(6)
+@pytest.mark.parametrize(
+    ("raw", "tokens", "suspected"),
+    [("stop", 100, True), ("tool_calls", 101, True), ("stop", 99, False), ("length", 100, False)],
+)
+def test_a_clean_reason_at_the_full_budget_is_suspected(raw: str, tokens: int, suspected: bool) -> None:
+    """The reason stays; the suspicion is a field."""
+    stop = normalize(raw, ROWS, output_tokens=tokens, maximum=100)
+    assert (stop.reason, stop.suspected) == (ROWS[raw].reason, suspected)
+
+
+@pytest.mark.behaviour(7)
+@pytest.mark.parametrize(
+    ("maximum", "window", "reason"),
+    [
+        pytest.param(None, 30_000, "context_window_exceeded", id="window full"),
+        pytest.param(None, 30_001, "max_tokens", id="window not full"),
+        pytest.param(None, None, "max_tokens", id="window unknown"),
+        pytest.param(14, 30_000, "max_tokens", id="limit reached at the same time"),
+        pytest.param(400, 30_000, "context_window_exceeded", id="window before the limit"),
+    ],
+)
+def test_length_at_the_window(maximum: int | None, window: int | None, reason: str) -> None:
+    """`length` means the window only where the numbers prove it."""
+    stop = normalize("length", ROWS, prompt_tokens=29_986, output_tokens=14, maximum=maximum, window=window)
+    assert stop.reason == reason
+    assert stop.resume is (Resume.PROMPT if reason == "max_tokens" else Resume.NONE)
+
+
+def test_a_refusal_beside_a_clean_reason() -> None:
+    """Chat says `stop` and puts the refusal in the content; a cut refusal is still cut."""
+    assert normalize("stop", ROWS, refused=True).reason is StopReason.REFUSED
+    assert normalize("length", ROWS, refused=True).reason is StopReason.MAX_TOKENS
+
+
+def test_truncated_is_three_reasons() -> None:
+    """Every metric, attribute, alert and sampling rule stands on this set."""
+    assert {reason for reason in StopReason if Stop(reason).truncated} == TRUNCATED
+    assert TRUNCATED == {"max_tokens", "context_window_exceeded", "missing"}
+
+
+def test_long_nonsense_is_looked_up_in_reasonable_time() -> None:
+    """A value of 100 000 characters costs no more than a few passes over it."""
+    assert find_row("ab" * 50_000, ROWS) is None

@@ -1,0 +1,571 @@
+"""The chat format: its dialects' habits, requests, and what a continuation sends."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endturn.announce import Strategy
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
+from endturn.errors import DecodeError, UsageError
+from endturn.stop import Resume, Stop, StopReason
+from endturn.wires import Asked, Context, Event
+from endturn.wires import openai_chat as chat
+from tests.wires.replies import (
+    CHAT,
+    CHAT_STREAMS,
+    CLOCK,
+    DONE_EVENT,
+    WEATHER,
+    call_chunk,
+    chat_body,
+    chat_call,
+    chunk,
+    usage_chunk,
+)
+
+CTX = Context()
+
+
+def stop_of(body: Json, **ctx: Any) -> Stop:
+    """The Stop of a body."""
+    return chat.decode(body, ctx=Context(**ctx)).stop
+
+
+def streamed(*events: Event, ctx: Context = CTX) -> ChatResponse:
+    """The response of a stream."""
+    decoder = chat.decoder(ctx)
+    for event in events:
+        list(decoder.feed(event))
+    return decoder.close()
+
+
+# What responses say of the stop
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "raw"),
+    [
+        ("text", "end_turn", "stop"),
+        ("length", "max_tokens", "length"),
+        ("reasoning only", "max_tokens", "length"),
+        ("tool calls", "tool_call", "tool_calls"),
+        ("forced tool", "tool_call", "stop"),
+        ("cut call that parses", "max_tokens", "length"),
+        ("legacy", "tool_call", "function_call"),
+        ("refusal", "refused", "stop"),
+        ("filtered", "safety_blocked", "content_filter"),
+        ("unknown", "unknown", "tired"),
+        ("null", "missing", None),
+    ],
+)
+def test_reasons_of_bodies(name: str, reason: str, raw: str | None) -> None:
+    """Each real-shaped body has its reason, the raw value beside it."""
+    stop = stop_of(CHAT[name])
+    assert (stop.reason, stop.raw) == (reason, raw)
+
+
+def test_usage_counts_cached_and_reasoning_as_parts() -> None:
+    """Cached tokens are part of the prompt's, reasoning part of the completion's."""
+    assert chat.decode(CHAT["text"], ctx=CTX).usage == Usage(31, 17, 5, 8)
+
+
+@pytest.mark.behaviour(6)
+def test_a_used_up_budget_is_suspected_in_streams_too() -> None:
+    """The usage chunk after the finish reason is read: vLLM hides `length` behind `tool_calls`."""
+    ctx = Context(asked=Asked(maximum=17))
+    response = streamed(call_chunk(0, "{}", "a", "f"), chunk({}, "tool_calls"), usage_chunk(), DONE_EVENT, ctx=ctx)
+    assert (response.stop.reason, response.stop.suspected) == (StopReason.TOOL_CALL, True)
+
+
+@pytest.mark.behaviour(7)
+def test_length_at_the_window() -> None:
+    """LM Studio says `length` for a full window; the numbers tell."""
+    body = chat_body({"content": "x"}, "length", usage={"prompt_tokens": 29_986, "completion_tokens": 14})
+    assert stop_of(body, window=30_000).reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+
+
+@pytest.mark.behaviour(4)
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        pytest.param([WEATHER, CLOCK], "tool_call", id="complete"),
+        pytest.param([WEATHER, chat_call("b", "clock", '{"zone": ')], "missing", id="the last is cut"),
+        pytest.param([], "missing", id="none"),
+    ],
+)
+def test_a_null_reason_in_a_body(calls: list[Json], reason: str) -> None:
+    """Without a reason, the last call itself must show that it is whole."""
+    body = chat_body({"tool_calls": calls}, None)
+    assert stop_of(body).reason == reason
+    watch = chat.watch(CTX)
+    watch.see(body)
+    assert watch.close().stop.reason == reason
+
+
+@pytest.mark.behaviour(9)
+def test_the_first_terminal_wins() -> None:
+    """OpenRouter's error chunk after `length` becomes detail; nothing is raised."""
+    stop = streamed(*CHAT_STREAMS["error after length"]).stop
+    assert (stop.reason, stop.raw, stop.detail) == (StopReason.MAX_TOKENS, "length", "Token limit reached")
+    assert streamed(chunk({"content": "x"}, "length"), chunk({"content": "y"}, "stop")).text == "x"
+
+
+@pytest.mark.parametrize(
+    ("native", "reason", "raw"),
+    [
+        ("MAX_TOKENS", "max_tokens", "MAX_TOKENS"),
+        ("model_context_window_exceeded", "context_window_exceeded", "model_context_window_exceeded"),
+        ("refusal", "refused", "refusal"),
+        ("never heard of", "end_turn", "stop"),
+        (None, "end_turn", "stop"),
+    ],
+)
+def test_openrouter_native_reasons_come_first(native: str | None, reason: str, raw: str) -> None:
+    """The upstream's word counts where it has a row; `stop` may hide it."""
+    body = chat_body({"content": "x"}, "stop")
+    body["choices"][0]["native_finish_reason"] = native
+    stop = stop_of(body, dialect="openrouter")
+    assert (stop.reason, stop.raw) == (reason, raw)
+    assert stop_of(body).raw == "stop"  # OpenAI has no such member.
+
+
+def test_a_clean_native_reason_hides_no_cut() -> None:
+    """Where the gateway says `length`, the upstream's "completed" does not make it whole."""
+    body = chat_body({"content": "x"}, "length")
+    body["choices"][0]["native_finish_reason"] = "completed"
+    assert stop_of(body, dialect="openrouter").reason is StopReason.MAX_TOKENS
+
+
+@pytest.mark.behaviour(11)
+def test_one_answer_split_over_choices_is_merged() -> None:
+    """GitHub Copilot: text in the first choice, the calls in the second; the tool reason wins."""
+    body = chat_body({"content": "Let me look."}, "stop")
+    second = {"index": 1, "message": {"role": "assistant", "tool_calls": [WEATHER]}, "finish_reason": "tool_calls"}
+    body["choices"].append(second)
+    response = chat.decode(body, ctx=CTX)
+    assert (response.text, len(response.tool_calls)) == ("Let me look.", 1)
+    assert (response.stop.reason, response.stop.raw) == (StopReason.TOOL_CALL, "tool_calls")
+    second["finish_reason"] = "length"
+    assert stop_of(body).reason is StopReason.MAX_TOKENS
+
+
+def test_a_part_of_a_split_answer_that_never_ended_is_cut() -> None:
+    """In a stream, `stop` on the first choice does not end the second."""
+    events = CHAT_STREAMS["split"]
+    last = events[2].data["choices"][0]
+    open_ = Event(None, {"choices": [{**last, "finish_reason": None}]})
+    assert streamed(events[0], events[1], open_).stop.reason is StopReason.MISSING
+
+
+@pytest.mark.behaviour(11)
+def test_several_choices_are_normalised_each_and_the_first_counts() -> None:
+    """With n > 1 the answer is choice 0; every choice's raw reason is reported."""
+    ctx = Context(asked=Asked(choices=3))
+    body = chat_body({"content": "one"}, "length")
+    body["choices"] += [
+        {"index": 1, "message": {"content": "two", "tool_calls": [WEATHER]}, "finish_reason": "tool_calls"},
+        {"index": 2, "message": {"content": "three"}, "finish_reason": None},
+    ]
+    response = chat.decode(body, ctx=ctx)
+    assert (response.text, response.tool_calls, response.stop.reason) == ("one", (), StopReason.MAX_TOKENS)
+    watch = chat.watch(ctx)
+    watch.see(body)
+    seen = watch.close()
+    assert seen.reasons == ("length", "tool_calls", None)
+    assert (seen.stop, seen.output_chars) == (response.stop, 3)
+
+
+def test_interleaved_choices_of_a_stream() -> None:
+    """Chunks of other choices are not the answer's text."""
+    ctx = Context(asked=Asked(choices=2))
+    events = [chunk({"content": word}, index=index) for word in "abc" for index in (0, 1)]
+    events += [chunk({}, "length", index=1), chunk({}, "stop", index=0)]
+    response = streamed(*events, ctx=ctx)
+    assert (response.text, response.stop.reason) == ("abc", StopReason.END_TURN)
+    watch = chat.watch(ctx)
+    for event in events:
+        watch.see(event.data)
+    assert (watch.close().tail, watch.close().reasons) == ("abc", ("stop", "length"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "detail"),
+    [({"stop_reason": "###"}, "###"), ({"stop_reason": 128009}, None), ({"matched_stop": "END"}, "END"), ({}, None)],
+)
+def test_the_stop_string_that_matched(extra: Json, detail: str | None) -> None:
+    """vLLM's `stop_reason` and SGLang's `matched_stop`: strings are told, token numbers are not."""
+    body = chat_body({"content": "x"})
+    body["choices"][0] |= extra
+    assert stop_of(body, dialect="vllm").detail == detail
+
+
+def test_sglang_reasons_are_objects() -> None:
+    """The type is the reason; what an abort says is detail."""
+    body = chat_body({"content": "x"}, {"type": "abort", "message": "client left", "status_code": 499})
+    stop = stop_of(body, dialect="sglang")
+    assert (stop.reason, stop.raw, stop.detail) == (StopReason.CANCELLED, "abort", "client left")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "raw", "reason"),
+    [("tgi", "eos_token", "end_turn"), ("", "eos_token", "unknown"), ("someone's server", "eos_token", "end_turn")],
+)
+def test_a_dialect_knows_its_own_words(dialect: str, raw: str, reason: str) -> None:
+    """OpenAI has no `eos_token`; a server that nobody named may speak any dialect."""
+    assert stop_of(chat_body({"content": "x"}, raw), dialect=dialect).reason == reason
+
+
+# What responses hold
+
+
+def test_calls_are_closed_by_the_next_or_by_a_reason() -> None:
+    """Of a truncated response every call but the last is closed, in bodies and in streams."""
+    for response in (
+        chat.decode(CHAT["cut call that parses"], ctx=CTX),
+        streamed(*CHAT_STREAMS["cut call"]),
+        streamed(*CHAT_STREAMS["tool calls"][:6]),
+    ):
+        assert [call.closed for call in response.tool_calls] == [True, False]
+    assert [call.closed for call in streamed(*CHAT_STREAMS["tool calls"]).tool_calls] == [True, True]
+
+
+@pytest.mark.parametrize("indices", [(0, 0), (None, None), (0, 1)])
+def test_parallel_calls_with_any_indices(indices: tuple[int | None, int | None]) -> None:
+    """One index for all, or none: a new id with a name begins a new call."""
+    events = [
+        call_chunk(indices[0], "", "a", "f"),
+        call_chunk(indices[0], '{"x": 1}'),
+        call_chunk(indices[1], "", "b", "g"),
+        call_chunk(indices[1], "{}"),
+        chunk({}, "tool_calls"),
+    ]
+    calls = streamed(*events).tool_calls
+    assert [(call.id, call.name, call.arguments) for call in calls] == [("a", "f", {"x": 1}), ("b", "g", {})]
+
+
+def test_a_new_id_on_every_chunk_is_one_call() -> None:
+    """Some servers mint an id per chunk; without a name it is the same call."""
+    events = [call_chunk(0, "{", "a", "f"), call_chunk(0, "}", "b"), call_chunk(0, "", "c"), chunk({}, "tool_calls")]
+    (call,) = streamed(*events).tool_calls
+    assert (call.id, call.arguments) == ("a", {})
+
+
+def test_missing_ids_are_minted_alike() -> None:
+    """Body and stream mint the same ids, distinct within a response and across responses; blocks carry them."""
+    body = CHAT["no call id"]
+    response = chat.decode(body, ctx=CTX)
+    ids = [call.id for call in response.tool_calls]
+    assert len(set(ids)) == 2
+    assert all(id_.startswith("call_") for id_ in ids)
+    assert response.blocks is not None
+    assert [call["id"] for call in response.blocks.items[0]["tool_calls"]] == ids
+    other = chat.decode({**body, "id": "chatcmpl-other"}, ctx=CTX)
+    assert not set(ids) & {call.id for call in other.tool_calls}
+
+
+@pytest.mark.parametrize(
+    ("raw", "parsed"),
+    [
+        ("{}", {}),
+        ('{"a": [1, null]}', {"a": [1, None]}),
+        ("", None),
+        ("[]", None),
+        ('{"a": 1', None),
+        ('{"a": NaN}', None),
+        ('{"a": 1e999}', None),
+        ('{"a": 1, "a": 2}', None),
+        ("{} {}", None),
+    ],
+)
+def test_arguments_parse_strictly(raw: str, parsed: Json | None) -> None:
+    """What is not one plain JSON object has no parsed arguments; the text stays."""
+    (call,) = chat.decode(chat_body({"tool_calls": [chat_call("a", "f", raw)]}, "tool_calls"), ctx=CTX).tool_calls
+    assert (call.arguments_raw, call.arguments) == (raw, parsed)
+
+
+@pytest.mark.behaviour(23)
+def test_members_that_a_replay_needs_are_kept() -> None:
+    """Gemini's thought signature stands on the call, OpenRouter's reasoning details on the message."""
+    signature = {"google": {"thought_signature": "c2ln"}}
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    events = [
+        chunk({"reasoning": "hm", "reasoning_details": details}),
+        chunk({"tool_calls": [{"index": 0, **WEATHER, "extra_content": signature}]}),
+        chunk({}, "tool_calls"),
+    ]
+    response = streamed(*events)
+    body = chat.encode(Request(model="m", messages=(response.message(),)))
+    (message,) = body["messages"]
+    assert message["tool_calls"] == [{**WEATHER, "extra_content": signature}]
+    assert message["reasoning_details"] == details
+    assert response.reasoning == "hm"
+
+
+def test_mistral_answers_in_parts() -> None:
+    """Content may be a list, in bodies and in deltas."""
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "42"}]
+    for response in (chat.decode(chat_body({"content": parts}), ctx=CTX), streamed(chunk({"content": parts}, "stop"))):
+        assert (response.text, response.reasoning) == ("42", "hm")
+
+
+def test_headers_become_quota() -> None:
+    """What the answer's headers say of limits travels with the response."""
+    response = chat.decode(CHAT["text"], ctx=CTX, headers={"x-ratelimit-remaining-requests": "9"})
+    assert response.quota == {"remaining_requests": "9"}
+
+
+def test_a_body_without_choices_is_a_decode_error() -> None:
+    """An object of another kind is not an answer that says nothing."""
+    with pytest.raises(DecodeError, match="choices"):
+        chat.decode({"ok": True}, ctx=CTX)
+
+
+# Requests
+
+TOOL = Tool(name="weather", description="The weather.", parameters={"type": "object", "properties": {"city": {}}})
+REQUEST = Request(
+    model="m",
+    messages=(
+        Message(role="system", content="Be brief."),
+        Message(role="user", content=[{"type": "text", "text": "Weather?"}]),
+        Message(role="assistant", tool_calls=(ToolCall(id="a", name="weather", arguments_raw='{"city": "x"}'),)),
+        Message(role="tool", content="Rain.", tool_call_id="a"),
+        Message(role="user", content="Thanks. And?"),
+    ),
+    tools=(TOOL,),
+    tool_choice="required",
+    max_tokens=64,
+    temperature=0.5,
+    seed=7,
+    format={"type": "object"},
+    extra={"top_p": 0.9},
+)
+
+
+def test_encode() -> None:
+    """A request as the SDK would send it."""
+    body = chat.encode(REQUEST, stream=True)
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool", "user"]
+    assert body["tools"][0]["function"]["parameters"] == TOOL.parameters
+    assert (body["tool_choice"], body["max_completion_tokens"], body["top_p"]) == ("required", 64, 0.9)
+    assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert body["stream_options"] == {"include_usage": True}
+    assert chat.encode(REQUEST, dialect="mistral")["max_tokens"] == 64
+    assert "max_completion_tokens" not in chat.encode(REQUEST.but(extra={"max_tokens": 5}))
+    with pytest.raises(UsageError, match="retriev|fetch"):
+        chat.encode(REQUEST.but(retrieve="resp_1"))
+
+
+def test_a_request_reads_back() -> None:
+    """encode ∘ request gives the body back, what ours has no word for included."""
+    body = chat.encode(REQUEST)
+    assert chat.encode(chat.request(body)) == body
+    again = chat.request(body)
+    assert (again.tool_choice, again.max_tokens, again.seed, again.format) == ("required", 64, 7, {"type": "object"})
+    assert [message.role for message in again.messages] == [message.role for message in REQUEST.messages]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"messages": [{"role": "developer", "content": "Be brief."}]}, id="developer"),
+        pytest.param({"messages": [{"role": "user", "content": "hi", "name": "ada"}]}, id="name"),
+        pytest.param({"messages": [{"role": "assistant", "content": None, "tool_calls": [WEATHER]}]}, id="calls"),
+        pytest.param(
+            {"messages": [{"role": "assistant", "content": "x", "refusal": None, "audio": {"id": "a"}}]}, id="audio"
+        ),
+        pytest.param({"messages": [{"role": "function", "name": "f", "content": "1"}]}, id="function"),
+        pytest.param({"tools": [{"type": "custom", "custom": {"name": "sql"}}]}, id="custom tool"),
+        pytest.param(
+            {"tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {}}}]}, id="strict"
+        ),
+        pytest.param({"tools": []}, id="no tools"),
+        pytest.param({"tool_choice": {"type": "allowed_tools", "tools": []}}, id="tool choice"),
+        pytest.param(
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {}}}},
+            id="schema",
+        ),
+        pytest.param({"response_format": {"type": "json_object"}}, id="json object"),
+        pytest.param({"logit_bias": {"1": 2}, "user": "ada", "temperature": 1}, id="others"),
+    ],
+)
+def test_a_foreign_request_reads_back(change: Json) -> None:
+    """Whatever a host sends is sent again the same."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **change}
+    again = chat.encode(chat.request(body))
+    if change == {"tools": []}:
+        again["tools"] = []
+    assert again == body
+
+
+@given(
+    st.builds(
+        Request,
+        model=st.just("m"),
+        messages=st.lists(
+            st.builds(Message, role=st.sampled_from(["system", "user"]), content=st.text())
+            | st.builds(Message, role=st.just("assistant"), content=st.text(min_size=1))
+            | st.builds(Message, role=st.just("tool"), content=st.text(), tool_call_id=st.text(min_size=1)),
+            max_size=5,
+        ).map(tuple),
+        tools=st.lists(st.builds(Tool, name=st.text(min_size=1), description=st.text()), min_size=1, max_size=2).map(
+            tuple
+        ),
+        tool_choice=st.sampled_from(["auto", "none", "required", "weather"]),
+        max_tokens=st.none() | st.integers(1, 10**6),
+        temperature=st.none() | st.floats(0, 2),
+        seed=st.none() | st.integers(),
+        format=st.none() | st.just({"type": "object"}) | st.just({"type": "json_object"}),
+    )
+)
+def test_our_requests_read_back(ours: Request) -> None:
+    """request ∘ encode is the identity on what the format can say."""
+    assert chat.request(chat.encode(ours)) == ours
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"model": "m"},
+        {"model": "m", "messages": [3]},
+        {"model": "m", "messages": [{"role": "king", "content": ""}]},
+    ],
+)
+def test_what_is_no_request_is_a_decode_error(body: Json) -> None:
+    """A scripted server answers such a body with 400."""
+    with pytest.raises(DecodeError):
+        chat.request(body)
+
+
+@pytest.mark.behaviour(24)
+def test_a_call_stripped_from_a_message_is_stripped_from_its_mirror() -> None:
+    """Blocks never replay a call that is no longer in the history; a message that says nothing then is not sent."""
+    message = chat.decode(CHAT["tool calls"], ctx=CTX).message()
+    kept = message.but(tool_calls=message.tool_calls[:1])
+    assert chat.encode(Request(model="m", messages=(kept,)))["messages"][0]["tool_calls"] == [WEATHER]
+    assert chat.encode(Request(model="m", messages=(message.but(tool_calls=()),)))["messages"] == [
+        {"role": "assistant", "content": "Looking."}
+    ]
+    silent = chat.decode(CHAT["forced tool"], ctx=CTX).message().but(tool_calls=())
+    assert chat.encode(Request(model="m", messages=(silent,)))["messages"] == []
+
+
+def test_thinking_goes_back_only_with_its_calls() -> None:
+    """DeepSeek wants it there, and refuses it anywhere else."""
+    body = chat_body({"content": "x", "reasoning_content": "hm", "tool_calls": [WEATHER]}, "tool_calls")
+    message = chat.decode(body, ctx=CTX).message()
+    assert chat.encode(Request(model="m", messages=(message,)))["messages"][0]["reasoning_content"] == "hm"
+    assert (
+        "reasoning_content"
+        not in chat.encode(Request(model="m", messages=(message.but(tool_calls=()),)))["messages"][0]
+    )
+
+
+# Continuations
+
+
+@pytest.mark.behaviour(21, 25, 27)
+def test_resume_by_prompt() -> None:
+    """The original messages first, then the partial answer, then the nudge; a forced tool choice goes back to auto."""
+    cut = chat.decode(CHAT["length"], ctx=CTX)
+    request = chat.resume(REQUEST, cut, prompt="Go on.")
+    before, after = chat.encode(REQUEST), chat.encode(request)
+    assert after["messages"][:5] == before["messages"]
+    assert after["messages"][5:] == [
+        {"role": "assistant", "content": "The answer is"},
+        {"role": "user", "content": "Go on."},
+    ]
+    assert request.messages[-1].synthetic
+    assert "tool_choice" not in after
+    for name in ("model", "tools", "temperature", "seed", "response_format", "max_completion_tokens"):
+        assert after[name] == before[name]
+
+
+@pytest.mark.behaviour(22, 24)
+@pytest.mark.parametrize("name", ["reasoning only", "cut call", "empty"])
+def test_resume_sends_no_empty_message_and_no_call(name: str) -> None:
+    """Where nothing visible came, there is no assistant message; cut calls are in no mirror."""
+    request = chat.resume(REQUEST, chat.decode(CHAT[name], ctx=CTX), prompt="Go on.")
+    assert [message.role for message in request.messages[5:]] == ["user"]
+
+
+@pytest.mark.behaviour(22)
+@pytest.mark.parametrize(
+    ("dialect", "last", "extra"),
+    [
+        ("", {"role": "assistant", "content": "So:"}, {}),
+        ("mistral", {"role": "assistant", "content": "So:", "prefix": True}, {}),
+        (
+            "vllm",
+            {"role": "assistant", "content": "So:"},
+            {"continue_final_message": True, "add_generation_prompt": False},
+        ),
+    ],
+)
+def test_resume_by_prefill(dialect: str, last: Json, extra: Json) -> None:
+    """The partial answer is the last message, without its trailing whitespace, marked as the dialect wants it."""
+    cut = chat.decode(chat_body({"content": "So:\n"}, "length"), ctx=CTX)
+    body = chat.encode(chat.resume(REQUEST, cut, prompt="", strategy=Strategy.PREFILL, dialect=dialect))
+    assert body["messages"][-1] == last
+    assert {name: body[name] for name in extra} == extra
+
+
+def test_resume_by_resending() -> None:
+    """A pause gets the answer back verbatim and no user message."""
+    cut = chat.decode(CHAT["reasoning"], ctx=CTX).with_stop(resume=Resume.RESEND_UNCHANGED)
+    request = chat.resume(REQUEST, cut, prompt="")
+    assert request.messages == (*REQUEST.messages, cut.message())
+
+
+# What is asked
+
+
+def test_inspect_reads_in_place() -> None:
+    """The history is the host's own list, its length as it was."""
+    messages = [{"role": "user", "content": "hi"}]
+    asked = chat.inspect(
+        {
+            "model": "m",
+            "messages": messages,
+            "max_tokens": 5,
+            "max_completion_tokens": 9,
+            "n": 2,
+            "stream": True,
+            "response_format": {"type": "json_schema"},
+            "temperature": 0.5,
+            "seed": 3,
+        }
+    )
+    assert asked.history is messages
+    assert asked == Asked("m", 9, 2, True, json_format=True, temperature=0.5, seed=3, history=messages, length=1)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"model": None, "messages": None, "max_tokens": object(), "n": object(), "stream": object()},
+        {"messages": iter([]), "max_tokens": True, "n": 0, "temperature": "hot", "response_format": SimpleNamespace()},
+    ],
+)
+def test_inspect_survives_anything(kwargs: Json) -> None:
+    """Sentinels, iterators and nonsense are as good as nothing."""
+    assert chat.inspect(kwargs) == Asked()
+
+
+def test_a_reply_without_usage_or_terminal_is_what_it_is() -> None:
+    """A missing stop is written as a stream without a finish reason; blocks of another wire are not used."""
+    response = ChatResponse(text="x", stop=Stop(StopReason.MISSING), blocks=Blocks("anthropic", ({"type": "text"},)))
+    events = chat.reply(response, stream=True)
+    assert isinstance(events, list)
+    assert all(event.data == "[DONE]" or event.data["choices"][0]["finish_reason"] is None for event in events)
+    body = chat.reply(response.but(stop=Stop(StopReason.MAX_TOKENS, "max_tokens")), stream=False)
+    assert isinstance(body, dict)
+    assert body["choices"][0]["message"]["content"] == "x"
+    assert "usage" not in body
