@@ -31,7 +31,10 @@ VARIANTS: Final = ("bare", "floor", "ours", "nosdk")
 KINDS: Final = ("chat", "stream")
 CHUNKS: Final = 200
 MODEL: Final = "gpt-5-mini"
-IMPORTS: Final = {"api": "import opentelemetry.trace, opentelemetry.metrics, opentelemetry._logs", "endturn": "import endturn"}
+IMPORTS: Final = {
+    "api": "import opentelemetry.trace, opentelemetry.metrics, opentelemetry._logs",
+    "endturn": "import endturn",
+}
 
 USAGE: Final = {"prompt_tokens": 25, "completion_tokens": 180, "total_tokens": 205}
 BODY: Final = {
@@ -158,7 +161,9 @@ def floor() -> None:
     def created(self: Any, **asked: Any) -> Any:
         began = time.perf_counter()
         span = tracer.start_span(
-            f"chat {MODEL}", kind=trace.SpanKind.CLIENT, attributes={**labels, **{f"key.{n}": "value" for n in range(7)}}
+            f"chat {MODEL}",
+            kind=trace.SpanKind.CLIENT,
+            attributes={**labels, **{f"key.{n}": "value" for n in range(7)}},
         )
         got = create(self, **asked)
         if asked.get("stream"):
@@ -268,7 +273,9 @@ def measure(rounds: int, calls: int) -> dict[str, Any]:
 
 def show(figures: dict[str, Any]) -> None:
     """The figures as a table, each beside its goal."""
-    print(f"{'':8}{'chat wall µs':>14}{'chat CPU µs':>14}{'stream wall µs':>16}{'stream CPU µs':>16}{'µs per chunk':>14}")
+    print(
+        f"{'':8}{'chat wall µs':>14}{'chat CPU µs':>14}{'stream wall µs':>16}{'stream CPU µs':>16}{'µs per chunk':>14}"
+    )
     for variant in VARIANTS[1:]:
         chat, stream = figures["added_us"]["chat"][variant], figures["added_us"]["stream"][variant]
         print(

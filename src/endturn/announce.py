@@ -124,6 +124,7 @@ class Turn:
         provider, model: of the turn's first truncated response, else of its first call.
         truncated: any response was truncated.
         unfinished: the latest truncated response stands without a later whole response to the same message.
+        started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
         outcome: set once, when the turn ends.
         state: what listeners keep with the turn, by listener.
     """
@@ -147,12 +148,14 @@ class Turn:
     output_tokens: int = 0
     output_chars: int = 0
     last_call: int | None = None
+    last_s: float | None = None
     outcome: TurnOutcome | None = None
     state: dict[object, object] = field(default_factory=dict)
 
     def count(self, ended: CallEnded) -> None:
         """Add one call's result to the tally."""
         started, stop, usage = ended.started, ended.stop, ended.usage
+        self.last_s = started.started_s + ended.duration_s
         self.last_call = started.number
         if not self.provider or (stop.truncated and not self.truncated):
             self.provider, self.model = started.provider, started.model
@@ -702,12 +705,14 @@ def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = 
     if turn.outcome is not None:
         return
     turn.outcome = outcome
+    # An implicit turn is over with its last call, though that is known only later: nobody took up what was cut.
+    over_s = turn.last_s if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None else time.perf_counter()
     announce(
         TurnEnded(
             turn=turn,
             outcome=outcome,
             complete=outcome in COMPLETE and not turn.unfinished,
-            duration_s=time.perf_counter() - turn.started_s,
+            duration_s=over_s - turn.started_s,
             error=error,
         )
     )

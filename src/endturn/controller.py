@@ -67,6 +67,10 @@ class _Failed:
     error: Exception
 
 
+class _Left(BaseException):
+    """The consumer closed the stream. GeneratorExit itself would close the inner generators, who still have to act."""
+
+
 Item = Delta | TurnResult
 
 
@@ -134,7 +138,7 @@ class _Controller:
                         reply = yield from self._run_tool(step.call, turn)
         except BaseException as error:
             with scope.step():
-                partial_result = course.interrupt(error)
+                partial_result = course.interrupt(None if isinstance(error, _Left) else error)
             with suppress(AttributeError):  # an exception type may refuse attributes
                 error.turn_result = partial_result  # type: ignore[attr-defined]
             raise
@@ -250,7 +254,7 @@ class ContinuationController(_Controller):
         while True:
             try:
                 item = resume(value)
-            except StopIteration:
+            except (StopIteration, _Left):
                 return
             resume, value = turn.send, None
             try:
@@ -285,7 +289,7 @@ class AsyncContinuationController(_Controller):
         while True:
             try:
                 item = resume(value)
-            except StopIteration:
+            except (StopIteration, _Left):
                 return
             resume, value = turn.send, None
             try:
@@ -306,7 +310,7 @@ def _thrown(
     """How a turn is told of an exception: an act's failure is its result, anything else ends the turn."""
     if isinstance(item, _Act) and isinstance(error, Exception):
         return turn.send, _Failed(error)
-    return turn.throw, error
+    return turn.throw, _Left() if isinstance(error, GeneratorExit) else error
 
 
 def _told(provider: Provider, name: str) -> str:
@@ -349,7 +353,7 @@ def _end(call: Call | None, scope: TurnScope, response: ChatResponse | None, err
             reasons=(stop.raw,),
             output_chars=len(response.text),
             tail=response.text[-wires.TAIL :],
-            error=None if isinstance(error, GeneratorExit) else error,
+            error=None if isinstance(error, _Left) else error,
         )
 
 

@@ -58,9 +58,7 @@ def chat_loop(model: str, question: str, max_tokens: int) -> None:
 
 def messages(model: str, question: str, max_tokens: int) -> None:
     """One call of Anthropic's."""
-    ANTHROPIC.messages.create(
-        model=model, max_tokens=max_tokens, messages=[{"role": "user", "content": question}]
-    )
+    ANTHROPIC.messages.create(model=model, max_tokens=max_tokens, messages=[{"role": "user", "content": question}])
 
 
 def messages_stream(model: str, question: str, max_tokens: int) -> None:

@@ -48,7 +48,7 @@ def walk(node: Any) -> Iterator[Any]:
 def selectors(expression: str) -> list[tuple[str, set[str]]]:
     """Every series that the expression reads, by name, with the labels that it asks about."""
     return [
-        (node.name, {matcher.name for matcher in node.matchers.matchers})
+        (str(node.name), {matcher.name for matcher in node.matchers.matchers})
         for node in walk(parse(expression))
         if isinstance(node, promql_parser.VectorSelector)
     ]
@@ -67,7 +67,7 @@ def labels(node: Any) -> set[str]:
         case promql_parser.ParenExpr():
             return labels(node.expr)
         case promql_parser.VectorSelector():
-            return set(known()[node.name])
+            return set(known()[str(node.name)])
         case _:
             return set()
 

@@ -14,7 +14,7 @@ from endturn.generate import panels
 from endturn.generate.declare import VARIABLES
 from endturn.generate.sdk import JSONEncoder, models
 from endturn.stop import StopReason
-from endturn.telemetry import indicators
+from endturn.telemetry import indicators, schema
 from tests.generate.parsed import known, labels, parse, selectors
 from tests.support.processes import REPOSITORY
 
@@ -62,7 +62,7 @@ def test_the_sdk_reads_back_what_it_wrote(board: dict[str, Any]) -> None:
 
 
 def test_the_dashboard_itself(board: dict[str, Any]) -> None:
-    """Classic schema 42, a fixed uid, not editable in place, one crosshair for all, and nothing that changes by itself."""
+    """Classic schema 42, a fixed uid, not editable in place, one crosshair, nothing that changes by itself."""
     assert board["schemaVersion"] == 42
     assert re.fullmatch("endturn-[a-z-]+", board["uid"])
     assert (board["editable"], board["graphTooltip"]) == (False, 1)
@@ -101,11 +101,11 @@ def test_panels_say_what_they_show(drawn: list[Panel]) -> None:
 
 
 def test_data_comes_from_the_chosen_source(board: dict[str, Any], drawn: list[Panel]) -> None:
-    """Panels, queries, variables and annotations name the data source by the variable, never a fixed one."""
+    """Panels, queries and variables name the data source by the variable, never a fixed one."""
     variable = {"type": "prometheus", "uid": "${prometheus_datasource}"}
     queries = [target for panel in drawn for target in targets(panel)]
     dynamic = [each for each in board["templating"]["list"] if each["type"] == "query"]
-    for thing in (*drawn, *queries, *dynamic, *board["annotations"]["list"]):
+    for thing in (*drawn, *queries, *dynamic):
         assert thing["datasource"] == variable
 
 
@@ -181,7 +181,7 @@ def test_several_series_have_a_legend(drawn: list[Panel]) -> None:
 
 def test_overrides_name_what_is_there(drawn: list[Panel]) -> None:
     """An override by name means a column of the table, a legend without placeholders, or a value of its label."""
-    values = {str(value) for attribute in indicators.schema.ATTRIBUTES for value in attribute.values}
+    values = {str(value) for attribute in schema.ATTRIBUTES for value in attribute.values}
     for panel in drawn:
         names = {
             each["matcher"]["options"]
@@ -225,7 +225,7 @@ def test_the_sdks_noise_is_gone(board: dict[str, Any]) -> None:
 
 
 def test_counts_are_steps_of_whole_increments(drawn: list[Panel]) -> None:
-    """Bars of counts have steps no shorter than the increments' window, or their events would be spread over several."""
+    """Bars of counts have steps no shorter than the increments' window, or events would be spread over several."""
     for panel in drawn:
         if any("$__interval" in target["expr"] for target in targets(panel)):
             assert panel["interval"] == "5m", panel["title"]

@@ -31,7 +31,7 @@ def test_committed_files_are_current() -> None:
 
 def test_files_do_not_depend_on_hash_seeds() -> None:
     """Three interpreters with different hash seeds generate the same bytes."""
-    code = "import hashlib; from endturn.generate import files; print(hashlib.sha256(repr(files.files()).encode()).hexdigest())"
+    code = "import hashlib, endturn.generate.files as f; print(hashlib.sha256(repr(f.files()).encode()).hexdigest())"
     hashes = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True

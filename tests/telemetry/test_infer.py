@@ -87,10 +87,10 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
-    yield from _placed(made)
+    yield from placed(made)
 
 
-def _placed(made: World) -> Iterator[World]:
+def placed(made: World) -> Iterator[World]:
     stop = announce.listen(made.records.append)
     announce.infer_with(made.inferring)
     try:
@@ -310,8 +310,12 @@ def test_found_across_threads_and_contexts(world: World) -> None:
 
 
 def test_two_turns_with_one_prompt(world: World) -> None:
-    """Two users ask the same; each continuation finds its own by the answer's end."""
-    first, second = world.cut(HISTORY, "One answer, cut he"), world.cut(HISTORY, "Another one, cut the")
+    """Two users ask the same at once; each continuation finds its own by the answer's end."""
+    made: list[announce.CallEnded] = []
+    first = world.cut(
+        HISTORY, "One answer, cut he", during=lambda: made.append(world.cut(HISTORY, "Another one, cut the"))
+    )
+    second = made[0]
     one = world.call([*HISTORY, answer("One answer, cut he"), NUDGE])
     other = world.call([*HISTORY, answer("Another one, cut the"), NUDGE])
     assert (one.started.turn, other.started.turn) == (first.started.turn, second.started.turn)
@@ -360,7 +364,7 @@ def test_an_idle_turn_ends_by_itself() -> None:
     """A process that makes no further call still learns of it."""
     made = World()
     made.inferring = Inferring(idle_s=0.05)
-    for world in _placed(made):
+    for world in placed(made):
         world.cut(HISTORY)
         world.cut([user("x")], "y")
         for _ in range(100):
@@ -409,7 +413,7 @@ def test_a_forked_child_does_not_end_its_parent_s_turns() -> None:
 import os, sys, time; sys.path.insert(0, ".")
 from tests.telemetry.test_infer import *
 made = World(); made.inferring = Inferring(idle_s=0.1)
-for world in _placed(made):
+for world in placed(made):
     world.cut(HISTORY)
     if (child := os.fork()) == 0:
         assert world.inferring.open_turns == 0

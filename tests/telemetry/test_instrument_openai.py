@@ -18,6 +18,12 @@ import pydantic
 import pytest
 from openai._base_client import AsyncAPIClient, SyncAPIClient
 from openai.types.chat import ChatCompletion
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import announce
 from endturn.announce import TurnOutcome
@@ -123,6 +129,13 @@ def test_an_error_answer_is_announced_and_raised(records: Records, message: str,
     ended = records.only()
     assert ended.stop.reason is reason
     assert ended.error is raised.value
+
+
+def test_an_answer_that_is_not_json(records: Records) -> None:
+    """A proxy's HTML under status 200 tells nothing of the model: `unknown`, not `missing`."""
+    page = httpx2.Response(200, headers={"content-type": "text/html"}, stream=Body([b"<html>login</html>"]))
+    assert chat(page).chat.completions.create(**ASK) == "<html>login</html>"  # type: ignore[comparison-overlap]
+    assert records.only().stop.reason is StopReason.UNKNOWN
 
 
 def test_no_connection(records: Records) -> None:
@@ -407,6 +420,27 @@ async def test_an_abandoned_async_stream(records: Records) -> None:
     assert records.only().stop.detail == "abandoned"
 
 
+def test_a_stream_that_is_dropped_while_a_lock_is_held(records: Records) -> None:
+    """The garbage collector runs anywhere: a destructor of ours announces nothing, so it cannot wait for a lock."""
+    lock, waited = threading.Lock(), []
+
+    def locking(record: announce.Record) -> None:
+        if isinstance(record, announce.CallEnded):
+            here = threading.current_thread() is threading.main_thread()
+            waited.append(not here or lock.acquire(timeout=1))
+
+    stop = announce.listen(locking)
+    stream: Any = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+    next(stream)
+    with lock:
+        del stream
+        gc.collect()
+    janitor.drain()
+    stop()
+    assert waited == [True]
+    assert records.only().stop.detail == "abandoned"
+
+
 def test_the_stream_helper(records: Records) -> None:
     """`.stream()` accumulates, fires its events, and is one record."""
     with chat(events(*STREAM)).chat.completions.stream(**ASK) as stream:
@@ -414,6 +448,14 @@ def test_the_stream_helper(records: Records) -> None:
     assert "content.done" in kinds
     assert stream.get_final_completion().choices[0].message.content == "w0 w1 w2 w3 w4 "
     assert records.only().stop.reason is StopReason.END_TURN
+
+
+def test_the_stream_helper_that_refuses_a_cut_answer(records: Records) -> None:
+    """Asked for a format, the helper raises at the finish reason; that reason had come."""
+    stream = chat(events(*CUT_STREAM)).chat.completions.stream(**ASK, response_format=Answer)
+    with pytest.raises(openai.LengthFinishReasonError), stream as opened:
+        opened.until_done()
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
 
 
 async def test_the_async_stream_helper(records: Records) -> None:
@@ -472,11 +514,28 @@ def test_the_provider_is_who_answers(records: Records, url: str, provider: str, 
     assert (started.provider, started.server_address, started.server_port) == (provider, address, port)
 
 
+@pytest.mark.parametrize(
+    ("url", "raw", "reason"),
+    [
+        pytest.param("https://api.openai.com/v1", "eos_token", StopReason.UNKNOWN, id="openai has no such word"),
+        pytest.param("http://localhost:8000/v1", "eos_token", StopReason.END_TURN, id="a server of one's own may"),
+        pytest.param("https://api.deepseek.com", "insufficient_system_resource", StopReason.ERROR, id="deepseek"),
+    ],
+)
+def test_stop_reasons_are_read_in_the_dialect_of_who_answers(
+    records: Records, url: str, raw: str, reason: StopReason
+) -> None:
+    """OpenAI's own table for OpenAI; the words of all imitators for a host that nobody knows."""
+    chat(body(chat_body({"content": "x"}, raw)), base_url=url).chat.completions.create(**ASK)
+    stop = records.only().stop
+    assert (stop.reason, stop.raw, stop.mapped) == (reason, raw, reason is not StopReason.UNKNOWN)
+
+
 def test_the_provider_follows_the_base_url(records: Records) -> None:
     """What is remembered of a client is forgotten when its base URL changes."""
     client = chat(body(WHOLE), body(WHOLE))
     client.chat.completions.create(**ASK)
-    client.base_url = "https://api.groq.com/openai/v1"  # type: ignore[assignment] # the setter takes text
+    client.base_url = "https://api.groq.com/openai/v1"
     client.chat.completions.create(**ASK)
     assert [started.provider for started in records.started] == ["openai", "groq"]
 
@@ -592,6 +651,65 @@ print("exit", flush=True)
     said = done.stdout.split("exit")[1].split()
     assert said == ["CallEnded", "TurnEnded", "cancelled", "TurnEnded", "not_continued"]
     assert not re.search("Traceback|Exception", done.stderr), done.stderr
+
+
+# --- Signals -------------------------------------------------------------------------------------------------------
+
+
+async def test_signals_of_every_form(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One span and one count for each call, retried, streamed, left, cancelled; no span stays current anywhere."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=tracers, meter_provider=meters)
+    try:
+        chat(body({}, 500), body({}, 500), body(WHOLE), max_retries=2).chat.completions.create(**ASK)
+        for item in chat(events(*STREAM)).chat.completions.create(**ASK, stream=True):
+            assert item
+            assert not trace.get_current_span().get_span_context().is_valid
+        async with await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True) as stream:
+            await anext(stream)
+        other: Any = await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+        await asyncio.create_task(anext(other))
+        del other
+        settle()
+        await asyncio.sleep(0)
+    finally:
+        uninstrument()
+    assert not trace.get_current_span().get_span_context().is_valid
+    reasons = [(span.attributes or {})["endturn.stop.reason"] for span in spans.get_finished_spans()]
+    assert sorted(map(str, reasons)) == ["cancelled", "cancelled", "end_turn", "end_turn"]
+    data = reader.get_metrics_data()
+    assert data is not None
+    points = [
+        point
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "endturn.responses"
+        for point in metric.data.data_points
+    ]
+    assert sum(getattr(point, "value", 0) for point in points) == 4
+    assert "detach" not in caplog.text
+
+
+def test_a_call_that_another_instrumentation_traces_is_enriched() -> None:
+    """Where a chat span is current already, ours is not made; that one says why the model stopped."""
+    spans, tracers = InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=tracers)
+    try:
+        with tracers.get_tracer("somebody").start_as_current_span(
+            "chat m", kind=trace.SpanKind.CLIENT, attributes={"gen_ai.operation.name": "chat"}
+        ):
+            chat(body(CUT)).chat.completions.create(**ASK)
+        with tracers.get_tracer("somebody").start_as_current_span("agent"):
+            chat(body(CUT)).chat.completions.create(**ASK)
+    finally:
+        uninstrument()
+    assert [span.name for span in spans.get_finished_spans()] == ["chat m", "chat gpt-5.6-mini", "agent"]
+    assert (spans.get_finished_spans()[0].attributes or {})["endturn.stop.reason"] == "max_tokens"
 
 
 # --- When telemetry fails ------------------------------------------------------------------------------------------

@@ -833,12 +833,12 @@ def test_a_record_that_cannot_be_counted_costs_only_itself(
     monkeypatch.setattr(announce, "_failed", {})
     meters = stage.recorder._meters
     assert meters is not None
-    meters.queue(meters.call, None, None)
+    meters.queue(recorded.CALL, ("openai", "gpt-5", "too short", 1))
     stage.call(stage.turn())
     found = stage.points()
     assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
-    assert counted(found["endturn.listener.failures"]) == {("Meters.call",): 1}
-    assert "Meters.call failed" in caplog.text
+    assert counted(found["endturn.listener.failures"]) == {("Tally.call",): 1}
+    assert "Tally.call failed" in caplog.text
 
 
 # --- Fork -----------------------------------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ def anthropic_stream(
     blocks: list[list[Json]], reason: Any = "end_turn", /, stop: bool = True, **delta: Any
 ) -> list[Event]:
     """A stream of the Messages API: per block its start, then its deltas; the last block is left open unless `stop`."""
-    events = [
+    events: list[Json] = [
         {
             "type": "message_start",
             "message": message([], None, usage={"input_tokens": 10, "cache_read_input_tokens": 20, "output_tokens": 1}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -178,8 +179,31 @@ JSON = st.recursive(
         | st.dictionaries(
             st.text(max_size=5)
             | st.sampled_from(
-                "type message delta content choices index finish_reason tool_calls function name arguments usage id error text"
-                " stop_reason content_block input message_start content_block_delta role prompt_tokens code".split()
+                [
+                    "type",
+                    "message",
+                    "delta",
+                    "content",
+                    "choices",
+                    "index",
+                    "finish_reason",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "arguments",
+                    "usage",
+                    "id",
+                    "error",
+                    "text",
+                    "stop_reason",
+                    "content_block",
+                    "input",
+                    "message_start",
+                    "content_block_delta",
+                    "role",
+                    "prompt_tokens",
+                    "code",
+                ]
             ),
             inner,
             max_size=5,
@@ -196,14 +220,10 @@ def test_any_json_is_survived(api: Wire, thing: Any) -> None:
     watch = api.watch(CTX)
     watch.see(thing)
     watch.close()
-    try:
+    with suppress(ProviderError):
         api.decode(thing, ctx=CTX)
-    except ProviderError:
-        pass
-    try:
+    with suppress(ProviderError):
         streamed(api, [Event(None, thing)])
-    except ProviderError:
-        pass
     api.inspect(
         thing if isinstance(thing, dict) else {"messages": thing, "max_tokens": thing, "system": thing, "n": thing}
     )

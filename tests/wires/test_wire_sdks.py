@@ -47,14 +47,14 @@ class Server:
     def client(self) -> Any:
         """The SDK's call that makes a response, synchronous."""
         http = httpx2.Client(transport=httpx2.MockTransport(self))
-        if self.api is openai_chat:
+        if self.api.NAME == openai_chat.NAME:
             return OpenAI(api_key="x", http_client=http, max_retries=0).chat.completions.create
         return Anthropic(api_key="x", http_client=http, max_retries=0).beta.messages.create
 
     def async_client(self) -> Any:
         """The SDK's call that makes a response, asynchronous."""
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(self))
-        if self.api is openai_chat:
+        if self.api.NAME == openai_chat.NAME:
             return AsyncOpenAI(api_key="x", http_client=http, max_retries=0).chat.completions.create
         return AsyncAnthropic(api_key="x", http_client=http, max_retries=0).beta.messages.create
 

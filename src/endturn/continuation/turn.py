@@ -333,14 +333,15 @@ class Course:
 
     # --- The end --------------------------------------------------------------------------------------------------
 
-    def interrupt(self, error: BaseException) -> TurnResult:
+    def interrupt(self, error: BaseException | None) -> TurnResult:
         """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
         part = self._part
         if part is not None:
-            whole = part.response is not None
             part.close(None)
             self._take(part)
-            if whole:  # the answer had arrived; the consumer did not wait for its last piece
+            if (
+                self._last.stop.reason is not StopReason.MISSING
+            ):  # the answer had arrived; the consumer did not wait for its last piece
                 self._account.enter(self._last)
             else:
                 self._fail(Signal.INTERRUPTED, None)

@@ -55,7 +55,7 @@ def _not_continued(config: RuleConfig) -> Alert:
             impact="Somebody, or some program, was handed half an answer as if it were whole.",
             look=(
                 "The dashboard's *Unfinished turns by outcome*. `not_continued`: the loop takes a cut answer for "
-                "a whole one. `retry_limit` or a budget: a policy continued, and gave up. `stream_cut`: streams break off.",
+                "a whole one. `retry_limit` or a budget: a policy continued, and gave up. `stream_cut`: streams break.",
                 "*Responses by stop reason* for the same model: did `max_tokens` or `missing` jump, and when? Compare "
                 "with deployments, changed prompts and changed limits.",
                 "Traces in Tempo: `{ span.endturn.stop.truncated = true }`; logs in Loki: "

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from endturn.generate import panels, promql
 from endturn.generate.declare import DASHBOARD, VARIABLES
-from endturn.generate.panels import Query
-from endturn.generate.promql import Vector
 from endturn.generate.rules import SITE, RuleConfig
-from endturn.generate.sdk import dashboard, models, prometheus
+from endturn.generate.sdk import dashboard, models
 from endturn.generate.sections import sections
 from endturn.generate.shown import FILTERS
 from endturn.telemetry import schema
@@ -45,24 +43,10 @@ def overview(config: RuleConfig) -> dashboard.Dashboard:
             .icon("question")
             .target_blank(True)
         )
-        .annotation(
-            dashboard.AnnotationQuery()
-            .name("Alerts")
-            .datasource(panels.DATASOURCE)
-            .enable(True)
-            .icon_color("red")
-            .target(_alert_query())
-        )
     )
     for variable in _variables():
         board = board.with_variable(variable)
     return panels.lay_out(board, sections(config))
-
-
-def _alert_query() -> prometheus.Dataquery:
-    firing = promql.foreign("ALERTS", alertname="Endturn.+", alertstate="firing")
-    query = Query(Vector(str(firing), firing.labels), "{{alertname}} {{job}}")
-    return query.build("Anno")
 
 
 def _variables() -> list[dashboard.QueryVariable | dashboard.DatasourceVariable | dashboard.CustomVariable]:

@@ -40,7 +40,8 @@ def reference(config: RuleConfig) -> str:
     return _page(
         "Telemetry",
         "Everything that endturn emits. Names that begin with `endturn.` are ours, all others those of the "
-        "OpenTelemetry GenAI semantic conventions. No message text, tool arguments or tool results, unless the host opts in.",
+        "OpenTelemetry GenAI semantic conventions. No message text, tool arguments or tool results, unless the host "
+        "opts in.",
         "## Metrics",
         "In Prometheus a metric has the name of the second column, and an attribute its own with dots as underscores.",
         _metrics(own),
@@ -64,7 +65,7 @@ def reference(config: RuleConfig) -> str:
         "Not counted: what a series gained when it was born within the first "
         f"{promql.duration(config.increase + config.lead)} after an outage of the path, and a birth together with a "
         f"restart within {promql.duration(config.increase)}. Counted too often: a series that was silent for longer "
-        f"than {promql.duration(config.lookback)} counts from zero again. SDKs export cumulative values all the time, so "
+        f"than {promql.duration(config.lookback)} counts from zero again. SDKs export cumulative values all the time: "
         "that concerns only senders with delta temporality.",
         "## What is shown",
         _table(("name", "question", "formula", "look from", "act from"), [*map(_shown, _numbers())]),
@@ -125,11 +126,10 @@ def _numbers() -> list[Rate | Number]:
 
 
 def _shown(shown: Rate | Number) -> tuple[str, str, str, str, str]:
-    formula = shown.formula if isinstance(shown, Rate) else shown.part.count.says
     limits = shown.thresholds
     style = ".0%" if isinstance(shown, Rate) else "g"
     look, act = (format(limits.look, style), format(limits.act, style)) if limits else ("", "")
-    return shown.title, shown.question, formula, look, act
+    return shown.title, shown.question, shown.formula, look, act
 
 
 def _attributes(attributes: Iterable[Attribute]) -> str:

@@ -1,6 +1,6 @@
 """The one configuration of all rules, and the recording rules: each indicator's increments, once a minute.
 
-Everything that looks at more than a few minutes reads these recorded series: dashboards, alerts, and objectives alike.
+Everything that looks at more than a few minutes reads these recorded series: dashboards and alerts alike.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class RuleConfig:
         window: what alerts look back on.
         hold: how long a condition must last before its alert fires; keep: how long it fires on after the last time.
         absent: how long nothing may arrive; remembered: how long after that it is still missed.
-        objective: the share of truncated turns that should be finished: the rest is the budget for errors.
         not_continued, repair_failure: shares above which somebody should act.
         unfinished, given_up, failed_repairs, unmapped, failures: bad events below which an alert stays quiet.
         runbooks, grafana: where the runbook pages and the dashboards are found.
@@ -51,7 +50,6 @@ class RuleConfig:
     keep: int = 900
     absent: int = 600
     remembered: int = 86400
-    objective: float = 0.99
     not_continued: float = NOT_CONTINUED.thresholds.act
     repair_failure: float = REPAIR_FAILURE.thresholds.act
     unfinished: int = 3
@@ -67,8 +65,6 @@ class RuleConfig:
             raise UsageError(
                 f"the increase window ({self.increase} s) is no multiple of the interval ({self.interval} s)"
             )
-        if not 0 < self.objective < 1:
-            raise UsageError(f"the objective is a share between 0 and 1, not {self.objective!r}")
         if not self.heartbeats:
             raise UsageError(
                 "name at least one heartbeat: without it, new counters cannot be told from a path that was down"

@@ -11,7 +11,7 @@ from endturn.generate.panels import About, Column, Query, Section
 from endturn.generate.promql import INSTANCE, JOB, LE, Label, Vector
 from endturn.generate.rules import HEARTBEAT, RuleConfig
 from endturn.generate.sdk import stat, timeseries
-from endturn.generate.shown import CALL, FILTERS, WHO, count, figure, of_rate, per_step, percentage, rate
+from endturn.generate.shown import CALL, FILTERS, WHO, about, count, figure, per_step, percentage, rate
 from endturn.telemetry import indicators, schema
 from endturn.telemetry.indicators import Number, Part, Rate, Thresholds
 
@@ -105,12 +105,10 @@ def _stop_reasons(config: RuleConfig) -> Section:
 
 
 def _truncation(config: RuleConfig) -> Section:
-    over = "over the chosen window, by provider and model"
-
     def drawn(what: Rate, id_: int, empty: str) -> timeseries.Panel:
-        about = of_rate(what, id_, empty=empty, over=over)
+        says = about(what, id_, over="over the chosen window, by provider and model", empty=empty)
         query = Query(rate(what, config, by=CALL, window="$window"), WHO)
-        return panels.lines(about, [query], limits=what.thresholds, soft_max=2 * what.thresholds.act)
+        return panels.lines(says, [query], limits=what.thresholds, soft_max=2 * what.thresholds.act)
 
     def total(part: Part) -> Vector:
         return count(part, config, by=CALL, window="$__range")
@@ -168,6 +166,7 @@ def _continuation(config: RuleConfig) -> Section:
         title="Unfinished turns by outcome",
         question="How did the turns end that were left unfinished?",
         part=Part(count=indicators.EXITS),
+        formula="turns that ended while a truncated response stood unfinished, by outcome",
         advice="`not_continued`: the loop never asks for the rest. `retry_limit` or a budget: the policy gave up. "
         "`stream_cut`: the connection broke.",
     )
@@ -215,7 +214,7 @@ def _names(bounds: tuple[float, ...]) -> dict[str, str]:
 
 def _latency(config: RuleConfig) -> Section:
     spread = indicators.DURATION_SPREAD
-    about = About(
+    waits = About(
         id=51,
         title="Turn duration, continued and plain",
         question=spread.question,
@@ -249,7 +248,7 @@ def _latency(config: RuleConfig) -> Section:
             (
                 8,
                 (
-                    (panels.lines(about, queries, colours=colours, dashed=["continued, p50", "plain, p50"]), 12),
+                    (panels.lines(waits, queries, colours=colours, dashed=["continued, p50", "plain, p50"]), 12),
                     (panels.lines(calls, [Query(f"60 * {rate}", f"{{{{{schema.PROVIDER.label}}}}}")]), 12),
                 ),
             ),
@@ -287,10 +286,10 @@ def _pipeline(config: RuleConfig) -> Section:
     def gauge(
         id_: int, title: str, question: str, formula: str, advice: str, expression: str, limits: Thresholds | None
     ) -> stat.Panel:
-        about = About(
+        says = About(
             id=id_, title=title, question=question, formula=formula, advice=advice, unit="short", empty="0", decimals=0
         )
-        return panels.number(about, Query(expression, at="end"), limits)
+        return panels.number(says, Query(expression, at="end"), limits)
 
     def lost(count: indicators.Count) -> str:
         recorded = rules.recorded(count, config).where(*own)

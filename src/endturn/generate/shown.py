@@ -22,56 +22,49 @@ FILTERS: Final = (
     promql.chosen(schema.REQUEST_MODEL, VARIABLES[schema.REQUEST_MODEL.label]),
 )
 """What the dashboard's variables let through."""
+WHOLE: Final = "in the whole time range"
 
 
 def rate(what: Rate, config: RuleConfig, *, by: tuple[Label, ...], window: Window) -> Vector:
+    """A rate of what the variables let through."""
     return rules.rate(what, config, by=by, window=window, where=FILTERS)
 
 
 def count(what: Number | Part, config: RuleConfig, *, by: tuple[Label, ...], window: Window) -> Vector:
+    """A number of what the variables let through."""
     some = what.part if isinstance(what, Number) else what
     return rules.number(some, config, by=by, window=window, where=FILTERS)
 
 
-def of_rate(what: Rate, id_: int, *, empty: str, over: str, decimals: int | None = None) -> About:
-    formula = f"{what.formula}, {over}"
+def about(what: Rate | Number, id_: int, *, over: str, empty: str, decimals: int | None = None) -> About:
+    """An indicator's question, formula and advice, as a panel says them.
+
+    Args:
+        over: what the panel looks at: all of it, each step of it, or the window behind each point.
+    """
+    unit = "percentunit" if isinstance(what, Rate) else "short"
     return About(
         id=id_,
         title=what.title,
         question=what.question,
-        formula=formula,
+        formula=f"{over}: {what.formula}",
         advice=what.advice,
-        unit="percentunit",
+        unit=unit,
         empty=empty,
         decimals=decimals,
     )
 
 
-def of_number(what: Number, id_: int, *, formula: str = "", empty: str = "0") -> About:
-    says = formula or what.part.count.says.rstrip(".")
-    return About(
-        id=id_,
-        title=what.title,
-        question=what.question,
-        formula=says,
-        advice=what.advice,
-        unit="short",
-        empty=empty,
-        decimals=0,
-    )
-
-
 def figure(what: Number, id_: int, config: RuleConfig) -> stat.Panel:
-    says = f"{what.part.count.says.rstrip('.')}, in the whole time range"
+    """A number over the whole range."""
     query = Query(count(what, config, by=(), window="$__range"), at="end")
-    return panels.number(of_number(what, id_, formula=says), query, what.thresholds)
+    return panels.number(about(what, id_, over=WHOLE, empty="0", decimals=0), query, what.thresholds)
 
 
 def percentage(what: Rate, id_: int, config: RuleConfig, *, empty: str) -> stat.Panel:
+    """A rate over the whole range."""
     query = Query(rate(what, config, by=(), window="$__range"), at="end")
-    return panels.number(
-        of_rate(what, id_, empty=empty, over="in the whole time range", decimals=1), query, what.thresholds
-    )
+    return panels.number(about(what, id_, over=WHOLE, empty=empty, decimals=1), query, what.thresholds)
 
 
 def per_step(
@@ -85,6 +78,5 @@ def per_step(
     """Counts per step: by one label, or by provider and model. Steps without any have no bar."""
     counted = count(what, config, by=(by,) if by else CALL, window="$__interval")
     query = Query(f"{counted} > 0", f"{{{{{by.label}}}}}" if by else WHO)
-    formula = f"{what.part.count.says.rstrip('.')}, as many as came in each step"
-    about = of_number(what, id_, formula=formula, empty="none")
-    return panels.bars(about, [query], step=promql.duration(config.increase), colours=colours)
+    says = about(what, id_, over="in each step", empty="none", decimals=0)
+    return panels.bars(says, [query], step=promql.duration(config.increase), colours=colours)

@@ -23,6 +23,9 @@ class Home:
     port: int | None = None
 
 
+ANY: Final = "compatible"
+"""The dialect of whoever imitates the format and may use anybody's words."""
+
 HOSTS: Final = {
     "api.openai.com": ("openai", ""),
     "openai.azure.com": ("azure.ai.openai", "azure"),
@@ -36,28 +39,29 @@ HOSTS: Final = {
     "openrouter.ai": ("openrouter", "openrouter"),
     "api.together.xyz": ("together", "together"),
     "api.together.ai": ("together", "together"),
-    "api.perplexity.ai": ("perplexity", ""),
+    "api.perplexity.ai": ("perplexity", ANY),
     "api.moonshot.ai": ("moonshot_ai", "moonshot"),
     "api.moonshot.cn": ("moonshot_ai", "moonshot"),
     "api.fireworks.ai": ("fireworks", "fireworks"),
-    "generativelanguage.googleapis.com": ("gcp.gemini", ""),
-    "aiplatform.googleapis.com": ("gcp.vertex_ai", ""),
-    "amazonaws.com": ("aws.bedrock", ""),
-    "api.cohere.ai": ("cohere", ""),
-    "api.cohere.com": ("cohere", ""),
-    "ml.cloud.ibm.com": ("ibm.watsonx.ai", ""),
+    "generativelanguage.googleapis.com": ("gcp.gemini", ANY),
+    "aiplatform.googleapis.com": ("gcp.vertex_ai", ANY),
+    "amazonaws.com": ("aws.bedrock", ANY),
+    "api.cohere.ai": ("cohere", ANY),
+    "api.cohere.com": ("cohere", ANY),
+    "ml.cloud.ibm.com": ("ibm.watsonx.ai", ANY),
     "api.anthropic.com": ("anthropic", ""),
 }
 """A host, or the end of one, and who is behind it (the conventions' names where there is one)."""
 
 
 def of_host(host: str, default: str, port: int | None = None) -> Home:
-    """Who answers at a host. One that is not listed (a proxy, localhost) speaks for `default`."""
+    """Who answers at a host. One that is not listed (a proxy, a server of one's own) speaks for `default`."""
     name = host.lower().rstrip(".")
-    provider, dialect = default, ""
-    # `api.x.ai` is itself, `me.openai.azure.com` is its domain, `us-east5-aiplatform.googleapis.com` has a region.
+    provider, dialect = default, ANY
+    if name.endswith("-aiplatform.googleapis.com"):
+        name = "aiplatform.googleapis.com"  # the region stands before it
     for known, (whose, speaks) in HOSTS.items():
-        if name == known or name.endswith((f".{known}", f"-{known}")):
+        if name == known or name.endswith(f".{known}"):
             provider, dialect = whose, speaks
             break
     return Home(provider, dialect, host or None, None if port == 443 else port)

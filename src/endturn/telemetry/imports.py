@@ -55,7 +55,7 @@ class OnImport(MetaPathFinder):
         if fullname not in self._waiting:
             return None
         for finder in sys.meta_path:
-            if finder is self:
+            if finder is self or not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:

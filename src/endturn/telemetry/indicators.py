@@ -70,6 +70,7 @@ class Number:
     title: str
     question: str
     part: Part
+    formula: str
     advice: str
     thresholds: Thresholds | None = None
     unit: Unit = "events"
@@ -202,13 +203,19 @@ REPAIR_FAILURE = Rate(
 )
 
 TURN_NUMBER = Number(
-    name="turns", title="Turns", question="How much was asked?", part=Part(count=TURNS), advice="Context for the rates."
+    name="turns",
+    title="Turns",
+    question="How much was asked?",
+    part=Part(count=TURNS),
+    formula="turns, however they ended",
+    advice="Context for the rates.",
 )
 RESPONSE_NUMBER = Number(
     name="responses",
     title="Responses",
     question="How many responses did models give?",
     part=Part(count=RESPONSES),
+    formula="responses, for whatever reason they stopped",
     advice="The denominator of the truncation rate.",
 )
 CONTINUATION_NUMBER = Number(
@@ -216,6 +223,7 @@ CONTINUATION_NUMBER = Number(
     title="Continuations",
     question="How often was the rest of an answer asked for?",
     part=Part(count=CONTINUATIONS),
+    formula="continuations requested",
     advice="Each is a call that a larger max_tokens would have saved.",
 )
 GIVEN_UP_NUMBER = Number(
@@ -223,7 +231,8 @@ GIVEN_UP_NUMBER = Number(
     title="Given up",
     question="How many truncated turns were continued, but not finished within the policy's limits?",
     part=Part(count=EXITS, only=(GIVEN_UP,)),
-    advice="Outcome retry_limit, resume_limit or one of the budgets. Raise the limit that ends them, or max_tokens.",
+    formula="unfinished turns with outcome retry_limit, resume_limit or one of the four budgets",
+    advice="Raise the limit that ends them, or max_tokens.",
     thresholds=Thresholds(look=1, act=10),
 )
 UNMAPPED_NUMBER = Number(
@@ -231,6 +240,7 @@ UNMAPPED_NUMBER = Number(
     title="Unknown stop reasons",
     question="Has a provider's vocabulary drifted?",
     part=Part(count=UNMAPPED),
+    formula="responses whose stop reason has no row",
     advice="The raw value is in the event endturn.stop_reason_unmapped; it needs a row in the provider's table.",
     thresholds=Thresholds(look=1, act=10),
 )
@@ -239,6 +249,7 @@ SUSPECTED_NUMBER = Number(
     title="Suspected truncations",
     question="Which responses claim a clean stop although they used the whole token budget?",
     part=Part(count=SUSPECTED),
+    formula="responses that claim a clean stop and used the whole token budget",
     advice="A server or an emitter probably hides truncations: compare the raw reason with the documentation.",
     thresholds=Thresholds(look=1, act=10),
 )
@@ -247,6 +258,7 @@ BLOCKED_NUMBER = Number(
     title="Blocked tool calls",
     question="What did the gate keep from running?",
     part=Part(count=BLOCKED),
+    formula="tool calls that were not run",
     advice="`truncated` protects from half a payload and points at max_tokens; the other reasons point at the model.",
 )
 REPAIR_NUMBER = Number(
@@ -254,6 +266,7 @@ REPAIR_NUMBER = Number(
     title="Tool payload repairs",
     question="How often is a tool payload cut, and does asking again help?",
     part=Part(count=REPAIRS),
+    formula="cut or unverified tool payloads",
     advice="Many failures: raise max_tokens where tools are offered. `not_attempted`: the policy allows no repair.",
 )
 ATTEMPT_SPREAD = Spread(

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakSet
@@ -103,11 +103,13 @@ class Inferring:
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
         """A call has ended: its turn ends with it, or waits for a continuation."""
         turn = ended.started.turn
-        if turn.kind is TurnKind.CONTROLLER or turn.outcome is not None:
+        if turn.kind is TurnKind.CONTROLLER:
             return
         turn.last_call = ended.started.number
         with self._lock:
             before = self._taken.pop(turn.id, None)
+        if turn.outcome is not None:
+            return
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
         if (ended.stop.truncated or (before is not None and failed)) and isinstance(asked, Asked):
@@ -161,46 +163,44 @@ class Inferring:
     def _find(self, asked: Asked, turn: Turn | None) -> tuple[Cut | None, Strategy | None, list[Cut]]:
         """The cut turn that a call continues and how; and the turns that it shows to have been left."""
         with self._lock:
-            continued: tuple[Cut, Strategy] | None = None
-            left = []
-            for cut, begin in self._candidates(asked):
+            lengths = {length for cut in self._waiting.values() for length, _ in cut.keys}
+        # Outside the lock: a long history takes a while.
+        found = digests(asked, sorted(length for length in lengths if length <= asked.length))
+        left: list[Cut] = []
+        with self._lock:
+            for cut, begin in self._candidates(asked, found):
                 if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
                     continue
                 same, strategy = self._judge(cut, asked, begin)
                 if strategy is not None:
-                    continued = cut, strategy
-                    break
-                if same:
+                    del self._waiting[cut.turn.id]
+                    self._taken[cut.turn.id] = cut
+                    return cut, strategy, []
+                if same and cut not in left:
                     left.append(cut)
-            if continued is not None:
-                cut, strategy = continued
-                del self._waiting[cut.turn.id]
-                self._taken[cut.turn.id] = cut
-                return cut, strategy, []
             for cut in left:
-                self._waiting.pop(cut.turn.id, None)
-            return None, None, left
+                del self._waiting[cut.turn.id]
+        return None, None, left
 
-    def _candidates(self, asked: Asked) -> Iterator[tuple[Cut, int]]:
-        """Cut turns that the call's history begins with, the longest first, and where what it adds begins."""
-        if asked.previous_id is not None:
-            for cut in self._waiting.values():
-                if cut.response_id == asked.previous_id:
-                    yield cut, 0
-        lengths = sorted({length for cut in self._waiting.values() for length, _ in cut.keys if length <= asked.length})
-        if not lengths:
-            return
-        found = digests(asked, lengths)
-        for length in reversed(lengths):
-            for cut in reversed(self._waiting.values()):
-                if (length, found[length]) in cut.keys:
-                    yield cut, length
+    def _candidates(self, asked: Asked, found: dict[int, bytes]) -> list[tuple[Cut, int]]:
+        """Cut turns that the call's history begins with, and where what it adds begins.
+
+        The longest first; among equals those of the same model, then the latest.
+        """
+        candidates = []
+        for cut in reversed(self._waiting.values()):
+            if asked.previous_id is not None and cut.response_id == asked.previous_id:
+                candidates.append((cut, 0))
+            candidates += [(cut, length) for length, digest in cut.keys if found.get(length) == digest]
+        return sorted(candidates, key=lambda row: (row[1], row[0].turn.model == asked.model), reverse=True)
 
     def _judge(self, cut: Cut, asked: Asked, begin: int) -> tuple[bool, Strategy | None]:
         """Whether the call is of the same conversation, and how it continues the cut answer, if it does."""
         added = list(asked.history[begin : asked.length])
         by_id = asked.previous_id is not None and asked.previous_id == cut.response_id
         if not added:
+            if asked.model != cut.turn.model:
+                return False, None  # one prompt sent to several models: each has its own turn
             return True, Strategy.RETRY if cut.lost else Strategy.RESEND
         if role(added[0]) == "assistant":
             if not _ends_with(text_of(added[0]), cut.tail):

@@ -15,6 +15,10 @@ NUDGE_CHARS: Final = 600
 """Longer than this, a message says more than "go on"."""
 
 REMEMBERED: Final = 256
+"""Texts that a controller nudged with, at most."""
+
+_LONG: Final = 65_536
+_ENDS: Final = 4_096
 
 _POLITE: Final = r"(?:(?:please|ok|okay|yes|sorry)[,.!]? )*"
 _ANSWER: Final = r"(?:response|answer|output|message|reply|text|generation|completion)"
@@ -117,6 +121,8 @@ def digests(asked: Asked, lengths: Sequence[int]) -> dict[int, bytes]:
 
 def _absorb(state: Any, value: Any) -> None:
     if isinstance(value, str):
+        if len(value) > _LONG:  # an image's bytes, a file: its ends tell it from another
+            value = f"{value[:_ENDS]}{len(value)}{value[-_ENDS:]}"
         state.update(value.encode("utf-8", "surrogatepass"))
         state.update(b"\0")
     elif isinstance(value, Mapping):

@@ -10,6 +10,7 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span
 
 from endturn.telemetry import schema
+from endturn.telemetry.bulk import Where
 
 Value = TypeVar("Value")
 
@@ -58,9 +59,17 @@ def invokes_agent(span: Span) -> bool:
     return found.get(schema.OPERATION.key) == "invoke_agent"
 
 
-def measured_by(span: Span | None) -> bool:
+def where_of(opened: Opened | None) -> Where:
+    """Which span a measurement's exemplar leads to."""
+    if opened is None:
+        return 0, 0
+    context = opened.span.get_span_context()
+    return (context.trace_id, context.span_id) if context.trace_flags.sampled else (0, 0)
+
+
+def measured_by(opened: Opened | None) -> bool:
     """Whether the instrumentation that made a span records the conventions' metrics itself."""
-    scope = getattr(getattr(span, "instrumentation_scope", None), "name", "") or ""
+    scope = getattr(getattr(opened and opened.span, "instrumentation_scope", None), "name", "") or ""
     return any(scope == emitter or scope.startswith(f"{emitter}.") for emitter in schema.METRIC_EMITTERS)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakMethod
 
 from opentelemetry import metrics, trace
 from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
-from opentelemetry.context import Context, get_current
+from opentelemetry.context import get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, SpanKind, StatusCode, Tracer, TracerProvider
 
@@ -34,14 +34,18 @@ from endturn.announce import (
     TurnStarted,
 )
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, schema
+from endturn.telemetry import attributes, schema, tally
+from endturn.telemetry import metrics as metering
 from endturn.telemetry.events import Events, mode_from, names_wanted
-from endturn.telemetry.metrics import Meters, Prices, exports, meters_of
-from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember
+from endturn.telemetry.metrics import Meters, exports, meters_of
+from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, where_of
 from endturn.telemetry.schema import Event, Level
 
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
+
+Prices = Mapping[str, tuple[float, float]]
+"""USD per million input and per million output tokens, by model as requested."""
 
 FAILED: Final = announce.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes at which a truncated turn was given up: the event that says so is an error."""
@@ -189,7 +193,7 @@ class Recorder:
             self._look()
         if self._meters is not None:
             turn = started.turn
-            self._meters.expect(started.provider, started.model, turn.agent if self._agent else None)
+            self._meters.expect((started.provider, started.model, turn.agent if self._agent else None))
         if started.adopt:
             self._adopt(started)
             return None
@@ -225,9 +229,8 @@ class Recorder:
         # Whoever stops a call on purpose sees its exception too.
         error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        span = context = None
         if opened is not None:
-            span, context = opened.span, opened.context
+            span = opened.span
             if span.is_recording():
                 self._describe(span, ended, error, ours=opened.ours)
             if stop.truncated or stop.incomplete:
@@ -241,7 +244,7 @@ class Recorder:
             if not stop.mapped:
                 self._say_unmapped(ended, opened, ended_ns)
         if self._meters is not None:
-            self._measure(self._meters, ended, error, context, span)
+            self._measure(self._meters, ended, error, opened)
         if opened is not None and opened.ours:
             opened.span.end(ended_ns)
 
@@ -254,16 +257,16 @@ class Recorder:
             span.set_status(StatusCode.ERROR, error)
         span.set_attributes(found)
 
-    def _measure(
-        self, meters: Meters, ended: CallEnded, error: str | None, context: Context | None, span: Span | None
-    ) -> None:
-        if ended.error is not None:
-            # Its traceback would keep the caller's frames alive until the next collection.
-            ended = replace(ended, error=None)
+    def _measure(self, meters: Meters, ended: CallEnded, error: str | None, opened: Opened | None) -> None:
+        started, where = ended.started, where_of(opened)
+        prices = self._options.prices
+        price = None if prices is None or started.continuation is None else prices.get(started.model)
+        meters.queue(metering.CALL, tally.call_facts(ended, price, where))
         standard = self._options.gen_ai_metrics
         if standard is None:
-            standard = not (ended.started.adopt and measured_by(span))
-        meters.queue(meters.call, (ended, error, standard, self._options.prices), context)
+            standard = not (started.adopt and measured_by(opened))
+        if standard:
+            meters.queue(metering.STANDARD, tally.standard_facts(ended, error, where))
 
     def _collected(self) -> bool:
         return self._meters is not None and self._meters.collected
@@ -314,10 +317,8 @@ class Recorder:
             level: Level = "info" if outcome in announce.COMPLETE else "error" if outcome in FAILED else "warn"
             self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
         if self._meters is not None:
-            if ended.error is not None:
-                ended = replace(ended, error=None)
             name = turn.agent if self._agent else None
-            self._meters.queue(self._meters.turn, (ended, name), None if opened is None else opened.context)
+            self._meters.queue(metering.TURN, tally.turn_facts(ended, name, where_of(opened)))
         if opened is not None and explicit and opened.ours:
             opened.span.end(ended_ns)
 
@@ -325,7 +326,7 @@ class Recorder:
         if self._events.wanted():
             self._emit_in(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
         if self._meters is not None:
-            self._meters.queue(self._meters.continuation, record, None)
+            self._meters.queue(metering.CONTINUATION, tally.continuation_facts(record))
 
     def _termination_signalled(self, record: TerminationSignalled) -> None:
         if self._events.wanted():
@@ -337,14 +338,14 @@ class Recorder:
         if self._events.wanted():
             self._emit_in(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
         if self._meters is not None:
-            self._meters.queue(self._meters.repair, record, None)
+            self._meters.queue(metering.REPAIR, tally.repair_facts(record))
 
     def _dispatch_blocked(self, record: DispatchBlocked) -> None:
         if self._events.wanted():
             found = attributes.blocked(record, names=self._names)
             self._emit_in(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
         if self._meters is not None:
-            self._meters.queue(self._meters.blocked, record, None)
+            self._meters.queue(metering.BLOCKED, tally.blocked_facts(record))
 
     def _tool_started(self, started: ToolStarted) -> Activation | None:
         if self._tracer is None:

@@ -132,6 +132,8 @@ class SdkCall:
                 raw = result
             if raw is not None:
                 self._take_raw(raw)
+            elif result is None or isinstance(result, str | bytes):
+                self._unreadable()  # not JSON: an SDK then hands on what came, as it came
             else:
                 self._see(result)
         except Exception:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final
 
-from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Observation
 
-from endturn.telemetry import schema
-from endturn.telemetry.schema import Attribute, Metric
+from endturn.telemetry import bulk, schema
+from endturn.telemetry.schema import Metric
 
 Value = str | int | bool | None
 Values = tuple[Value, ...]
@@ -24,47 +24,59 @@ LIMIT: Final = 1_400
 PAIRS: Final = 100
 """(provider, model) pairs of one process: 11 stop reasons each are 1,100 attribute sets of `endturn.responses`."""
 
-LABELS: Final = {schema.PROVIDER: 32, schema.AGENT: 10, schema.SERVER_ADDRESS: 16, schema.ERROR_TYPE: 32}
-"""How many values each open label may take; what comes later reads `other`."""
+PROVIDERS: Final = 32
+"""Providers of one process: twice the conventions' well-known ones."""
 
-Capped = Callable[[Attribute], None]
-"""Is told that one measurement's label was replaced."""
+Capped = Callable[[str], None]
+"""Is told that one measurement's label was replaced, and which, in the words of `endturn.series.capped_label`."""
 
 
-class Caps:
-    """Which values of the open labels have been let in."""
+class Label:
+    """An open label: the first values that come are let in, later ones read `other`."""
 
-    __slots__ = ("_capped", "_pairs", "_seen")
+    __slots__ = ("_capped", "_most", "_name", "_seen")
+
+    def __init__(self, name: str, most: int, capped: Capped) -> None:
+        self._name = name
+        self._most = most
+        self._capped = capped
+        self._seen: set[str] = set()
+
+    def __call__(self, value: str | None) -> str | None:
+        """The value as metrics may carry it."""
+        if value is None or value in self._seen:
+            return value
+        if len(self._seen) < self._most:
+            self._seen.add(value)
+            return value
+        self._capped(self._name)
+        return OTHER
+
+
+class Pairs:
+    """Provider and model, which are let in together."""
+
+    __slots__ = ("_capped", "_known", "_provider")
 
     def __init__(self, capped: Capped) -> None:
         self._capped = capped
-        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
-        self._seen: dict[Attribute, set[str]] = {label: set() for label in LABELS}
+        self._provider = Label("provider", PROVIDERS, capped)
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def pair(self, provider: str, model: str) -> tuple[str, str]:
+    def __call__(self, provider: str, model: str) -> tuple[str, str]:
         """Provider and model as metrics may carry them."""
-        return self._pairs.get((provider, model)) or self._admit(provider, model)
-
-    def label(self, label: Attribute, value: str | None) -> str | None:
-        """Any other open label's value as metrics may carry it."""
-        seen = self._seen[label]
-        if value is None or value in seen:
-            return value
-        if len(seen) < LABELS[label]:
-            seen.add(value)
-            return value
-        self._capped(label)
-        return OTHER
+        return self._known.get((provider, model)) or self._admit(provider, model)
 
     def _admit(self, provider: str, model: str) -> tuple[str, str]:
-        kept = self.label(schema.PROVIDER, provider) or ""
-        if len(self._pairs) >= PAIRS:
-            self._capped(schema.REQUEST_MODEL)
-            return kept, OTHER
-        if kept == provider:
-            # A replaced provider is not remembered: there is no end to what would have to be.
-            self._pairs[provider, model] = kept, model
-        return kept, model if kept == provider else OTHER
+        shown = self._provider(provider) or ""
+        if shown != provider:
+            # Not remembered: there is no end to what would have to be.
+            return shown, OTHER
+        if len(self._known) >= PAIRS:
+            self._capped("model")
+            return provider, OTHER
+        self._known[provider, model] = provider, model
+        return provider, model
 
 
 class Sets:
@@ -90,7 +102,7 @@ class Sets:
         if built is not None:
             return values, built
         if len(self._built) >= LIMIT and any(self._open):
-            self._capped(schema.REQUEST_MODEL)
+            self._capped("model")
             values = tuple(OTHER if open_ else value for value, open_ in zip(values, self._open, strict=True))
             if values in self._built:
                 return values, self._built[values]
@@ -126,14 +138,40 @@ class Counter:
 
 
 class Distribution:
-    """A histogram whose attribute sets are built once and capped."""
+    """A histogram whose attribute sets are built once and capped. Measurements wait until they are handed over."""
 
-    __slots__ = ("instrument", "sets")
+    __slots__ = ("_at_once", "_waiting", "instrument", "sets")
 
     def __init__(self, metric: Metric, capped: Capped, instrument: Histogram) -> None:
         self.sets = Sets(metric, capped)
         self.instrument = instrument
+        self._waiting: dict[Values, list[bulk.Measured]] = {}
+        self._at_once: bulk.Record | None = None
 
-    def record(self, amount: float, values: Values, context: Context) -> None:
-        """Record one measurement; the context's span becomes its exemplar."""
-        self.instrument.record(amount, self.sets.attributes(values)[1], context)
+    def record(self, amount: float, values: Values, where: bulk.Where) -> None:
+        """Keep one measurement, and the ids of the span that becomes its exemplar."""
+        if 0 <= amount < inf:
+            waiting = self._waiting.get(values)
+            if waiting is None:
+                self._waiting[values] = [(amount, where)]
+            else:
+                waiting.append((amount, where))
+
+    def empty(self) -> None:
+        """Forget what was kept."""
+        self._waiting = {}
+
+    def hand_over(self, collecting: bool) -> None:
+        """Record what was kept.
+
+        Args:
+            collecting: a reader is collecting, and this is its thread.
+        """
+        if not self._waiting:
+            return
+        if collecting and self._at_once is None:
+            self._at_once = bulk.recording(type(self.instrument))
+        record = self._at_once if collecting and self._at_once is not None else bulk.one_by_one
+        waiting, self._waiting = self._waiting, {}
+        for values, measured in waiting.items():
+            record(self.instrument, self.sets.attributes(values)[1], measured)

@@ -21,7 +21,7 @@ from opentelemetry import _logs, metrics, trace
 
 from endturn.errors import UsageError
 from endturn.telemetry.events import mode_from
-from endturn.telemetry.recorder import Options, installed
+from endturn.telemetry.recorder import Options, Prices, installed
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from endturn.telemetry.metrics import Prices
 
 log = logging.getLogger("endturn")
 

@@ -159,8 +159,11 @@ def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None)
     if body.get("type") == "error" or ("content" not in body and body.get("error")):
         raise error_of(200, headers or {}, body, ctx=ctx)
     content = body.get("content")
-    whole = body.get("type") in ("message", None) and isinstance(content, list)
-    if not whole or not all(isinstance(block, Mapping) for block in content):
+    if (
+        body.get("type") not in ("message", None)
+        or not isinstance(content, list)
+        or not all(isinstance(block, Mapping) for block in content)
+    ):
         raise DecodeError(
             "a message has a list of content blocks as its `content`", provider=ctx.provider, body=shortened(repr(body))
         )

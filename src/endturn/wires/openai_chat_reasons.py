@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from endturn.stop import Resume, Row, StopReason
+from endturn.stop import Resume, Row, StopReason, find_row
 
 _HOME: Final = {
     "stop": Row(StopReason.END_TURN, source="openai 3.54"),
@@ -107,3 +107,19 @@ REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
 def rows_of(dialect: str) -> Mapping[str, Row]:
     """The table of a dialect; of an unknown one, the union."""
     return REASONS.get(dialect) or REASONS[COMPATIBLE]
+
+
+def chosen(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str | None:
+    """The raw value that counts: a gateway's upstream's where it has a row, unless it hides that the answer is cut."""
+    if raw is None or native is None:
+        return raw
+    above, below = find_row(raw, rows), find_row(native, rows)
+    hides = above is not None and above.incomplete and below is not None and not below.incomplete
+    return raw if below is None or hides else native
+
+
+def rank(row: Row | None) -> int:
+    """Which part of a split answer speaks for all, lowest first: an unknown end, a cut, a call of tools."""
+    if row is None:
+        return 0
+    return 1 if row.incomplete else 2 if row.reason is StopReason.TOOL_CALL else 3

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Json, Usage
-from endturn.stop import Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Row, Stop, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
-from endturn.wires.openai_chat_reasons import rows_of
-from endturn.wires.reading import PIECES, Tail, arguments, count, items, member, minted, text, text_or_none
+from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
+from endturn.wires.reading import PIECES, PLAIN, Tail, arguments, count, items, member, minted, text, text_or_none
 
 # DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both, the first counts.
 THINKING: Final = ("reasoning_content", "reasoning")
 
-_TEXT_ONLY: Final = frozenset({"role", "content"})
+_WORDS: Final = frozenset({"role", "content", *THINKING})
+"""The members of a delta that say nothing of the stop."""
 
 
 class Keeper(Protocol):
@@ -60,11 +61,20 @@ class _Choice:
         self.refused = False
         self.spoke = False
 
+    def reason(self, rows: Mapping[str, Row]) -> str | None:
+        """The raw value that counts."""
+        return chosen(raw_text(self.raw), raw_text(self.native), rows)
+
+    def row(self, rows: Mapping[str, Row]) -> Row | None:
+        """What it means."""
+        raw = self.reason(rows)
+        return None if raw is None else find_row(raw, rows)
+
 
 class Watch:
     """Reads what a response of the chat format says of its stop, in place: mappings or the SDK's objects.
 
-    `see` is on the path of every chunk. A chunk that is nothing but text takes the short way through it.
+    `see` is on the path of every chunk. A chunk of nothing but words takes the short way through it.
     """
 
     __slots__ = (
@@ -76,6 +86,8 @@ class Watch:
         "_pieces",
         "_put",
         "_seed",
+        "_spoke",
+        "_streamed",
         "_tail",
         "_usage",
         "_whole",
@@ -94,6 +106,8 @@ class Watch:
         self._usage: Any = None
         self._error: Any = None
         self._begun = False
+        self._spoke = False
+        self._streamed = False
         self._whole = False
         self.id: str | None = None
         self.model: str | None = None
@@ -106,35 +120,26 @@ class Watch:
                 if event.__class__ is dict:
                     (choice,) = event["choices"]
                     delta = choice["delta"]
-                    content = delta["content"]
-                    if (
-                        content.__class__ is str
-                        and content
-                        and choice["index"] == 0
-                        and choice.get("finish_reason") is None
-                        and event.get("usage") is None
-                        and delta.keys() <= _TEXT_ONLY
-                        and "error" not in event
-                    ):
-                        self._put(content)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
-                        return
+                    content = delta.get("content")
+                    quiet = event.get("usage") is None and "error" not in event and delta.keys() <= _WORDS
+                    quiet = quiet and choice.get("finish_reason") is None
                 else:
                     (found,) = event.choices
                     # A model with a `__getattr__` answers slowly; its members stand in `__dict__`.
                     choice = found.__dict__
                     delta = choice["delta"].__dict__
                     content = delta["content"]
-                    if (
-                        content.__class__ is str
-                        and content
-                        and choice["index"] == 0
-                        and choice["finish_reason"] is None
+                    quiet = (
+                        choice["finish_reason"] is None
                         and event.usage is None
                         and delta["tool_calls"] is None
                         and delta["refusal"] is None
-                    ):
+                        and delta["function_call"] is None
+                    )
+                if quiet and choice["index"] == 0:
+                    if not content:
+                        return  # Thinking, or nothing.
+                    if content.__class__ is str and self._spoke:
                         self._put(content)
                         if len(self._pieces) > PIECES:
                             self._tail.settle()
@@ -183,9 +188,10 @@ class Watch:
         error = member(event, "error")
         if error and self._error is None:
             self._error = error
-        # The short way is for a first choice that speaks and has not stopped. A keeper wants every piece.
+        # The short way is for a first choice that has not stopped. A keeper wants every piece.
         first = self._choices.get(0)
-        self._begun = self._keep is None and first is not None and first.spoke and first.raw is None
+        self._begun = self._keep is None and first is not None and first.raw is None
+        self._spoke = first is not None and first.spoke
 
     def _read_choice(self, index: int, choice: Any) -> None:
         state = self._choices.get(index)
@@ -194,9 +200,11 @@ class Watch:
         counts = index == 0 or self._ctx.asked.choices == 1
         part = member(choice, "delta")
         streamed = part is not None
+        self._streamed = self._streamed or streamed
         if not streamed:
             part = member(choice, "message")
-            self._whole = self._whole or part is not None
+            # A `message` in the midst of a stream makes nothing whole.
+            self._whole = self._whole or not (self._streamed or part is None or isinstance(part, PLAIN))
         if state.raw is None:
             self._read_part(state, part, counts, streamed)
         usage = member(choice, "usage")  # Moonshot streams it here.
@@ -265,7 +273,7 @@ class Watch:
         counting = self._counting()
         worst = min(
             (choice for choice in counting if choice.raw is not None),
-            key=lambda choice: _rank(_row(choice, rows)),
+            key=lambda choice: rank(choice.row(rows)),
             default=None,
         )
         # In a stream, a part that spoke and never said why it stopped is cut, whatever another part says.
@@ -275,7 +283,7 @@ class Watch:
         finished = worst is not None and not cut
         calls = 0
         for choice in counting:
-            row = _row(choice if choice.raw is not None else worst, rows) if finished else None
+            row = (worst if choice.raw is None else choice).row(rows) if finished and worst is not None else None
             for call in choice.calls:
                 call.closed = call is not choice.last or (row is not None and not row.incomplete)
                 if worst is None and self._whole and call is choice.last:
@@ -287,7 +295,7 @@ class Watch:
         if self._error is not None:
             detail = label_of(self._error)
         return normalize(
-            _chosen(worst, rows),
+            None if worst is None else worst.reason(rows),
             rows,
             terminal_seen=self._whole if worst is None else finished,
             calls=calls,
@@ -318,30 +326,6 @@ def _find(state: _Choice, index: Any, id_: str, name: str, shape: str) -> Call |
     if id_ and name and all(call.id != id_ for call in same):
         return None
     return next((call for call in same if call.id == id_), same[-1])
-
-
-def _row(choice: _Choice | None, rows: Mapping[str, Row]) -> Row | None:
-    raw = _chosen(choice, rows)
-    return None if raw is None else find_row(raw, rows)
-
-
-def _chosen(choice: _Choice | None, rows: Mapping[str, Row]) -> str | None:
-    """The raw value that counts: a gateway's upstream's where it has a row, unless it hides that the answer is cut."""
-    if choice is None:
-        return None
-    raw, native = raw_text(choice.raw), raw_text(choice.native)
-    if native is None or raw is None:
-        return raw
-    above, below = find_row(raw, rows), find_row(native, rows)
-    hides = above is not None and above.incomplete and below is not None and not below.incomplete
-    return raw if below is None or hides else native
-
-
-def _rank(row: Row | None) -> int:
-    """Which part of a split answer speaks for all: a cut one first, then one that calls tools."""
-    if row is None:
-        return 0
-    return 1 if row.incomplete else 2 if row.reason is StopReason.TOOL_CALL else 3
 
 
 def _words(part: Any) -> tuple[str, str, str]:

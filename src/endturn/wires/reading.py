@@ -12,7 +12,8 @@ from endturn.chat import Json
 from endturn.stop import Row, Stop, StopReason, find_row
 from endturn.wires import TAIL
 
-_PLAIN: Final = (str, bytes, int, float, list, tuple)
+PLAIN: Final = (str, bytes, int, float, list, tuple)
+"""What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
 PIECES: Final = 64
 """How many pieces of text a tail holds before it joins them and lets go of all but the end."""
 
@@ -21,8 +22,7 @@ def member(thing: Any, name: str) -> Any:
     """The member of a mapping or the attribute of an object; None where there is none."""
     if isinstance(thing, Mapping):
         return thing.get(name)
-    # Plain values have attributes of their own ("abc".index) that are nobody's members.
-    if thing is None or isinstance(thing, _PLAIN):
+    if thing is None or isinstance(thing, PLAIN):
         return None
     return getattr(thing, name, None)
 

@@ -1,0 +1,252 @@
+"""The transition table: every pair of state and signal, and what a response signals."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endturn.announce import TurnOutcome
+from endturn.continuation.limits import (
+    Counters,
+    Progress,
+    before_continuation,
+    before_iteration,
+    before_repair,
+    before_resume,
+    clamp,
+    tokens_left,
+)
+from endturn.continuation.machine import (
+    FINAL,
+    INITIAL,
+    OUTCOMES,
+    TRANSITIONS,
+    Machine,
+    Signal,
+    State,
+    Step,
+    Transition,
+    classify,
+)
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.toolgate import Answer, Refused, Repair, Run
+from endturn.errors import IllegalTransition
+from endturn.stop import Resume, Stop, StopReason
+
+VISIBLE = Progress(visible=True)
+
+
+@pytest.mark.parametrize(("state", "signal"), list(product(State, Signal)), ids=lambda value: value.value)
+def test_every_pair_of_state_and_signal(state: State, signal: Signal) -> None:
+    """A pair has a row and is followed, or is illegal, raises and changes nothing."""
+    machine = Machine()
+    machine.state = state
+    row = TRANSITIONS.get((state, signal))
+    if row is None:
+        with pytest.raises(IllegalTransition, match=repr(signal.value)):
+            machine.on(signal)
+        assert machine.state is state
+    else:
+        assert machine.on(signal) is row.step
+        assert machine.state is row.state
+
+
+DIAGRAM = [
+    ("Request", "provider_response", "EvaluateStop"),
+    ("EvaluateStop", "end_turn", "Complete"),
+    ("EvaluateStop", "tool_call", "ExecuteTools"),
+    ("EvaluateStop", "max_tokens", "ContinuePending"),
+    ("EvaluateStop", "safety_blocked", "Abort"),
+    ("EvaluateStop", "context_window_exceeded", "Abort"),
+    ("EvaluateStop", "unknown", "Abort"),
+    ("ContinuePending", "under_limits", "RequestContinuation"),
+    ("RequestContinuation", "provider_response", "EvaluateStop"),
+    ("ContinuePending", "limit_reached", "AbortPartial"),
+    ("AbortPartial", "return_partial_with_notice", "Complete"),
+    ("ExecuteTools", "tool_results_appended", "Request"),
+    ("EvaluateStop", "refused", "Abort"),
+    ("EvaluateStop", "missing", "AbortPartial"),
+    ("EvaluateStop", "error", "AbortPartial"),
+    ("EvaluateStop", "cancelled", "AbortPartial"),
+    ("EvaluateStop", "gate_refused", "RepairPending"),
+    ("RepairPending", "under_limits", "Repair"),
+    ("Repair", "provider_response", "EvaluateStop"),
+    ("EvaluateStop", "paused", "ResumePending"),
+    ("ResumePending", "under_limits", "ResumeUnchanged"),
+    ("ResumeUnchanged", "provider_response", "EvaluateStop"),
+]
+
+
+@pytest.mark.parametrize(("state", "signal", "target"), DIAGRAM, ids=lambda value: value)
+def test_the_source_designs_diagram_is_in_the_table(state: str, signal: str, target: str) -> None:
+    """Every arrow of the source design's diagram, and of the contract's, is a row."""
+    assert TRANSITIONS[State(state), Signal(signal)].state is State(target)
+
+
+def test_the_shape_of_the_table() -> None:
+    """The two final states know no signal, every other state is left again and can be reached, every signal is used."""
+    sources = {state for state, _ in TRANSITIONS}
+    assert sources == set(State) - FINAL
+    assert {row.state for row in TRANSITIONS.values()} | {INITIAL.state} == set(State)
+    assert {signal for _, signal in TRANSITIONS} == set(Signal)
+    assert {row.step for row in TRANSITIONS.values()} | {INITIAL.step} == set(Step)
+
+
+def test_from_every_state_the_turn_can_end() -> None:
+    """No state is a trap: a final state can be reached from each."""
+    ending = set(FINAL)
+    while more := {state for (state, _), row in TRANSITIONS.items() if row.state in ending} - ending:
+        ending |= more
+    assert ending == set(State)
+
+
+def test_tools_are_run_only_behind_the_gate() -> None:
+    """One row alone runs tools, and its signal is the gate's."""
+    rows = [key for key, row in TRANSITIONS.items() if row.step is Step.RUN_TOOLS]
+    assert rows == [(State.EVALUATE_STOP, Signal.TOOL_CALL)]
+
+
+def test_the_table_cannot_be_changed() -> None:
+    """The table is read-only."""
+    with pytest.raises(TypeError):
+        TRANSITIONS[State.REQUEST, Signal.RESPONSE] = Transition(State.ABORT, Step.FINISH)  # type: ignore[index]
+
+
+REASONS = [
+    (StopReason.END_TURN, Signal.END_TURN),
+    (StopReason.TOOL_CALL, Signal.GATE_REFUSED),
+    (StopReason.MAX_TOKENS, Signal.MAX_TOKENS),
+    (StopReason.CONTEXT_WINDOW_EXCEEDED, Signal.CONTEXT_WINDOW_EXCEEDED),
+    (StopReason.SAFETY_BLOCKED, Signal.SAFETY_BLOCKED),
+    (StopReason.REFUSED, Signal.REFUSED),
+    (StopReason.PAUSED, Signal.PAUSED),
+    (StopReason.CANCELLED, Signal.CANCELLED),
+    (StopReason.ERROR, Signal.ERROR),
+    (StopReason.MISSING, Signal.MISSING),
+    (StopReason.UNKNOWN, Signal.UNKNOWN),
+]
+
+
+@pytest.mark.behaviour(12)
+@pytest.mark.parametrize(("reason", "signal"), REASONS, ids=lambda value: value.value)
+def test_what_a_reason_signals(reason: StopReason, signal: Signal) -> None:
+    """Each reason has one signal where the gate has nothing to say; only max_tokens leads to a continuation."""
+    assert classify(Stop(reason), None) is signal
+    follows = TRANSITIONS[State.EVALUATE_STOP, signal].state
+    assert (follows is State.CONTINUE_PENDING) == (reason is StopReason.MAX_TOKENS)
+
+
+def test_every_reason_is_classified() -> None:
+    """The table of reasons is closed."""
+    assert {reason for reason, _ in REASONS} == set(StopReason)
+
+
+@pytest.mark.parametrize("reason", StopReason, ids=lambda value: value.value)
+def test_the_gates_verdict_outranks_the_reason(reason: StopReason) -> None:
+    """Run, answer and repair are followed whatever the reason; a refusal leaves it to the reason."""
+    stop = Stop(reason)
+    assert classify(stop, Run(())) is Signal.TOOL_CALL
+    assert classify(stop, Run(()), hand_over=True) is Signal.HAND_OVER
+    assert classify(stop, Answer((), "unknown_tool")) is Signal.INVALID_CALLS
+    assert classify(stop, Repair("suspected", "suspected")) is Signal.GATE_REFUSED
+    assert classify(stop, Refused()) is classify(stop, None)
+
+
+@pytest.mark.behaviour(36)
+@pytest.mark.parametrize("reason", [StopReason.MAX_TOKENS, StopReason.MISSING])
+def test_a_cut_repair_is_a_refused_payload(reason: StopReason) -> None:
+    """A repair response that is cut off without any call is refused like a cut payload, not continued as text."""
+    assert classify(Stop(reason), None, repairing=True) is Signal.GATE_REFUSED
+
+
+def test_every_signal_that_ends_a_turn_has_an_outcome() -> None:
+    """Whatever leads from a response or call straight to an end says with which outcome."""
+    ends = {State.COMPLETE, State.ABORT, State.ABORT_PARTIAL}
+    own = {Signal.LIMIT_REACHED, Signal.RETURNED}
+    assert {s for (_, s), row in TRANSITIONS.items() if row.state in ends} - own == set(OUTCOMES)
+
+
+# --- Limits -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(17)
+@pytest.mark.parametrize(
+    ("counters", "thinking", "outcome"),
+    [
+        pytest.param(Counters(ceiling=1000, tokens=1000), 0, None, id="first cut of four"),
+        pytest.param(Counters(ceiling=1000, tokens=3744), 0, None, id="exactly 256 left"),
+        pytest.param(Counters(ceiling=1000, tokens=3745), 0, TurnOutcome.TOKEN_BUDGET, id="less than 256 left"),
+        pytest.param(Counters(ceiling=64, tokens=192), 0, None, id="a small maximum: one more of its size"),
+        pytest.param(Counters(ceiling=64, tokens=193), 0, TurnOutcome.TOKEN_BUDGET, id="a small maximum: less"),
+        pytest.param(Counters(ceiling=1000, tokens=3000), 744, None, id="exactly thinking and 256 left"),
+        pytest.param(Counters(ceiling=1000, tokens=3000), 745, TurnOutcome.TOKEN_BUDGET, id="no room to think"),
+        pytest.param(Counters(ceiling=1000, chars=119_999), 0, None, id="one character left"),
+        pytest.param(Counters(ceiling=1000, chars=120_000), 0, TurnOutcome.CHAR_BUDGET, id="no character left"),
+        pytest.param(Counters(ceiling=1000, attempts=2), 0, None, id="third attempt"),
+        pytest.param(Counters(ceiling=1000, attempts=3), 0, TurnOutcome.RETRY_LIMIT, id="fourth attempt"),
+    ],
+)
+def test_the_limits_of_a_continuation(counters: Counters, thinking: int, outcome: TurnOutcome | None) -> None:
+    """Attempts, tokens and characters each end a turn at their limit and not before."""
+    policy = ContinuationPolicy()
+    assert before_continuation(counters, policy, VISIBLE, elapsed_s=0, thinking=thinking) is outcome
+
+
+@pytest.mark.parametrize(("elapsed_s", "late"), [(9.9, False), (10.0, True)])
+def test_the_deadline_holds_for_every_further_call(elapsed_s: float, late: bool) -> None:
+    """At the deadline no continuation, repair, resume or iteration begins."""
+    policy, counters = ContinuationPolicy(deadline_s=10), Counters(ceiling=1000)
+    expected = TurnOutcome.DEADLINE if late else None
+    assert before_continuation(counters, policy, VISIBLE, elapsed_s=elapsed_s) is expected
+    assert before_repair(counters, policy, elapsed_s=elapsed_s) is expected
+    assert before_resume(counters, policy, Resume.RESEND_UNCHANGED, elapsed_s=elapsed_s) is expected
+    assert before_iteration(counters, policy, elapsed_s=elapsed_s) is expected
+
+
+@pytest.mark.behaviour(15)
+@pytest.mark.parametrize(
+    ("progress", "outcome"),
+    [
+        (Progress(visible=False), TurnOutcome.NO_PROGRESS),
+        (Progress(visible=False, reasoned=True), TurnOutcome.REASONING_EXHAUSTED),
+        (Progress(visible=True, repetitive=True), TurnOutcome.REPETITION),
+        (Progress(visible=True, reasoned=True), None),
+    ],
+)
+def test_what_brought_nothing_is_not_continued(progress: Progress, outcome: TurnOutcome | None) -> None:
+    """Only visible, new text is continued."""
+    assert before_continuation(Counters(ceiling=1000), ContinuationPolicy(), progress, elapsed_s=0) is outcome
+
+
+@pytest.mark.behaviour(13)
+@pytest.mark.parametrize("resume", Resume, ids=lambda value: value.value)
+def test_only_resending_unchanged_is_driven(resume: Resume) -> None:
+    """A pause that needs anything but the same request again is left to the host."""
+    driven = resume is Resume.RESEND_UNCHANGED
+    assert before_resume(Counters(), ContinuationPolicy(), resume, elapsed_s=0) is (
+        None if driven else TurnOutcome.LEFT_PAUSED
+    )
+
+
+@given(
+    ceiling=st.none() | st.integers(1, 10_000),
+    tokens=st.integers(0, 50_000),
+    asked=st.none() | st.integers(1, 10_000),
+    limit=st.none() | st.integers(1, 50_000),
+)
+def test_a_clamped_maximum_never_exceeds_what_is_left_nor_grows(
+    ceiling: int | None, tokens: int, asked: int | None, limit: int | None
+) -> None:
+    """The maximum of a continuation is at most the request's own, and at most what is left."""
+    policy = ContinuationPolicy(continuation_max_total_completion_tokens=limit)
+    counters = Counters(ceiling=ceiling, tokens=tokens)
+    left, maximum = tokens_left(counters, policy), clamp(asked, counters, policy)
+    if maximum is not None:
+        assert asked is None or maximum <= asked
+        assert left is None or maximum <= left
+    else:
+        assert asked is None
+        assert left is None or (ceiling is not None and ceiling <= left)

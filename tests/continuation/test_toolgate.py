@@ -1,0 +1,326 @@
+"""The tool gate: what runs, what is answered, what is asked for again, and what a strict payload is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # the judge of our small check; it has no types
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from endturn.chat import Tool, ToolCall
+from endturn.continuation.payload import Malformed, mismatch, strict_object
+from endturn.continuation.policy import Dispatch
+from endturn.continuation.toolgate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, judge, parse
+from endturn.stop import Resume, StopReason
+from endturn.telemetry import schema
+from tests.support.turns import NOW, SEARCH, call, calling, cut, paused, said
+
+TOOLS = {"search": SEARCH, "now": NOW}
+GOOD = call()
+CUT = call(arguments='{"q": "hal', closed=False)
+
+TABLE: list[Any] = [
+    pytest.param(calling(GOOD), "verified_terminal", Run, id="tool_call"),
+    pytest.param(calling(GOOD), "tool_call_only", Run, id="tool_call, only"),
+    pytest.param(calling(GOOD), "any_parsed", Run, id="tool_call, any"),
+    pytest.param(cut(calls=[GOOD]), "verified_terminal", Repair("unverified_terminal", "truncated"), id="cut, valid"),
+    pytest.param(cut(calls=[GOOD]), "tool_call_only", Repair("unverified_terminal", "truncated"), id="cut, only"),
+    pytest.param(cut(calls=[GOOD]), "any_parsed", Run, id="cut, any"),
+    pytest.param(cut(calls=[CUT]), "any_parsed", Repair("incomplete_json", "truncated"), id="cut within, any"),
+    pytest.param(cut(calls=[CUT]), "verified_terminal", Repair("incomplete_json", "truncated"), id="cut within"),
+    pytest.param(
+        cut(calls=[call(arguments="{}")]), "verified_terminal", Repair("schema_mismatch", "truncated"), id="cut to {}"
+    ),
+    pytest.param(
+        said(reason=StopReason.MISSING, calls=[GOOD]),
+        "verified_terminal",
+        Repair("unverified_terminal", "unverified_terminal"),
+        id="no terminal",
+    ),
+    pytest.param(said(reason=StopReason.MISSING, calls=[GOOD]), "any_parsed", Repair, id="no terminal, any"),
+    pytest.param(calling(GOOD, suspected=True), "verified_terminal", Repair("suspected", "suspected"), id="suspect"),
+    pytest.param(calling(GOOD, suspected=True), "any_parsed", Run, id="suspect, any"),
+    pytest.param(calling(CUT), "verified_terminal", Repair("incomplete_json", "unverified_terminal"), id="not closed"),
+    pytest.param(
+        calling(call(arguments='{"q": "hal')), "verified_terminal", Repair("incomplete_json", "invalid_json"), id="half"
+    ),
+    pytest.param(calling(), "verified_terminal", Repair("incomplete_json", "unverified_terminal"), id="none came"),
+    pytest.param(calling(call("find")), "verified_terminal", "unknown_tool", id="unknown tool"),
+    pytest.param(calling(call("find")), "tool_call_only", "unknown_tool", id="unknown tool, only"),
+    pytest.param(calling(call(arguments="{}")), "verified_terminal", "schema_mismatch", id="schema"),
+    pytest.param(calling(call(arguments="{}")), "tool_call_only", Run, id="schema, only"),
+    pytest.param(calling(call(arguments="[1]")), "verified_terminal", "invalid_json", id="no object"),
+    pytest.param(calling(call(arguments='{"q": NaN}')), "tool_call_only", "invalid_json", id="NaN"),
+    pytest.param(calling(GOOD, GOOD), "verified_terminal", "duplicate_id", id="duplicate id"),
+    pytest.param(calling(GOOD, call("find", id="2")), "verified_terminal", "unknown_tool", id="one of two is wrong"),
+    pytest.param(calling(call("now", ""), GOOD.but(id="2")), "verified_terminal", Run, id="nothing for a tool without"),
+    pytest.param(calling(call(arguments="")), "verified_terminal", Repair("incomplete_json", "invalid_json"), id='""'),
+    pytest.param(calling(call(arguments=None, id="1")), "verified_terminal", Repair, id="no arguments at all"),
+    pytest.param(said(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call"), id="end_turn, not promoted"),
+    pytest.param(said(reason=StopReason.REFUSED, calls=[GOOD]), "any_parsed", Refused, id="refused"),
+    pytest.param(said(reason=StopReason.SAFETY_BLOCKED, calls=[GOOD]), "any_parsed", Refused, id="filtered"),
+    pytest.param(said(reason=StopReason.UNKNOWN, calls=[GOOD]), "any_parsed", Refused, id="unknown"),
+    pytest.param(paused(calls=[GOOD]), "verified_terminal", Refused("not_a_tool_call"), id="paused"),
+    pytest.param(
+        said(reason=StopReason.ERROR, resume=Resume.REPAIR),
+        "verified_terminal",
+        Repair("provider_rejected", "not_a_tool_call"),
+        id="the provider rejected the call",
+    ),
+    pytest.param(said(reason=StopReason.ERROR), "verified_terminal", None, id="error"),
+    pytest.param(said("Hello"), "verified_terminal", None, id="text"),
+    pytest.param(cut("Hel"), "verified_terminal", None, id="cut text"),
+]
+
+
+@pytest.mark.behaviour(33)
+@pytest.mark.behaviour(34)
+@pytest.mark.behaviour(35)
+@pytest.mark.behaviour(36)
+@pytest.mark.parametrize(("response", "dispatch", "expected"), TABLE)
+def test_the_gate(response: Any, dispatch: Dispatch, expected: Any) -> None:
+    """What becomes of a response's calls, under each way of dispatching."""
+    verdict = judge(response, TOOLS, dispatch=dispatch)
+    match expected:
+        case str():
+            assert isinstance(verdict, Answer)
+            assert verdict.reason == expected
+        case type():
+            assert isinstance(verdict, expected)
+        case _:
+            assert verdict == expected
+
+
+def test_a_suspect_batch_runs_where_the_policy_trusts_it() -> None:
+    """`suspect_full_budget` off: a full budget is no sign."""
+    assert isinstance(judge(calling(GOOD, suspected=True), TOOLS, suspect_full_budget=False), Run)
+
+
+def test_the_reasons_and_issues_are_the_declared_ones() -> None:
+    """Every reason and issue that the gate gives is a value of the telemetry schema."""
+    reasons: set[str] = {"repair_failed"}
+    issues: set[str] = set()
+    for response, dispatch, _ in (case.values for case in TABLE):
+        verdict: Verdict | None = judge(response, TOOLS, dispatch=dispatch)
+        match verdict:
+            case Repair():
+                reasons.add(verdict.reason)
+                issues.add(verdict.issue)
+            case Answer() | Refused():
+                reasons.add(verdict.reason)
+            case _:
+                pass
+    assert reasons == set(schema.BLOCK_REASON.values)
+    assert issues == set(schema.ISSUE.values) - {"invalid_json"}
+
+
+def test_every_call_of_a_wrong_batch_is_answered_once() -> None:
+    """Each call is told what is wrong with it, a good one that it was not run; an id is answered once."""
+    verdict = judge(calling(GOOD, call("find", id="2"), call(arguments="{}", id="3")), TOOLS)
+    assert isinstance(verdict, Answer)
+    told = {answered.id: text for answered, text in verdict.errors}
+    assert told == {
+        "call_1": "not run, because another call of the same response was not valid",
+        "2": "there is no tool called 'find'; the tools are: search, now",
+        "3": "the arguments do not fit the tool's schema: arguments.q is missing",
+    }
+    twice = judge(calling(GOOD, GOOD), TOOLS)
+    assert isinstance(twice, Answer)
+    assert [answered.id for answered, _ in twice.errors] == ["call_1"]
+
+
+def test_any_parsed_runs_what_parses_and_leaves_the_rest() -> None:
+    """The other sources' rule: of a cut batch the calls that parse are run."""
+    verdict = judge(cut(calls=[GOOD, CUT.but(id="2")]), TOOLS, dispatch="any_parsed")
+    assert isinstance(verdict, Run)
+    assert [run.id for run in verdict.calls] == ["call_1"]
+
+
+@pytest.mark.behaviour(34)
+@given(
+    texts=st.lists(st.sampled_from(['{"q": "x"}', "{}", "", '{"q": "ha', "[]", "null"]), min_size=1, max_size=3),
+    closed=st.booleans(),
+    dispatch=st.sampled_from(["verified_terminal", "tool_call_only"]),
+    reason=st.sampled_from([r for r in StopReason if r is not StopReason.TOOL_CALL]),
+)
+def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch: Dispatch, reason: StopReason) -> None:
+    """Whatever its calls look like, a response that is not a tool call runs nothing."""
+    calls = [call(arguments=text, id=str(index), closed=closed) for index, text in enumerate(texts)]
+    assert not isinstance(judge(said(reason=reason, calls=calls), {}, dispatch=dispatch), Run)
+
+
+def test_a_tool_without_a_function_is_unknown_to_a_controller_that_runs_tools() -> None:
+    """Declared is not enough where the host gave functions."""
+    assert parse(GOOD, TOOLS, runnable={"now"}) == Fault(
+        "unknown_tool", "there is no tool called 'search'; the tools are: search, now"
+    )
+    assert parse(GOOD, {}, runnable={"search"}) == GOOD.but(arguments={"q": "x"})
+
+
+def test_an_object_that_a_wire_gave_is_taken_as_it_is() -> None:
+    """Arguments that are an object already are only checked."""
+    given_object = ToolCall(id="1", name="search", arguments={"q": "x"})
+    assert parse(given_object, TOOLS) == given_object
+    bad = parse(ToolCall(id="1", name="now", arguments={"q": float("nan")}), TOOLS)
+    assert isinstance(bad, Fault)
+    assert bad.issue == "invalid_json"
+
+
+@pytest.mark.behaviour(37)
+def test_a_call_is_claimed_once_per_response() -> None:
+    """The same id runs once for one response; the next response may use it again; a ledger can be handed on."""
+    ledger = Ledger()
+    assert ledger.claim(1, GOOD)
+    assert not ledger.claim(1, GOOD)
+    assert ledger.claim(2, GOOD)
+    assert not Ledger(ledger.entries()).claim(2, GOOD)
+
+
+# --- Strict JSON --------------------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.text(max_size=3), VALUES, max_size=3)
+
+
+@given(value=OBJECTS, ascii_only=st.booleans())
+def test_every_beginning_of_an_object_is_incomplete(value: dict[str, Any], ascii_only: bool) -> None:
+    """A JSON object parses to itself; cut anywhere it is recognised as the beginning of a longer text."""
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    assert strict_object(text) == value
+    for size in range(len(text)):
+        with pytest.raises(Malformed) as caught:
+            strict_object(text[:size])
+        assert caught.value.issue == "incomplete_json", text[:size]
+
+
+@pytest.mark.behaviour(35)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
+        ('{"a": {"b": 1, "b": 1}}', "the key 'b' is given twice"),
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"a": -Infinity}', "-Infinity is no JSON number"),
+        ('{"a": 1e999}', "1e999 is too large a number"),
+        ("[]", "it is of type list"),
+        ('"text"', "it is of type str"),
+        ("null", "it is of type NoneType"),
+        ('{"a": 1} {"b": 2}', "Extra data"),
+        ("{'a': 1}", "Expecting property name"),
+        ('{"a": "line\nbreak"}', "Invalid control character"),
+    ],
+)
+def test_what_is_no_strict_object(text: str, message: str) -> None:
+    """Duplicate keys, numbers that JSON does not know, and anything but one object are refused, and not as cut."""
+    with pytest.raises(Malformed, match=message) as caught:
+        strict_object(text)
+    assert caught.value.issue == "invalid_json"
+
+
+# --- Schemas ------------------------------------------------------------------------------------------------------
+
+SCHEMAS = st.recursive(
+    st.sampled_from(
+        [
+            {},
+            True,
+            False,
+            {"type": "string"},
+            {"type": "integer"},
+            {"type": "number", "minimum": 3},
+            {"type": ["boolean", "null"]},
+            {"enum": ["a", 1, None]},
+            {"const": {"a": 1}},
+            {"type": "string", "minLength": 2},
+            {"$ref": "#/$defs/word"},
+            {"$ref": "#"},
+        ]
+    ),
+    lambda inner: st.one_of(
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
+        st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2)}),
+        st.fixed_dictionaries({"not": inner}),
+        st.fixed_dictionaries(
+            {
+                "type": st.just("object"),
+                "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+                "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+                "additionalProperties": inner,
+            }
+        ),
+    ),
+    max_leaves=6,
+)
+GIVEN = st.recursive(
+    st.sampled_from(["a", "ab", 1, 2.0, 4, 1.5, True, None]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def accepts(value: Any, root: dict[str, Any]) -> bool:
+    """What a whole implementation of JSON Schema says; a schema that sends it round for ever is no example."""
+    try:
+        return bool(jsonschema.Draft202012Validator(root).is_valid(value))
+    except RecursionError:
+        reject()
+
+
+@settings(max_examples=300)
+@given(inner=SCHEMAS, value=GIVEN)
+def test_what_is_refused_json_schema_refuses(inner: Any, value: Any) -> None:
+    """The small check never refuses what a whole one accepts."""
+    root = {"allOf": [inner], "$defs": {"word": {"type": "string"}}}
+    if mismatch(value, root) is not None:
+        assert not accepts(value, root)
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ({"q": "x", "n": 3, "tags": ["a"], "where": {"lat": 1.5}}, None),
+        ({"q": "x", "n": 3.0}, None),
+        ({}, "arguments.q is missing"),
+        ({"q": 1}, "arguments.q must be of type string"),
+        ({"q": "x", "n": True}, "arguments.n must be of type integer or null"),
+        ({"q": "x", "tags": ["a", "c"]}, 'arguments.tags[1] must be one of ["a", "b"]'),
+        ({"q": "x", "where": {"lat": "north"}}, "arguments.where.lat must be of type number"),
+        ({"q": "x", "other": 1}, "arguments.other is not allowed"),
+    ],
+)
+def test_a_misfit_is_said_with_its_place(value: Any, wrong: str | None) -> None:
+    """The message says where, and what is wanted there."""
+    declared = {
+        "type": "object",
+        "properties": {
+            "q": {"type": "string"},
+            "n": {"type": ["integer", "null"]},
+            "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+            "where": {"$ref": "#/$defs/place"},
+        },
+        "required": ["q"],
+        "additionalProperties": False,
+        "$defs": {"place": {"type": "object", "properties": {"lat": {"type": "number"}}}},
+    }
+    assert mismatch(value, declared) == wrong
+
+
+@pytest.mark.parametrize("declared", [{"type": "object"}, Tool(name="x").parameters, {}])
+def test_a_schema_that_says_nothing_refuses_nothing(declared: dict[str, Any]) -> None:
+    """Tools without a real schema get what the model gives."""
+    assert mismatch({"anything": [1, None]}, declared) is None
+
+
+def test_a_schema_that_leads_in_a_circle_ends() -> None:
+    """References to themselves refuse nothing, and do not run for ever."""
+    circle = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
+    assert mismatch({"a": 1}, circle) is None

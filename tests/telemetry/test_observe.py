@@ -1,0 +1,659 @@
+"""The decorators: what a function is and does stays the same, whatever its kind; what it calls is announced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import inspect
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import openai
+import pytest
+
+import endturn
+from endturn import announce
+from endturn.announce import Layer, Strategy, Turn, TurnKind, TurnOutcome, TurnStarted
+from endturn.chat import ChatResponse, Delta, Message, Request, Usage
+from endturn.errors import ProviderUnavailable, UsageError
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import janitor
+from endturn.telemetry.observe import observe_provider_call, observe_turn
+from tests.telemetry.mocked import Records, Server, achat, body, chat, events
+from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
+
+CUT = ChatResponse(
+    text="Half an ans", stop=Stop(StopReason.MAX_TOKENS, "length"), usage=Usage(3, 4), id="r1", model="m-1"
+)
+WHOLE = ChatResponse(text="wer.", stop=Stop(StopReason.END_TURN, "stop"))
+REQUEST = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=4)
+ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+class Stopped(Exception):
+    pass
+
+
+# --- Four kinds of function ----------------------------------------------------------------------------------------
+
+DECORATORS: dict[str, Callable[[Any], Any]] = {
+    "call": observe_provider_call,
+    "call with arguments": observe_provider_call(provider="p", wire="openai_chat", model="m"),
+    "turn": observe_turn,
+    "turn with arguments": observe_turn(agent="a", conversation_id=lambda *args, **kwargs: "c"),
+}
+
+
+@pytest.fixture(params=list(DECORATORS.values()), ids=list(DECORATORS))
+def decorate(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    made: Callable[[Any], Any] = request.param
+    return made
+
+
+def plain(a: int, *, b: str = "x") -> tuple[int, str]:
+    """Plain."""
+    return a, b
+
+
+async def coroutine(a: int, *, b: str = "x") -> tuple[int, str]:
+    """Coroutine."""
+    await asyncio.sleep(0)
+    return a, b
+
+
+def generator(a: int, *, b: str = "x") -> Generator[Any, Any, str]:
+    """Generator."""
+    got = yield a
+    try:
+        got = yield got
+    except Stopped as error:
+        got = yield repr(error)
+    yield got
+    return b
+
+
+async def async_generator(a: int, *, b: str = "x") -> AsyncGenerator[Any, Any]:
+    """Async generator."""
+    got = yield a
+    try:
+        got = yield got
+    except Stopped as error:
+        got = yield repr(error)
+    yield got
+
+
+ASKS = (
+    inspect.isfunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction, inspect.signature, inspect.getdoc, inspect.unwrap,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [plain, coroutine, generator, async_generator])
+def test_a_decorated_function_is_what_it_was(decorate: Callable[[Any], Any], function: Any) -> None:
+    """Its kind, signature, name and documentation are unchanged."""
+    wrapped = decorate(function)
+    assert wrapped is not function
+    for ask in ASKS:
+        assert ask(wrapped) == ask(function), ask
+    assert (wrapped.__name__, wrapped.__module__, wrapped.__wrapped__) == (
+        function.__name__, function.__module__, function,
+    )  # fmt: skip
+
+
+def test_a_plain_function(records: Records, decorate: Callable[[Any], Any]) -> None:
+    """Arguments and result pass; the very same object comes back."""
+    assert decorate(plain)(1, b="y") == (1, "y")
+    thing = object()
+    assert decorate(lambda: thing)() is thing
+
+
+async def test_a_coroutine_function(records: Records, decorate: Callable[[Any], Any]) -> None:
+    """Nothing runs before the await."""
+    ran = []
+
+    async def marks() -> int:
+        ran.append(1)
+        return 7
+
+    pending = decorate(marks)()
+    assert inspect.iscoroutine(pending)
+    assert not ran
+    assert await pending == 7
+    assert await decorate(coroutine)(1, b="y") == (1, "y")
+
+
+def conversation(made: Generator[Any, Any, Any]) -> list[Any]:
+    said = [next(made), made.send("sent"), made.throw(Stopped("thrown")), made.send("more")]
+    try:
+        next(made)
+    except StopIteration as end:
+        said.append(end.value)
+    return said
+
+
+def test_a_generator_function(records: Records, decorate: Callable[[Any], Any]) -> None:
+    """send, throw, close and the return value work as they did."""
+    assert conversation(decorate(generator)(1, b="y")) == conversation(generator(1, b="y"))
+    closed = []
+
+    def closes() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+
+    made = decorate(closes)()
+    assert inspect.isgenerator(made)
+    next(made)
+    made.close()
+    assert closed == [True]
+
+
+async def test_an_async_generator_function(records: Records, decorate: Callable[[Any], Any]) -> None:
+    """asend, athrow and aclose work as they did."""
+    for function in (async_generator, decorate(async_generator)):
+        made = function(1, b="y")
+        assert [
+            await anext(made), await made.asend("sent"), await made.athrow(Stopped("thrown")), await made.asend("more"),
+        ] == [1, "sent", "Stopped('thrown')", "more"]  # fmt: skip
+        with pytest.raises(StopAsyncIteration):
+            await anext(made)
+    closed = []
+
+    async def closes() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            closed.append(True)
+
+    made = decorate(closes)()
+    assert await anext(made) == 1
+    await made.aclose()
+    assert closed == [True]
+
+
+def test_exceptions_pass(records: Records, decorate: Callable[[Any], Any]) -> None:
+    """The very same exception comes through."""
+    error = Stopped("mine")
+
+    def raises() -> None:
+        raise error
+
+    with pytest.raises(Stopped) as raised:
+        decorate(raises)()
+    assert raised.value is error
+
+
+def test_methods(records: Records, decorate: Callable[[Any], Any]) -> None:
+    """Methods, class methods and static methods, decorated inside or outside of them."""
+
+    class Agent:
+        name = "agent"
+
+        @decorate
+        def method(self) -> str:
+            return self.name
+
+        @classmethod
+        @decorate
+        def inner(cls) -> str:
+            return cls.name
+
+        @decorate
+        @classmethod
+        def outer(cls) -> str:
+            return cls.name
+
+        @decorate
+        @staticmethod
+        def static() -> str:
+            return "static"
+
+    agent = Agent()
+    assert (agent.method(), Agent.inner(), Agent.outer(), agent.outer(), Agent.static(), agent.static()) == (
+        "agent", "agent", "agent", "agent", "static", "static",
+    )  # fmt: skip
+
+
+def test_nobody_listening_touches_nothing(decorate: Callable[[Any], Any]) -> None:
+    """A plain function's generator is handed on as it is."""
+    made = (number for number in range(3))
+    assert decorate(lambda: made)() is made
+
+
+def explode(*args: object, **kwargs: object) -> Any:
+    raise RuntimeError("telemetry")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "endturn.announce.open_call",
+        "endturn.announce.start_turn",
+        "endturn.announce.Call.end",
+        "endturn.announce.Call.step",
+        "endturn.announce.Call.first_chunk",
+        "endturn.announce.TurnScope.step",
+        "endturn.announce.TurnScope.end",
+        "endturn.telemetry.observe._asked",
+        "endturn.telemetry.observe._CallRun._watch",
+        "endturn.telemetry.infer.Inferring.resolve",
+    ],
+)
+async def test_telemetry_that_fails_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, decorate: Callable[[Any], Any], where: str
+) -> None:
+    """Whatever of ours raises, the functions do what they do."""
+    stop = announce.listen(lambda record: None)
+    endturn.instrument()
+    monkeypatch.setattr(where, explode)
+    try:
+        assert decorate(plain)(1) == (1, "x")
+        assert decorate(lambda: CHAT["text"])() is CHAT["text"]
+        assert await decorate(coroutine)(1) == (1, "x")
+        assert list(decorate(generator)(1)) == [1, None, None]
+        assert [item async for item in decorate(async_generator)(1)] == [1, None, None]
+        with pytest.raises(ZeroDivisionError):
+            decorate(lambda: 1 // 0)()
+    finally:
+        monkeypatch.undo()
+        endturn.uninstrument()
+        stop()
+
+
+# --- Calls ---------------------------------------------------------------------------------------------------------
+
+RESPONSES: dict[str, tuple[Any, StopReason]] = {
+    "ChatResponse": (CUT, StopReason.MAX_TOKENS),
+    "chat body": (CHAT["length"], StopReason.MAX_TOKENS),
+    "anthropic body": (message([say("x")], "max_tokens"), StopReason.MAX_TOKENS),
+    "object": (
+        openai.types.chat.ChatCompletion.model_validate(CHAT["length"]),
+        StopReason.MAX_TOKENS,
+    ),
+    "a null reason": (CHAT["null"], StopReason.MISSING),
+    "only text": ("Half an ans", StopReason.UNKNOWN),
+    "nothing": (None, StopReason.UNKNOWN),
+    "something else": (SimpleNamespace(text="x"), StopReason.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("response", "reason"), RESPONSES.values(), ids=RESPONSES.keys())
+def test_what_a_call_returns_is_read(records: Records, response: Any, reason: StopReason) -> None:
+    """Our response, a provider's body, an SDK's object; from a text alone nothing is guessed."""
+    observed: Callable[[], Any] = observe_provider_call(provider="p")(lambda: response)
+    assert observed() is response
+    ended = records.only()
+    assert ended.stop.reason is reason
+    assert ended.started.provider == "p"
+
+
+def test_what_a_request_asks_is_announced(records: Records) -> None:
+    """A Request among the arguments says the model and the limit."""
+    observe_provider_call(provider="p")(lambda request: CUT)(REQUEST)
+    ended = records.only()
+    assert (ended.started.model, ended.started.maximum) == ("m", 4)
+    assert (ended.usage, ended.response_id, ended.response_model, ended.output_chars) == (Usage(3, 4), "r1", "m-1", 11)
+
+
+def test_arguments_as_the_sdk_s_are_named(records: Records) -> None:
+    """Without a Request, keyword arguments are read as a provider's."""
+
+    @observe_provider_call(provider="p", wire="openai_chat")
+    def ask(**kwargs: Any) -> Any:
+        return CHAT["text"]
+
+    ask(**ASK, max_tokens=9)
+    started = records.only().started
+    assert (started.model, started.maximum) == ("m", 9)
+
+
+def test_the_model_is_the_response_s_where_nobody_names_one(records: Records) -> None:
+    """Better the model that answered than none."""
+    observe_provider_call(provider="p")(lambda: CUT)()
+    assert records.only().started.model == "m-1"
+
+
+def test_an_unknown_wire_is_refused_at_once() -> None:
+    """A misspelt wire is the decorator's error, not the first call's."""
+    with pytest.raises(UsageError, match="openai"):
+        observe_provider_call(wire="opnai")
+
+
+CHUNKS = [chunk({"role": "assistant", "content": "a"}), chunk({"content": "b"}), chunk({}, "length"), DONE_EVENT]
+
+STREAMS: dict[str, tuple[list[Any], StopReason]] = {
+    "deltas and their response": ([Delta(text="Half "), Delta(text="an ans"), CUT], StopReason.MAX_TOKENS),
+    "deltas alone": ([Delta(text="Half ")], StopReason.MISSING),
+    "chunks": ([event.data for event in CHUNKS[:-1]], StopReason.MAX_TOKENS),
+    "chunks, cut": ([event.data for event in CHUNKS[:-2]], StopReason.MISSING),
+    "text": (["Half ", "an ans"], StopReason.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("items", "reason"), STREAMS.values(), ids=STREAMS.keys())
+async def test_streams_are_read_as_they_pass(records: Records, items: list[Any], reason: StopReason) -> None:
+    """Generators of Deltas, of a provider's chunks; and plain functions that return such a generator."""
+
+    @observe_provider_call(provider="p")
+    def streamed() -> Iterator[Any]:
+        yield from items
+
+    @observe_provider_call(provider="p")
+    async def astreamed() -> AsyncIterator[Any]:
+        for item in items:
+            yield item
+
+    @observe_provider_call(provider="p")
+    def returned() -> Iterator[Any]:
+        return (item for item in items)
+
+    assert list(streamed()) == items
+    assert [item async for item in astreamed()] == items
+    assert list(returned()) == items
+    assert [ended.stop.reason for ended in records.ended] == [reason] * 3
+    assert all(ended.started.stream and ended.first_chunk_s is not None for ended in records.ended)
+
+
+@pytest.mark.parametrize("items", [STREAMS["deltas alone"][0], STREAMS["chunks, cut"][0]], ids=["deltas", "chunks"])
+def test_a_stream_that_is_left(records: Records, items: list[Any]) -> None:
+    """Closing early is `cancelled`."""
+
+    @observe_provider_call(provider="p")
+    def streamed() -> Iterator[Any]:
+        yield from items
+
+    made: Any = streamed()
+    next(made)
+    made.close()
+    janitor.drain()
+    assert records.only().stop.reason is StopReason.CANCELLED
+
+
+def test_a_stream_that_is_dropped(records: Records) -> None:
+    """So is dropping it; one that never ran was never a call."""
+
+    @observe_provider_call(provider="p")
+    def streamed() -> Iterator[Any]:
+        yield from CHUNKS
+
+    streamed()
+    next(streamed())
+    gc.collect()
+    janitor.drain()
+    assert records.only().stop.reason is StopReason.CANCELLED
+
+
+def test_an_sdk_s_stream_object(records: Records) -> None:
+    """It is handed on as it is, and read in place."""
+
+    @observe_provider_call(provider="p", wire="openai_chat")
+    def ask() -> Any:
+        with unobserved():
+            return chat(events(*CHUNKS)).chat.completions.create(**ASK, stream=True)
+
+    stream = ask()
+    assert type(stream) is openai.Stream
+    assert len(list(stream)) == 3
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+class unobserved:
+    """An SDK that is not instrumented."""
+
+    def __enter__(self) -> None:
+        endturn.uninstrument()
+
+    def __exit__(self, *raised: object) -> None:
+        endturn.instrument()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(ProviderUnavailable("503", status=503), StopReason.ERROR, id="unavailable"),
+        pytest.param(ProviderUnavailable("cut", partial=CUT), StopReason.MAX_TOKENS, id="partial"),
+        pytest.param(
+            ProviderUnavailable("long", stop=Stop(StopReason.CONTEXT_WINDOW_EXCEEDED)),
+            StopReason.CONTEXT_WINDOW_EXCEEDED,
+            id="says why",
+        ),
+        pytest.param(ValueError("x"), StopReason.ERROR, id="anything"),
+        pytest.param(KeyboardInterrupt(), StopReason.CANCELLED, id="interrupted"),
+    ],
+)
+def test_a_call_that_raises(records: Records, error: BaseException, reason: StopReason) -> None:
+    """The error, and what it says of the stop."""
+
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        observe_provider_call(provider="p")(fails)()
+    ended = records.only()
+    assert (ended.stop.reason, ended.error) == (reason, error)
+
+
+def test_what_is_announced_below_is_not_announced_again(records: Records) -> None:
+    """Decorator over decorator over the SDK, with retries within it: one call."""
+    server = Server(body({}, 500), body({}, 500), body(chat_body({"content": "x"}, "length")))
+    client = openai.OpenAI(api_key="n", http_client=server.http(), max_retries=2)
+
+    @observe_provider_call(provider="outer")
+    @observe_provider_call(provider="inner")
+    def ask() -> Any:
+        return client.chat.completions.create(**ASK)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.sleep", lambda seconds: None)
+        ask()
+    assert len(server.requests) == 3
+    assert records.only().started.provider == "openai"
+
+
+async def test_a_stream_of_the_sdk_s_below_is_not_announced_again(records: Records) -> None:
+    """The same of async generators over the SDK's stream."""
+    client = achat(events(*CHUNKS))
+
+    @observe_provider_call(provider="outer")
+    async def ask() -> AsyncIterator[Any]:
+        async for item in await client.chat.completions.create(**ASK, stream=True):
+            yield item
+
+    assert len([item async for item in ask()]) == 3
+    assert records.only().started.provider == "openai"
+
+
+def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> None:
+    """All layers of one call, in a declared turn, over 500, 500, 200: one record, in that turn."""
+    server = Server(body({}, 500), body({}, 500), body(chat_body({"content": "x"})))
+    client = openai.OpenAI(api_key="n", http_client=server.http(), max_retries=2)
+
+    @observe_provider_call(provider="outer")
+    def provider(request: Request) -> ChatResponse:
+        client.chat.completions.create(**ASK)
+        return WHOLE
+
+    turn = announce.start_turn(Turn(kind=TurnKind.CONTROLLER))
+    with pytest.MonkeyPatch.context() as patch, turn.step():
+        patch.setattr("time.sleep", lambda seconds: None)
+        call = announce.open_call(Layer.WRAPPER, None, provider="controller", model="m")
+        assert call is not None
+        with call.step():
+            provider(REQUEST)
+        assert call.end(WHOLE.stop) is None
+    turn.end(TurnOutcome.COMPLETED)
+    ended = records.only()
+    assert ended.started.turn is turn.turn
+    assert turn.turn.iterations == 1
+
+
+# --- Turns ---------------------------------------------------------------------------------------------------------
+
+
+def provider_of(*responses: ChatResponse) -> Callable[[Request], ChatResponse]:
+    """A provider function that gives these."""
+    left = list(responses)
+    return observe_provider_call(provider="p")(lambda request: left.pop(0))
+
+
+def test_a_turn_and_its_calls(records: Records) -> None:
+    """Calls within belong to it; it names its agent and its conversation."""
+    ask = provider_of(WHOLE, WHOLE)
+
+    @observe_turn(agent="support", conversation_id=lambda question, session: session["id"])
+    def handle(question: str, session: dict[str, str]) -> str:
+        ask(REQUEST)
+        return ask(REQUEST.but(messages=())).text
+
+    assert handle("hi", session={"id": "c9"}) == "wer."
+    (ended,) = records.turns
+    turn = ended.turn
+    assert (turn.kind, turn.agent, turn.conversation, turn.iterations) == (TurnKind.OBSERVED, "support", "c9", 2)
+    assert (ended.outcome, ended.complete) == (TurnOutcome.COMPLETED, True)
+    assert {started.turn for started in records.started} == {turn}
+    assert [type(record) for record in records].index(TurnStarted) == 0
+
+
+def test_a_turn_that_ends_on_a_cut_answer(records: Records) -> None:
+    """It was not continued."""
+    ask = provider_of(CUT)
+    observe_turn(lambda: ask(REQUEST))()
+    (ended,) = records.turns
+    assert (ended.outcome, ended.complete) == (TurnOutcome.NOT_CONTINUED, False)
+
+
+def test_a_turn_whose_own_loop_continues(records: Records) -> None:
+    """A continuation within it is recognised, and completes it."""
+    ask = provider_of(CUT, WHOLE)
+
+    @observe_turn
+    def handle() -> str:
+        first = ask(REQUEST)
+        nudge = Message(role="user", content="Please continue.")
+        return first.text + ask(REQUEST.but(messages=(*REQUEST.messages, first.message(), nudge))).text
+
+    assert handle() == "Half an answer."
+    (ended,) = records.turns
+    assert (ended.outcome, ended.complete, ended.turn.continuations) == (TurnOutcome.COMPLETED, True, 1)
+    assert [attempt.continuation.strategy for attempt in records.attempts] == [Strategy.PROMPT]
+
+
+def test_a_turn_that_raises(records: Records) -> None:
+    """`provider_error`, with the error; `cancelled` where somebody stopped it; cut where the answer was cut."""
+    with pytest.raises(Stopped):
+        observe_turn(stops)()
+    with pytest.raises(KeyboardInterrupt):
+        observe_turn(interrupted)()
+    assert [ended.outcome for ended in records.turns] == [TurnOutcome.PROVIDER_ERROR, TurnOutcome.CANCELLED]
+    assert isinstance(records.turns[0].error, Stopped)
+
+    @observe_turn
+    def parses() -> object:
+        provider_of(CUT)(REQUEST)
+        return json.loads("Half an ans")
+
+    with pytest.raises(ValueError, match="Expecting"):
+        parses()
+    assert records.turns[-1].outcome is TurnOutcome.NOT_CONTINUED
+
+
+def stops() -> None:
+    raise Stopped
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+async def test_a_turn_that_is_cancelled(records: Records) -> None:
+    """A cancelled task's turn is `cancelled`."""
+
+    @observe_turn
+    async def handle() -> None:
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(handle())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [ended.outcome for ended in records.turns] == [TurnOutcome.CANCELLED]
+
+
+def test_a_generator_s_turn_is_current_only_while_it_runs(records: Records) -> None:
+    """What its consumer does between two items is not part of the turn."""
+    ask = provider_of(WHOLE, WHOLE, WHOLE)
+
+    @observe_turn
+    def handle() -> Iterator[str]:
+        yield ask(REQUEST).text
+        yield ask(REQUEST).text
+
+    for _ in handle():
+        assert announce.current_turn() is None
+    ask(REQUEST)
+    outer = records.started[2].turn
+    assert outer.kind is TurnKind.IMPLICIT
+    assert [started.turn.kind for started in records.started[:2]] == [TurnKind.OBSERVED] * 2
+
+
+async def test_an_async_generator_s_turn_is_current_only_while_it_runs(records: Records) -> None:
+    """The same; and it may be driven from several contexts."""
+    ask = provider_of(WHOLE, WHOLE)
+
+    @observe_turn
+    async def handle() -> AsyncIterator[str]:
+        yield ask(REQUEST).text
+        await asyncio.sleep(0)
+        yield ask(REQUEST).text
+
+    made = handle()
+    await asyncio.create_task(anext(made))  # type: ignore[arg-type] # an awaitable, as an async generator gives
+    assert announce.current_turn() is None
+    await asyncio.create_task(anext(made), context=contextvars.Context())  # type: ignore[arg-type]
+    with pytest.raises(StopAsyncIteration):
+        await anext(made)
+    assert [ended.outcome for ended in records.turns] == [TurnOutcome.COMPLETED]
+    assert len({started.turn for started in records.started}) == 1
+
+
+def test_a_generator_s_turn_that_is_closed(records: Records) -> None:
+    """A consumer that stops has cancelled."""
+
+    @observe_turn
+    def handle() -> Iterator[int]:
+        yield 1
+        yield 2
+
+    for _ in handle():
+        break
+    gc.collect()
+    janitor.drain()
+    assert [ended.outcome for ended in records.turns] == [TurnOutcome.CANCELLED]
+
+
+def test_a_wrapped_stream_belongs_to_the_turn_it_began_in(records: Records) -> None:
+    """Also where it is read to its end after that turn's code has left."""
+
+    @observe_provider_call(provider="p")
+    def ask() -> Iterator[Any]:
+        yield Delta(text="x")
+        yield CUT
+
+    kept: list[Any] = []
+
+    @observe_turn
+    def handle() -> None:
+        made = ask()
+        next(made)
+        kept.append(made)
+
+    handle()
+    list(kept[0])
+    (started,) = records.started
+    assert started.turn.kind is TurnKind.OBSERVED

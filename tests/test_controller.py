@@ -1,0 +1,984 @@
+"""The controllers: what is sent, what is run, what comes back, and what is announced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from endturn import announce
+from endturn.announce import (
+    CallEnded,
+    ContinuationAttempted,
+    DispatchBlocked,
+    Layer,
+    PayloadRepaired,
+    Strategy,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnOutcome,
+    TurnStarted,
+)
+from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.continuation.policy import PROMPT, ContinuationPolicy
+from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
+from endturn.stop import Resume, Stop, StopReason
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
+
+NUDGE = Message(role="user", content=PROMPT, synthetic=True)
+
+
+def play(*script: ChatResponse | BaseException, chunk: int | None = None, **settings: Any) -> tuple[Played, TurnResult]:
+    """One turn over a script, its request being `ask()` unless `request` says otherwise."""
+    request = settings.pop("request", ask())
+    policy = {name: settings.pop(name) for name in list(settings) if name in ContinuationPolicy.model_fields}
+    provider = Played(*script, chunk=chunk)
+    controller = ContinuationController(provider, policy=ContinuationPolicy(**policy), **settings)
+    return provider, controller.run(request)
+
+
+class Recording:
+    """A tool that remembers what it was called with."""
+
+    def __init__(self, answer: Any = "found") -> None:
+        self.answer = answer
+        self.calls: list[ToolCall] = []
+
+    def __call__(self, asked: ToolCall) -> Any:
+        self.calls.append(asked)
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+# --- Text ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(20)
+def test_a_response_that_was_not_truncated_passes_untouched() -> None:
+    """One request, the host's own object; the text byte for byte; no notice."""
+    request = ask()
+    provider, result = play(said("Hello.\n"), request=request)
+    assert provider.requests == [request]
+    assert provider.requests[0] is request
+    assert (result.text, result.outcome, result.complete, result.notice) == ("Hello.\n", "completed", True, None)
+    assert result.messages == (*request.messages, said("Hello.\n").message())
+    assert (result.iterations, result.continuations) == (1, 0)
+
+
+@pytest.mark.behaviour(12)
+@pytest.mark.behaviour(26)
+def test_a_cut_answer_is_continued_and_merged() -> None:
+    """max_tokens, then the rest: one coherent answer, the nudge sent and not shown."""
+    provider, result = play(cut("Hello, wo"), said("rld."))
+    assert result.text == "Hello, world."
+    assert result.complete
+    assert provider.requests[1].messages == (*ask().messages, cut("Hello, wo").message(), NUDGE)
+    assert result.messages == (*ask().messages, said("Hello, world.").message())
+    assert result.segments == (cut("Hello, wo").message(), NUDGE, said("rld.").message())
+    assert result.usage == Usage(10, 20)
+
+
+@pytest.mark.parametrize("reason", [r for r in StopReason if r is not StopReason.MAX_TOKENS], ids=lambda r: r.value)
+@pytest.mark.behaviour(12)
+def test_nothing_else_is_continued(reason: StopReason) -> None:
+    """No other reason sends the nudge."""
+    provider, _ = play(said("text", reason), said("never"), continuation_tool_repair_attempts=0)
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.behaviour(21)
+@pytest.mark.behaviour(27)
+def test_every_continuation_repeats_what_was_sent_before() -> None:
+    """Each request begins with the whole request before it, and keeps its settings."""
+    request = ask(temperature=0.3, seed=7, tools=(SEARCH,), format=None, extra={"user": "u"})
+    provider, _ = play(cut("a "), cut("b "), said("c"), request=request)
+    for before, after in zip(provider.requests, provider.requests[1:], strict=False):
+        assert after.messages[: len(before.messages)] == before.messages
+        assert after.but(messages=()) == request.but(messages=())
+
+
+@pytest.mark.behaviour(27)
+def test_a_forced_tool_choice_goes_back_to_auto_for_text() -> None:
+    """A text continuation may answer in text."""
+    provider, _ = play(cut("a "), said("b"), request=ask(tools=(SEARCH,), tool_choice="search"))
+    assert [request.tool_choice for request in provider.requests] == ["search", "auto"]
+
+
+def test_the_cap_is_three_and_the_partial_answer_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """Repeated max_tokens ends after three continuations, with the partial answer, a notice, and the sources' lines."""
+    caplog.set_level(logging.INFO, "endturn")
+    provider, result = play(cut("a "), cut("b "), cut("c "), cut("d "), said("never"))
+    assert len(provider.requests) == 4
+    assert (result.text, result.outcome, result.status) == ("a b c d ", "retry_limit", "retry_limit")
+    assert (result.complete, result.continuations) == (False, 3)
+    assert result.notice is not None
+    assert result.notice not in result.text
+    assert caplog.messages == [
+        "[continue] Response truncated at max_tokens, requesting continuation (1/3)",
+        "[continue] Response truncated at max_tokens, requesting continuation (2/3)",
+        "[continue] Response truncated at max_tokens, requesting continuation (3/3)",
+        "[continue] Max continuations reached, breaking",
+    ]
+
+
+def test_attempts_survive_tool_iterations_and_reset_with_the_next_turn() -> None:
+    """The count belongs to the turn: tools do not reset it, new user input does; it is no tool iteration."""
+    search = Recording()
+    script = [cut("a "), calling(call()), cut("b "), cut("c "), cut("d ")]
+    provider = Played(*script, cut("e "), said("f"))
+    controller = ContinuationController(provider, tools={"search": search}, policy=ContinuationPolicy(max_iterations=2))
+    result = controller.run(ask(tools=(SEARCH,)))
+    assert (result.outcome, result.continuations, len(search.calls)) == ("retry_limit", 3, 1)
+    assert result.iterations == 5
+    assert controller.run(ask()).outcome == "completed"
+
+
+@pytest.mark.behaviour(15)
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [
+        pytest.param(cut(""), "no_progress", id="empty"),
+        pytest.param(cut(" \n"), "no_progress", id="white space"),
+        pytest.param(cut("", reasoning="hm"), "reasoning_exhausted", id="thinking shown"),
+        pytest.param(cut("").but(usage=Usage(5, 100, 100)), "reasoning_exhausted", id="thinking counted"),
+    ],
+)
+def test_an_empty_truncation_is_not_nudged(response: ChatResponse, outcome: str) -> None:
+    """Nothing visible, nothing to continue."""
+    provider, result = play(response)
+    assert (len(provider.requests), result.outcome, result.complete) == (1, outcome, False)
+
+
+@pytest.mark.behaviour(16)
+def test_a_continuation_that_only_repeats_ends_the_turn() -> None:
+    """What brings nothing new is not asked for again."""
+    text = "A sentence that is long enough to overlap."
+    provider, result = play(cut(text), cut(text), said("never"))
+    assert (len(provider.requests), result.outcome, result.text) == (2, "no_progress", text)
+
+
+@pytest.mark.behaviour(16)
+def test_a_loop_ends_the_turn_and_is_not_kept_for_a_replay() -> None:
+    """A continuation dominated by one passage stops; the history holds the passage once."""
+    passage = "I will now check the file, and after that I will check the next. "
+    provider, result = play(cut("Well: "), cut(passage * 20), said("never"))
+    assert (len(provider.requests), result.outcome) == (2, "repetition")
+    assert result.text == "Well: " + passage * 20
+    assert passage * 2 not in result.messages[-1].text
+    assert result.messages[-1].text.startswith("Well: I will now check")
+
+
+@pytest.mark.behaviour(17)
+def test_the_token_budget_counts_the_cut_chain_and_clamps_only_continuations() -> None:
+    """Four times the maximum: a continuation gets what is left of it, an ordinary call its own maximum."""
+    provider, result = play(
+        cut("a ", tokens=900), calling(call(), tokens=2_000), calling(call(id="2"), tokens=900),
+        cut("b ", tokens=700), said("c"),
+        request=ask(max_tokens=1_000, tools=(SEARCH,)), tools={"search": Recording()},
+    )  # fmt: skip
+    # Counted are 900, 2 000 and 700: the ordinary call of 900 is not.
+    assert [request.max_tokens for request in provider.requests] == [1_000, 1_000, 1_000, 1_000, 400]
+    assert result.outcome == "completed"
+
+
+@pytest.mark.behaviour(17)
+def test_a_turn_ends_token_budget_before_a_call_that_could_not_help() -> None:
+    """Below 256 tokens left, no continuation is sent."""
+    provider, result = play(cut("a ", tokens=1_000), cut("b ", tokens=2_800), request=ask(max_tokens=1_000))
+    assert len(provider.requests) == 2
+    assert (result.outcome, result.status) == ("token_budget", "budget_exhausted")
+
+
+@pytest.mark.behaviour(17)
+def test_a_thinking_budget_is_left_room_for() -> None:
+    """What is left must hold the thinking and 256 tokens more."""
+    request = ask(max_tokens=1_000, extra={"thinking": {"type": "enabled", "budget_tokens": 900}})
+    provider, result = play(cut("a ", tokens=3_000), request=request)
+    assert (len(provider.requests), result.outcome) == (1, "token_budget")
+
+
+@pytest.mark.behaviour(17)
+def test_without_a_maximum_the_first_cut_is_the_measure() -> None:
+    """The effective maximum is what the first cut response used; a request without a maximum keeps none."""
+    provider, result = play(
+        *[cut(f"{n} ", tokens=1_000) for n in range(4)], said("never"),
+        request=ask(max_tokens=None), continuation_max_attempts=10,
+    )  # fmt: skip
+    assert [request.max_tokens for request in provider.requests] == [None] * 4
+    assert result.outcome == "token_budget"
+
+
+@pytest.mark.behaviour(17)
+def test_missing_usage_is_estimated_and_marked() -> None:
+    """A cut response without usage used its maximum; any other a token per four bytes."""
+    _, result = play(cut("a " * 50, tokens=None), said("12345678é", tokens=None))
+    assert result.usage == Usage(None, 103, estimated=True)
+
+
+@pytest.mark.behaviour(17)
+def test_the_character_budget_ends_a_turn() -> None:
+    """Characters of the cut chain are limited too."""
+    provider, result = play(cut("x" * 60), cut("y" * 60), said("z"), continuation_max_output_chars=100)
+    assert (len(provider.requests), result.outcome, result.status) == (2, "char_budget", "budget_exhausted")
+
+
+def test_the_deadline_ends_a_turn() -> None:
+    """No call begins after the deadline; the clock is injected."""
+    provider, result = play(cut("a "), cut("b "), said("never"), deadline_s=2, clock=ticking())
+    assert (len(provider.requests), result.outcome) == (2, "deadline")
+
+
+# --- Ends -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [
+        (said("a", StopReason.SAFETY_BLOCKED), "safety_blocked"),
+        (said("a", StopReason.REFUSED), "refused"),
+        (said("a", StopReason.CONTEXT_WINDOW_EXCEEDED), "context_window_exceeded"),
+        (said("a", StopReason.UNKNOWN), "unknown_reason"),
+        (said("a", StopReason.MISSING), "stream_cut"),
+        (said("a", StopReason.ERROR), "provider_error"),
+        (said("a", StopReason.CANCELLED), "cancelled"),
+        (paused("a", Resume.SERVER), "left_paused"),
+        (paused("a", Resume.NONE), "left_paused"),
+    ],
+)
+def test_every_other_end_keeps_the_text_and_is_no_success(response: ChatResponse, outcome: str) -> None:
+    """The partial answer is handed back with a notice, and `complete` is false."""
+    _, result = play(response)
+    assert (result.text, result.outcome, result.complete) == ("a", outcome, False)
+    assert result.notice
+
+
+@pytest.mark.behaviour(13)
+def test_a_pause_is_resent_unchanged() -> None:
+    """pause_turn: the answer's own blocks go back, no prompt; the parts are one answer."""
+    first = Blocks("anthropic", ({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},))
+    provider, result = play(paused("Look", blocks=first), said(" here."), wire="anthropic")
+    assert provider.requests[1].messages == (*ask().messages, paused("Look", blocks=first).message())
+    assert (result.text, result.outcome, result.continuations) == ("Look here.", "completed", 0)
+
+
+@pytest.mark.behaviour(13)
+def test_resumes_have_their_own_cap() -> None:
+    """Ten resumes by default; then the turn can be taken up by its handle."""
+    provider, result = play(*[paused(str(n)) for n in range(4)], said("never"), continuation_max_resumes=3)
+    assert (len(provider.requests), result.outcome, result.text) == (4, "resume_limit", "0123")
+    assert result.resume().strategy is Strategy.RESEND
+
+
+@pytest.mark.behaviour(13)
+def test_a_background_job_is_left_with_a_handle_that_fetches_it() -> None:
+    """retrieve_same_id is never resent, which would start a second paid job."""
+    provider, result = play(paused("", Resume.RETRIEVE_SAME_ID, id="resp_1"))
+    assert (len(provider.requests), result.outcome) == (1, "left_paused")
+    assert result.resume().next.retrieve == "resp_1"
+
+
+# --- Tools ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(33)
+def test_a_complete_tool_call_is_dispatched() -> None:
+    """A tool call runs once, its result goes back, and the loop goes on."""
+    search = Recording()
+    asking = calling(call(), text="Let me see. ")
+    provider, result = play(asking, said("Found."), request=ask(tools=(SEARCH,)), tools={"search": search})
+    assert [run.arguments for run in search.calls] == [{"q": "x"}]
+    answer = Message(role="tool", content="found", tool_call_id="call_1")
+    assert provider.requests[1].messages == (*ask().messages, asking.message(), answer)
+    assert (result.text, result.answer) == ("Let me see. Found.", "Found.")
+    assert result.messages == (*ask().messages, asking.message(), answer, said("Found.").message())
+    assert result.tool_results == (answer,)
+
+
+@pytest.mark.behaviour(34)
+@pytest.mark.behaviour(38)
+@pytest.mark.parametrize("reason", [r for r in StopReason if r is not StopReason.TOOL_CALL], ids=lambda r: r.value)
+def test_a_call_without_a_tool_terminal_never_runs_and_is_not_replayed(reason: StopReason) -> None:
+    """The tool is not run, and neither mirror of the recorded message holds the call; text and reason stay."""
+    search = Recording()
+    blocks = Blocks("anthropic", ({"type": "text", "text": "text"}, {"type": "tool_use", "id": "call_1"}))
+    response = said("text", reason, calls=[call()], blocks=blocks)
+    with heard(DispatchBlocked) as blocked:
+        provider, result = play(
+            response, request=ask(tools=(SEARCH,)), tools={"search": search}, continuation_tool_repair_attempts=0
+        )
+    assert search.calls == []
+    assert (len(provider.requests), result.tool_results) == (1, ())
+    recorded = result.messages[-1]
+    assert (recorded.text, recorded.tool_calls, recorded.blocks) == ("text", (), None)
+    assert recorded.stop_reason is reason
+    assert [record.names for record in blocked] == [("search",)]
+
+
+@pytest.mark.behaviour(36)
+def test_a_cut_payload_is_repaired_through_the_same_gate() -> None:
+    """One complete payload is asked for; when it comes it runs, and nothing of the cut one is in the history."""
+    search = Recording()
+    half = cut("Let me see. ", calls=[call(arguments='{"q": "hal', closed=False)])
+    with heard(PayloadRepaired) as repaired:
+        provider, result = play(
+            half, calling(call(id="2")), said("Found."),
+            request=ask(tools=(SEARCH,), tool_choice="search"), tools={"search": search},
+        )  # fmt: skip
+    assert [run.id for run in search.calls] == ["2"]
+    assert (result.outcome, result.text) == ("completed", "Let me see. Found.")
+    assert provider.requests[1].messages[-1] == NUDGE
+    assert provider.requests[1].tool_choice == "search"
+    assert not any(message.tool_calls for message in provider.requests[1].messages)
+    (record,) = repaired
+    assert (record.issue, record.attempted, record.succeeded) == ("incomplete_json", True, True)
+    assert result.continuations == 1
+
+
+@pytest.mark.behaviour(36)
+@pytest.mark.parametrize(
+    ("second", "outcome"),
+    [
+        pytest.param(cut("", calls=[call(arguments="{", closed=False)]), "tool_repair_failed", id="cut again"),
+        pytest.param(cut("I will"), "tool_repair_failed", id="cut text"),
+        pytest.param(said("", StopReason.MISSING), "tool_repair_failed", id="stream cut"),
+        pytest.param(calling(call(), suspected=True), "tool_repair_failed", id="suspect"),
+        pytest.param(said("Never mind."), "completed", id="text instead"),
+        pytest.param(said("No.", StopReason.REFUSED), "refused", id="refused"),
+    ],
+)
+def test_a_repair_passes_the_same_table(second: ChatResponse, outcome: str) -> None:
+    """Text completes; a cut or refused payload ends the turn; nothing runs."""
+    search = Recording()
+    with heard(PayloadRepaired) as repaired:
+        provider, result = play(
+            cut("Let me see. ", calls=[call(closed=False)]), second, said("never"),
+            request=ask(tools=(SEARCH,)), tools={"search": search},
+        )  # fmt: skip
+    assert search.calls == []
+    assert (len(provider.requests), result.outcome) == (2, outcome)
+    assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
+
+
+@pytest.mark.behaviour(36)
+def test_without_a_repair_budget_nothing_is_asked_for() -> None:
+    """A budget of none: the partial answer, the notice, and an event that says that no repair was tried."""
+    with heard() as records:
+        provider, result = play(cut("Well. ", calls=[call()]), continuation_tool_repair_attempts=0)
+    assert (len(provider.requests), result.outcome, result.text) == (1, "tool_repair_failed", "Well. ")
+    (repaired,) = [record for record in records if isinstance(record, PayloadRepaired)]
+    assert (repaired.attempted, repaired.succeeded) == (False, False)
+    (blocked,) = [record for record in records if isinstance(record, DispatchBlocked)]
+    assert blocked.reason == "truncated"
+
+
+@pytest.mark.behaviour(36)
+def test_a_call_that_the_provider_rejected_is_repaired() -> None:
+    """An `error` row that resumes by repair takes the repair path, without any call to look at."""
+    rejected = said("", StopReason.ERROR, resume=Resume.REPAIR)
+    with heard(PayloadRepaired) as repaired:
+        _, result = play(
+            rejected, calling(call()), said("ok"), request=ask(tools=(SEARCH,)), tools={"search": Recording()}
+        )
+    assert result.outcome == "completed"
+    assert [record.issue for record in repaired] == ["provider_rejected"]
+
+
+@pytest.mark.behaviour(36)
+@pytest.mark.parametrize(
+    ("wrong", "reason", "told"),
+    [
+        (call("find"), "unknown_tool", "there is no tool called 'find'"),
+        (call(arguments="{}"), "schema_mismatch", "arguments.q is missing"),
+        (call(arguments='{"q": 1, "q": 2}'), "invalid_json", "given twice"),
+    ],
+)
+def test_complete_but_wrong_calls_are_answered_with_errors(wrong: ToolCall, reason: str, told: str) -> None:
+    """An ordinary iteration: every call of the batch gets an error result, none runs, no repair is spent."""
+    search = Recording()
+    with heard() as records:
+        provider, result = play(
+            calling(call(id="good"), wrong.but(id="bad")), said("Sorry."),
+            request=ask(tools=(SEARCH,)), tools={"search": search},
+        )  # fmt: skip
+    assert search.calls == []
+    answers = provider.requests[1].messages[-2:]
+    assert [(answer.tool_call_id, answer.is_error) for answer in answers] == [("good", True), ("bad", True)]
+    assert told in answers[1].text
+    assert (result.outcome, result.continuations) == ("completed", 0)
+    assert [record.reason for record in records if isinstance(record, DispatchBlocked)] == [reason]
+    assert not [record for record in records if isinstance(record, PayloadRepaired)]
+
+
+@pytest.mark.behaviour(24)
+@pytest.mark.behaviour(35)
+def test_duplicate_ids_leave_no_dangling_call() -> None:
+    """Of two calls with one id the record keeps one, answered once."""
+    provider, _ = play(calling(call(), call()), said("ok"), request=ask(tools=(SEARCH,)), tools={"search": Recording()})
+    assistant, answer = provider.requests[1].messages[-2:]
+    assert [asked.id for asked in assistant.tool_calls] == ["call_1"] == [answer.tool_call_id]
+
+
+@pytest.mark.behaviour(37)
+def test_ids_may_repeat_in_another_response() -> None:
+    """Providers that number their calls from one each time are served each time."""
+    search = Recording()
+    play(calling(call()), calling(call()), said("ok"), request=ask(tools=(SEARCH,)), tools={"search": search})
+    assert len(search.calls) == 2
+
+
+def test_the_other_sources_rule_runs_what_parses() -> None:
+    """dispatch=any_parsed: calls of a cut response that parse run, and no continuation is counted."""
+    search = Recording()
+    _, result = play(
+        cut("", calls=[call(), call(arguments='{"q', id="2", closed=False)]), said("ok"),
+        request=ask(tools=(SEARCH,)), tools={"search": search}, dispatch="any_parsed",
+    )  # fmt: skip
+    assert [run.id for run in search.calls] == ["call_1"]
+    assert (result.outcome, result.continuations) == ("completed", 0)
+    assert [asked.id for message in result.messages for asked in message.tool_calls] == ["call_1"]
+
+
+def test_what_a_tool_raises_is_told_to_the_model() -> None:
+    """A failing tool is an error result, announced with its exception; the loop goes on."""
+    with heard(ToolEnded) as ended:
+        provider, result = play(
+            calling(call()), said("Too bad."),
+            request=ask(tools=(SEARCH,)), tools={"search": Recording(ValueError("no such place"))},
+        )  # fmt: skip
+    answer = provider.requests[1].messages[-1]
+    assert (answer.text, answer.is_error) == ("ValueError: no such place", True)
+    assert result.complete
+    assert isinstance(ended[0].error, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "content"),
+    [
+        (None, ""),
+        ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
+        ({"n": 1}, '{"n": 1}'),
+        ([1, 2], "[1, 2]"),
+    ],
+)
+def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) -> None:
+    """Text and content parts stay; anything else becomes JSON."""
+    provider, _ = play(calling(call("now", "")), said("ok"), tools={"now": Recording(answer)})
+    assert provider.requests[1].messages[-1].content == content
+
+
+def test_tools_given_with_their_functions_are_declared() -> None:
+    """A sequence of (Tool, function) adds the tools that the request does not declare itself."""
+    provider, _ = play(said("ok"), request=ask(tools=(SEARCH,)), tools=[(SEARCH, Recording()), (NOW, Recording())])
+    assert provider.requests[0].tools == (SEARCH, NOW)
+
+
+def test_a_host_that_runs_its_tools_itself_gets_the_calls() -> None:
+    """Without functions a turn ends at the gate, with the parsed calls."""
+    provider, result = play(calling(call()), request=ask(tools=(SEARCH,)))
+    assert (len(provider.requests), result.outcome, result.complete) == (1, "completed", True)
+    assert result.calls == (call(arguments='{"q": "x"}').but(arguments={"q": "x"}),)
+    assert result.messages[-1].tool_calls == (call(),)
+
+
+def test_the_tool_loop_is_limited() -> None:
+    """After max_iterations calls the turn ends, its last results in the history, and can be taken up."""
+    search = Recording()
+    provider, result = play(
+        *[calling(call(id=str(n))) for n in range(3)], request=ask(tools=(SEARCH,)), tools={"search": search},
+        max_iterations=2,
+    )  # fmt: skip
+    assert (len(provider.requests), len(search.calls)) == (2, 2)
+    assert (result.outcome, result.status) == ("max_iterations", "max_iterations")
+    assert result.messages[-1].role == "tool"
+    again = ContinuationController(Played(calling(call(id="0")), said("Done.")), tools={"search": search})
+    assert again.run(result.resume()).text == "Done."
+    assert len(search.calls) == 3
+
+
+def test_the_calls_are_streamed_once_the_gate_has_passed_them() -> None:
+    """No piece of a call is shown before it may be acted on: a cut one never, a good one whole."""
+
+    def provider(request: Request) -> Iterator[Delta | ChatResponse]:
+        yield Delta(call=CallFragment(0, "1", "search", '{"q"'))
+        if len(request.messages) == 1:
+            yield cut("", calls=[call(arguments='{"q"', id="1", closed=False)])
+        elif not any(message.role == "tool" for message in request.messages):
+            yield calling(call(id="2"))
+        else:
+            yield said("ok")
+
+    controller = ContinuationController(provider, tools={"search": Recording()})
+    shown = [item.call for item in controller.stream(ask(tools=(SEARCH,))) if isinstance(item, Delta) and item.call]
+    assert shown == [CallFragment(0, "2", "search", '{"q": "x"}')]
+
+
+# --- Streams --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(32)
+def test_a_stream_is_one_answer_and_ends_with_the_result() -> None:
+    """Intermediate terminals are hidden, overlaps removed, and the last item is the TurnResult."""
+    half = "The first half of the answer is this, and "
+    provider = Played(cut(half), said(half[-20:] + "the second is that."), chunk=3)
+    *deltas, result = ContinuationController(provider).stream(ask())
+    assert isinstance(result, TurnResult)
+    assert result.text == half + "the second is that."
+    assert "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == result.text
+
+
+def test_a_stream_that_was_not_cut_passes_its_deltas_as_they_are() -> None:
+    """Nothing is held back where nothing can repeat."""
+    given = [Delta(text="Con"), Delta(reasoning="hm"), Delta(text="tinuing:\n")]
+
+    def provider(request: Request) -> Iterator[Delta | ChatResponse]:
+        yield from given
+        yield said("Continuing:\n", reasoning="hm")
+
+    assert list(ContinuationController(provider).stream(ask()))[:-1] == given
+
+
+def test_a_stream_that_ends_without_its_response_was_cut() -> None:
+    """No ChatResponse at the end: `missing`, the text kept, its calls not run."""
+    search = Recording()
+
+    def provider(request: Request) -> Iterator[Delta]:
+        yield Delta(text="Half an ans")
+        if len(request.messages) > 1:
+            yield Delta(call=CallFragment(0, "1", "search", '{"q": "x"}'))
+
+    result = ContinuationController(provider).run(ask())
+    assert (result.text, result.outcome) == ("Half an ans", "stream_cut")
+    assert result.stop == Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+    controller = ContinuationController(
+        provider, tools={"search": search}, policy=ContinuationPolicy(continuation_tool_repair_attempts=0)
+    )
+    cut_call = controller.run(ask().but(messages=(*ask().messages, *ask().messages), tools=(SEARCH,)))
+    assert (cut_call.outcome, search.calls) == ("tool_repair_failed", [])
+
+
+def test_text_that_only_the_response_holds_is_streamed_at_its_end() -> None:
+    """A provider whose deltas stop short still gives the whole text; a whole response is one delta."""
+
+    def provider(request: Request) -> Iterator[Delta | ChatResponse]:
+        yield Delta(text="Hel")
+        yield said("Hello", reasoning="hm")
+
+    *deltas, _ = ContinuationController(provider).stream(ask())
+    assert deltas == [Delta(text="Hel"), Delta(reasoning="hm"), Delta(text="lo")]
+    assert list(ContinuationController(Played(said("Hello"))).stream(ask()))[:-1] == [Delta(text="Hello")]
+
+
+def test_a_provider_that_begins_anew_is_marked() -> None:
+    """A restart mark is passed on, and the text follows what was shown."""
+
+    def provider(request: Request) -> Iterator[Delta | ChatResponse]:
+        yield Delta(text="Hel")
+        yield Delta(text="Hello", restart=True)
+        yield said("Hello")
+
+    *deltas, result = ContinuationController(provider).stream(ask())
+    assert deltas == [Delta(text="Hel"), Delta(text="Hello", restart=True)]
+    assert isinstance(result, TurnResult)
+    assert result.text == "HelHello"
+
+
+@pytest.mark.behaviour(18)
+def test_closing_a_stream_early_closes_the_providers_and_cancels_the_turn() -> None:
+    """A consumer that leaves ends the turn `cancelled`, and nothing stays open."""
+    closed = []
+
+    def provider(request: Request) -> Iterator[Delta]:
+        try:
+            yield Delta(text="a")
+            yield Delta(text="b")
+        finally:
+            closed.append(True)
+
+    with heard() as records:
+        stream = ContinuationController(provider).stream(ask())
+        assert next(stream) == Delta(text="a")
+        stream.close()  # type: ignore[attr-defined]
+    assert closed == [True]
+    (call_ended,) = [record for record in records if isinstance(record, CallEnded)]
+    (turn_ended,) = [record for record in records if isinstance(record, TurnEnded)]
+    assert call_ended.stop.reason is StopReason.CANCELLED
+    assert call_ended.output_chars == 1
+    assert (turn_ended.outcome, turn_ended.complete) == ("cancelled", False)
+
+
+# --- Failures -------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_with_nothing_to_keep_is_raised_as_it_is() -> None:
+    """The first call's exception passes through, the same object; the turn is announced as ended."""
+    error = RequestRejected("no such model", provider="openai", status=404)
+    with heard(TurnEnded) as ended, pytest.raises(RequestRejected) as caught:
+        play(error)
+    assert caught.value is error
+    assert [(record.outcome, record.error) for record in ended] == [("provider_error", error)]
+
+
+@pytest.mark.behaviour(19)
+@pytest.mark.behaviour(25)
+def test_an_error_on_a_continuation_keeps_the_partial_and_can_be_resumed() -> None:
+    """The merged partial stays, the nudge of the failed call goes, and a retryable error has spent no attempt."""
+    error = ProviderUnavailable("overloaded", status=529)
+    provider, result = play(cut("Hello, "), cut("wo"), error)
+    assert (result.text, result.outcome, result.complete, result.error) == ("Hello, wo", "provider_error", False, error)
+    assert result.segments == (cut("Hello, ").message(), NUDGE, cut("wo").message())
+    assert result.resume().counters.attempts == 1
+    again = Played(said("rld."))
+    finished = ContinuationController(again).run(result.resume())
+    assert again.requests == provider.requests[-1:]
+    assert (finished.text, finished.outcome, finished.complete) == ("Hello, world.", "completed", True)
+    assert finished.messages == (*ask().messages, said("Hello, world.").message())
+    assert finished.iterations == 4
+
+
+@pytest.mark.behaviour(19)
+def test_what_arrived_of_a_failed_stream_is_kept_and_continued() -> None:
+    """A stream that raises midway leaves its text; the handle asks for the rest."""
+
+    def provider(request: Request) -> Iterator[Delta]:
+        yield Delta(text="Half an ")
+        raise ConnectionError("reset")
+
+    *_, result = ContinuationController(provider).stream(ask())
+    assert isinstance(result, TurnResult)
+    assert (result.text, result.outcome) == ("Half an ", "provider_error")
+    assert isinstance(result.error, ConnectionError)
+    again = Played(said("answer."))
+    assert ContinuationController(again).run(result.resume()).text == "Half an answer."
+    assert again.requests[0].messages[-1] == NUDGE
+
+
+@pytest.mark.parametrize("reason", [StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED])
+def test_an_error_that_says_why_is_that_reason(reason: StopReason) -> None:
+    """A 400 that says "context length" ends the turn like the reason in band, even on the first call."""
+    error = RequestRejected("too long", status=400, stop=Stop(reason, "context_length_exceeded"))
+    with heard(CallEnded) as ended:
+        _, result = play(error)
+    assert (result.outcome, result.error, result.complete) == (reason.value, error, False)
+    assert result.messages == ask().messages
+    assert ended[0].stop.reason is reason
+
+
+@pytest.mark.parametrize("outcome", ["retry_limit", "stream_cut"])
+def test_an_unfinished_turn_is_taken_up_again(outcome: str) -> None:
+    """After a limit the limits begin anew; after a cut stream they go on."""
+    script = [cut("a ")] * 4 if outcome == "retry_limit" else [said("a ", StopReason.MISSING)]
+    _, result = play(*script)
+    assert result.outcome == outcome
+    again = Played(cut("b "), said("c"))
+    finished = ContinuationController(again).run(result.resume())
+    assert finished.text == result.text + "b c"
+    assert finished.complete
+
+
+@pytest.mark.parametrize(
+    "response", [said("whole"), said("a", StopReason.REFUSED), cut("")], ids=["whole", "no", "empty"]
+)
+def test_what_cannot_be_taken_up_says_so(response: ChatResponse) -> None:
+    """A whole, refused or empty answer has no handle."""
+    _, result = play(response)
+    with pytest.raises(UsageError, match="cannot be taken up again"):
+        result.resume()
+
+
+@pytest.mark.behaviour(25)
+def test_a_replay_of_segments_collapses_first() -> None:
+    """The audit view given back as a request's messages is sent as the collapsed one."""
+    _, result = play(cut("Hello, wo"), said("rld."))
+    follow = Message(role="user", content="And?")
+    provider, _ = play(said("ok"), request=ask().but(messages=(*ask().messages, *result.segments, follow)))
+    assert provider.requests[0].messages == (*result.messages, follow)
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        pytest.param(lambda request: "Hello", "not 'Hello'", id="text"),
+        pytest.param(lambda request: None, "not None", id="nothing"),
+        pytest.param(lambda request: iter(["Hello"]), "not 'Hello'", id="pieces of text"),
+        pytest.param(Played(said("a")).coroutine, "use AsyncContinuationController", id="a coroutine"),
+        pytest.param(
+            Played(said("a"), chunk=1).asynchronous, "use AsyncContinuationController", id="an async generator"
+        ),
+    ],
+)
+def test_what_is_no_provider_function_is_refused(provider: Any, message: str) -> None:
+    """The error says what a provider function gives."""
+    with pytest.raises(UsageError, match=message):
+        ContinuationController(provider).run(ask())
+
+
+def test_an_async_tool_needs_the_async_controller() -> None:
+    """The plain controller cannot await a tool, and says so instead of telling the model."""
+
+    async def search(asked: ToolCall) -> str:
+        return "found"
+
+    with pytest.raises(UsageError, match="use AsyncContinuationController"):
+        play(calling(call()), request=ask(tools=(SEARCH,)), tools={"search": search})
+
+
+def test_an_unknown_wire_is_refused() -> None:
+    """The wire's name is checked when the controller is made."""
+    with pytest.raises(UsageError, match="no wire is called 'telex'"):
+        ContinuationController(Played(), wire="telex")
+
+
+# --- Async ----------------------------------------------------------------------------------------------------------
+
+
+async def test_every_kind_of_provider_function_serves_the_async_controller() -> None:
+    """Plain, coroutine, iterator and async iterator give the same turn."""
+    script = [cut("Hello, wo"), said("rld.")]
+    plain, streamed = Played(*script), Played(*script, chunk=2)
+    kinds: list[Any] = [plain, Played(*script).coroutine, streamed, Played(*script, chunk=2).asynchronous]
+    results = [await AsyncContinuationController(kind).run(ask()) for kind in kinds]
+    assert {result.text for result in results} == {"Hello, world."}
+    assert {result.messages for result in results} == {results[0].messages}
+
+
+async def test_tools_may_be_async_or_not() -> None:
+    """The async controller awaits what can be awaited."""
+
+    async def search(asked: ToolCall) -> str:
+        await asyncio.sleep(0)
+        return "found"
+
+    tools: dict[str, Any] = {"search": search, "now": Recording("noon")}
+    provider = Played(calling(call(), call("now", "", id="2")), said("ok"))
+    result = await AsyncContinuationController(provider, tools=tools).run(ask(tools=(SEARCH, NOW)))
+    assert [answer.content for answer in result.tool_results] == ["found", "noon"]
+
+
+class Waits:
+    """An async provider and tool that wait at a chosen place, and remember what they left open."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.reached = asyncio.Event()
+        self.open = 0
+
+    async def _wait(self, place: str) -> None:
+        if place == self.at:
+            self.reached.set()
+            await asyncio.Event().wait()
+
+    async def provider(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
+        self.open += 1
+        try:
+            await self._wait(f"request {len(request.messages)}")
+            if len(request.messages) == 1:
+                yield Delta(text="Hello, ")
+                await self._wait("first stream")
+                yield cut("Hello, ")
+            elif len(request.messages) == 3:
+                yield Delta(text="wo")
+                await self._wait("second stream")
+                yield calling(call(), call("now", "", id="2"), text="wo")
+            else:
+                yield said("rld.")
+        finally:
+            await asyncio.sleep(0)
+            self.open -= 1
+
+    async def search(self, asked: ToolCall) -> str:
+        self.open += 1
+        try:
+            await self._wait(f"tool {asked.id}")
+        finally:
+            self.open -= 1
+        return "found"
+
+
+@pytest.mark.behaviour(18)
+@pytest.mark.parametrize(
+    ("at", "text", "messages"),
+    [
+        ("request 1", "", 1),
+        ("first stream", "Hello, ", 2),
+        ("request 3", "Hello, ", 2),
+        ("second stream", "Hello, wo", 2),
+        ("tool call_1", "Hello, wo", 4),
+        ("tool 2", "Hello, wo", 4),
+        ("request 6", "Hello, wo", 4),
+    ],
+)
+async def test_cancellation_at_any_await(at: str, text: str, messages: int) -> None:
+    """The exception propagates with the partial turn, nothing stays open, and the turn can be taken up."""
+    waits = Waits(at)
+    tools = {"search": waits.search, "now": waits.search}
+    controller = AsyncContinuationController(waits.provider, tools=tools)
+    with heard() as records:
+        task = asyncio.create_task(controller.run(ask(tools=(SEARCH, NOW))))
+        await waits.reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+    assert waits.open == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert announce.current_turn() is None
+    result: TurnResult = caught.value.turn_result  # type: ignore[attr-defined]
+    assert (result.text, result.outcome, result.complete) == (text, "cancelled", False)
+    assert len(result.messages) == messages
+    asked = {each.id for message in result.messages for each in message.tool_calls}
+    assert asked == {message.tool_call_id for message in result.messages if message.role == "tool"}
+    assert sum(isinstance(record, TurnEnded) for record in records) == 1
+    started = [record for record in records if isinstance(record, ToolStarted)]
+    assert len(started) == sum(isinstance(record, ToolEnded) for record in records)
+    waits.at = ""
+    finished = await controller.run(result.resume())
+    assert finished.complete
+
+
+@pytest.mark.behaviour(18)
+async def test_leaving_an_async_stream_closes_the_providers() -> None:
+    """aclose ends the provider's stream and the turn."""
+    waits = Waits("nowhere")
+    with heard(TurnEnded) as ended:
+        async with aclosing(AsyncContinuationController(waits.provider).stream(ask())) as stream:  # type: ignore[type-var]
+            async for _ in stream:
+                break
+    assert waits.open == 0
+    assert [record.outcome for record in ended] == ["cancelled"]
+
+
+# --- Announcing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(42)
+def test_what_a_continued_turn_announces() -> None:
+    """Start, calls, the attempt with what is left, the tool, the end: in order, once each, with the turn."""
+    with heard() as records:
+        play(
+            cut("Hello, ", tokens=100), calling(call(), text="wo"), said("rld.", tokens=7),
+            request=ask(tools=(SEARCH,)), tools={"search": Recording()}, agent="support", conversation_id="c",
+            provider_name="x_ai", new_id=lambda: "turn-1",
+        )  # fmt: skip
+    names = [type(record).__name__ for record in records]
+    assert names == [
+        "TurnStarted", "CallStarted", "CallEnded", "ContinuationAttempted", "CallStarted", "CallEnded",
+        "ToolStarted", "ToolEnded", "CallStarted", "CallEnded", "TurnEnded",
+    ]  # fmt: skip
+    started, attempted, ended = records[0], records[3], records[-1]
+    assert isinstance(started, TurnStarted)
+    assert (started.turn.id, started.turn.agent, started.turn.conversation) == ("turn-1", "support", "c")
+    assert isinstance(attempted, ContinuationAttempted)
+    assert (attempted.provider, attempted.model) == ("x_ai", "m")
+    assert (attempted.continuation.index, attempted.continuation.strategy) == (1, Strategy.PROMPT)
+    assert (attempted.output_tokens, attempted.output_chars) == (100, 7)
+    left = (attempted.attempts_remaining, attempted.tokens_remaining, attempted.chars_remaining)
+    assert left == (2, 300, 119_993)
+    calls = [record for record in records if isinstance(record, CallEnded)]
+    assert [record.started.continuation is not None for record in calls] == [False, True, False]
+    assert attempted.continuation.of == calls[0].started.number
+    assert [record.started.iteration for record in calls] == [1, 2, 3]
+    assert isinstance(ended, TurnEnded)
+    assert (ended.outcome, ended.complete) == ("completed", True)
+    turn = ended.turn
+    assert (turn.iterations, turn.continuations, turn.truncated, turn.unfinished) == (3, 1, True, False)
+    assert (turn.output_tokens, turn.output_chars) == (117, 13)
+
+
+@pytest.mark.behaviour(42)
+@pytest.mark.parametrize("layer", [Layer.SDK, Layer.HTTP, Layer.WRAPPER])
+def test_a_layer_below_announces_instead(layer: Layer) -> None:
+    """A patched SDK, an HTTP client or another wrapper inside announces the call; the controller makes no record."""
+    script = iter([cut("Hello, "), said("world.")])
+
+    def provider(request: Request) -> ChatResponse:
+        inner = announce.open_call(layer, provider="openai", model="inner")
+        assert inner is not None
+        with inner.step():
+            response = next(script)
+        inner.end(response.stop, usage=response.usage, output_chars=len(response.text))
+        return response
+
+    with heard() as records:
+        result = ContinuationController(provider).run(ask())
+    ended = [record for record in records if isinstance(record, CallEnded)]
+    assert [record.started.model for record in ended] == ["inner", "inner"]
+    assert [record.started.continuation is not None for record in ended] == [False, True]
+    (turn,) = {record.started.turn for record in ended}
+    assert (turn.iterations, turn.output_tokens, result.iterations) == (2, 20, 2)
+
+
+def test_the_scope_is_never_left_open_across_a_yield() -> None:
+    """Between two items of a stream no turn is current; inside the provider and the tools it is."""
+    seen = []
+
+    def provider(request: Request) -> Iterator[Delta | ChatResponse]:
+        seen.append(announce.current_turn())
+        yield Delta(text="a")
+        yield calling(call("now", ""), text="a") if len(seen) == 1 else said("b")
+
+    def now(asked: ToolCall) -> str:
+        seen.append(announce.current_turn())
+        return "noon"
+
+    for _ in ContinuationController(provider, tools={"now": now}).stream(ask()):
+        assert announce.current_turn() is None
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+    assert seen[0] is not None
+
+
+@pytest.mark.behaviour(42)
+@pytest.mark.parametrize(
+    ("script", "unfinished"),
+    [
+        ([cut("a "), said("b")], False),
+        ([cut("a ")] * 4, True),
+        ([cut("")], True),
+        ([said("a", StopReason.MISSING)], True),
+        ([cut("a "), ProviderUnavailable("no")], True),
+        ([said("a")], False),
+    ],
+)
+def test_a_truncated_exit_is_never_a_success(script: list[Any], unfinished: bool) -> None:
+    """The announced turn and the result agree on whether a truncation stands."""
+    with heard(TurnEnded) as ended:
+        _, result = play(*script)
+    assert ended[0].turn.unfinished == unfinished
+    assert ended[0].complete == result.complete == (not unfinished)
+    assert ended[0].outcome is result.outcome
+
+
+@pytest.mark.behaviour(43)
+def test_replaying_a_turns_responses_reproduces_it() -> None:
+    """Same responses, same clock, same ids: the same result and the same records."""
+    script = [
+        cut("Hello, "), calling(call(), text="wo"), cut("r", calls=[call(closed=False)]), calling(call(id="2")),
+        said("ld."),
+    ]  # fmt: skip
+
+    def told(record: announce.Record) -> tuple[Any, ...]:
+        shown = {"stop", "outcome", "complete", "issue", "reason", "attempted", "succeeded", "output_chars"}
+        return type(record).__name__, *((name, getattr(record, name, None)) for name in sorted(shown))
+
+    runs = []
+    for _ in range(2):
+        with heard() as records:
+            _, result = play(
+                *script, request=ask(tools=(SEARCH,)), tools={"search": Recording()}, clock=ticking(0.1),
+                new_id=lambda: "turn-1",
+            )  # fmt: skip
+        runs.append((result, [told(record) for record in records]))
+    assert runs[0] == runs[1]
+
+
+def test_the_outcomes_are_all_said_in_words() -> None:
+    """Every outcome but a whole answer has a notice."""
+    from endturn.continuation.result import NOTICES
+
+    assert set(NOTICES) == set(TurnOutcome) - announce.COMPLETE
