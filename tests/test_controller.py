@@ -189,6 +189,25 @@ def test_the_token_budget_counts_the_cut_chain_and_clamps_only_continuations() -
 
 
 @pytest.mark.behaviour(17)
+@pytest.mark.behaviour(27)
+def test_after_a_clamped_continuation_the_host_has_its_own_settings_again() -> None:
+    """Neither the clamped maximum nor the tool choice of a continuation lives on in the tool loop."""
+    provider, _ = play(
+        cut("a ", tokens=100), cut("b ", tokens=250), calling(call()), said("c"),
+        request=ask(tools=(SEARCH,), tool_choice="search"), tools={"search": Recording()},
+        continuation_max_total_completion_tokens=450,
+    )  # fmt: skip
+    assert [request.max_tokens for request in provider.requests] == [100, 100, 100, 100]
+    provider, _ = play(
+        cut("a ", tokens=350), calling(call()), said("c"),
+        request=ask(max_tokens=300, tools=(SEARCH,), tool_choice="search"), tools={"search": Recording()},
+        continuation_max_total_completion_tokens=610,
+    )  # fmt: skip
+    assert [request.max_tokens for request in provider.requests] == [300, 260, 300]
+    assert [request.tool_choice for request in provider.requests] == ["search", "auto", "search"]
+
+
+@pytest.mark.behaviour(17)
 def test_a_turn_ends_token_budget_before_a_call_that_could_not_help() -> None:
     """Below 256 tokens left, no continuation is sent."""
     provider, result = play(cut("a ", tokens=1_000), cut("b ", tokens=2_800), request=ask(max_tokens=1_000))
@@ -356,14 +375,17 @@ def test_a_cut_payload_is_repaired_through_the_same_gate() -> None:
 def test_a_repair_passes_the_same_table(second: ChatResponse, outcome: str) -> None:
     """Text completes; a cut or refused payload ends the turn; nothing runs."""
     search = Recording()
-    with heard(PayloadRepaired) as repaired:
+    with heard() as records:
         provider, result = play(
             cut("Let me see. ", calls=[call(closed=False)]), second, said("never"),
             request=ask(tools=(SEARCH,)), tools={"search": search},
         )  # fmt: skip
     assert search.calls == []
     assert (len(provider.requests), result.outcome) == (2, outcome)
+    repaired = [record for record in records if isinstance(record, PayloadRepaired)]
     assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
+    blocked = [record.reason for record in records if isinstance(record, DispatchBlocked)]
+    assert blocked == (["truncated", "repair_failed"] if second.tool_calls else ["truncated"])
 
 
 @pytest.mark.behaviour(36)
@@ -587,6 +609,21 @@ def test_a_provider_that_begins_anew_is_marked() -> None:
     assert deltas == [Delta(text="Hel"), Delta(text="Hello", restart=True)]
     assert isinstance(result, TurnResult)
     assert result.text == "HelHello"
+
+
+def test_a_continuation_that_begins_anew_gives_out_what_was_held() -> None:
+    """Text that waited for a decision is not lost when the provider's stream restarts."""
+    half = "The first half of the answer is this, and "
+
+    def provider(request: Request) -> Iterator[Delta | ChatResponse]:
+        if len(request.messages) == 1:
+            yield cut(half)
+        else:
+            yield Delta(text="half of")
+            yield Delta(text="the second is that.", restart=True)
+            yield said("the second is that.")
+
+    assert ContinuationController(provider).run(ask()).text == half + "half of" + "the second is that."
 
 
 @pytest.mark.behaviour(18)

@@ -77,3 +77,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     if arguments.check and changes:
         print("not current: run `endturn generate`, and commit what it writes", file=sys.stderr)
     return 1 if arguments.check and changes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -47,7 +47,8 @@ class Client:
     Args:
         provider: a name in PROVIDERS, or any other with `wire` and `base_url`.
         api_key: by default the provider's environment variable. Neither logged nor shown.
-        base_url: where the provider answers, up to the wire's own path: `https://api.openai.com/v1`.
+        base_url: where the provider answers, up to the wire's own path: `https://api.openai.com/v1`; else what
+            OPENAI_BASE_URL or ANTHROPIC_BASE_URL says, else the provider's own.
         wire, dialect: the wire format, and whose variant of it.
         http: an httpx (or httpx2) client, which stays the host's to close, or a transport.
         timeout: seconds without a byte before giving up; None waits for ever. A client given as `http` has its own.

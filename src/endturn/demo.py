@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -38,6 +39,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
     if not exported_to:  # nobody is listening on the default port: do not try
         for signal in ("TRACES", "METRICS", "LOGS"):
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
+        logging.getLogger("endturn").setLevel(logging.ERROR)  # or it would warn that nothing is recorded
 
     from endturn.demo_agents import plan, scripted_provider
     from endturn.telemetry.setup import configure
@@ -51,15 +53,24 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
             agent(url, question)
             turns += 1
             if not as_json:
-                print(f"\r{turns} turns, {tally.responses()} responses … ", end="", file=sys.stderr, flush=True)
+                _progress(turns, tally.responses())
             if minutes:
                 time.sleep(0.5)
     stop_listening()
     result = tally.result() | {"seconds": round(time.monotonic() - started, 1), "exported_to": exported_to}
-    if not as_json:
-        print("\r", end="", file=sys.stderr)
+    if not as_json and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
     print(json.dumps(result, indent=2) if as_json else report(result))
     return 0
+
+
+def _progress(turns: int, responses: int) -> None:
+    """On a terminal one line that changes, elsewhere a line for every ten turns."""
+    line = f"{turns} turns, {responses} responses …"
+    if sys.stderr.isatty():
+        print(f"\r{line}", end="", file=sys.stderr, flush=True)
+    elif turns % 10 == 0:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _installed(package: str) -> bool:
@@ -163,7 +174,7 @@ def report(result: dict[str, Any]) -> str:
         "",
         f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {given_up} of those were handed over "
         f"unfinished. {calls} cut off and not run.",
-        "The times are medians: plain turns, and turns that took a continuation.",
+        "The times are medians, of plain turns and of turns that took a continuation.",
         "",
     ]
     if result["exported_to"]:

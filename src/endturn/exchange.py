@@ -22,23 +22,27 @@ from endturn.wires.failure import quota
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a provider answers, in which wire format, and which environment variable holds its key."""
+    """Where a provider answers, in which wire format, and which environment variables hold its key and another address.
+
+    The variables are those of the provider's own SDK.
+    """
 
     wire: str
     url: str
     key: str | None
     dialect: str = ""
+    at: str | None = None
 
 
 PROVIDERS: Final[Mapping[str, Home]] = {
-    "anthropic": Home("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "anthropic": Home("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", at="ANTHROPIC_BASE_URL"),
     "deepseek": Home("openai_chat", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),
     "fireworks": Home("openai_chat", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "fireworks"),
     "groq": Home("openai_chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
     "mistral_ai": Home("openai_chat", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral"),
     "moonshot_ai": Home("openai_chat", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "moonshot"),
     "ollama": Home("openai_chat", "http://localhost:11434/v1", None, "ollama"),
-    "openai": Home("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openai": Home("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY", at="OPENAI_BASE_URL"),
     "openrouter": Home("openai_chat", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter"),
     "together": Home("openai_chat", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "together"),
     "x_ai": Home("openai_chat", "https://api.x.ai/v1", "XAI_API_KEY", "xai"),
@@ -93,6 +97,7 @@ class Endpoint:
             known = ", ".join(PROVIDERS)
             raise UsageError(f"no provider is known as {provider!r}: give wire and base_url, or one of {known}")
         home = home or Home(wire_name or "", base_url or "", None)
+        base_url = base_url or (os.environ.get(home.at) if home.at else None)
         name = wire_name or home.wire
         key = api_key or (os.environ.get(home.key) if home.key else None)
         if key is None and home.key and base_url is None:

@@ -162,6 +162,13 @@ def test_a_restart_that_is_cut_before_the_end_adds_nothing() -> None:
 
 
 @pytest.mark.behaviour(30)
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_short_repetition_of_the_beginning_is_no_restart(size: int) -> None:
+    """Below `max_overlap` characters, a continuation that begins like the answer is text."""
+    assert in_chunks(LONG, LONG[:1_000], size).text == LONG + LONG[:1_000]
+
+
+@pytest.mark.behaviour(30)
 def test_a_restart_holds_nothing_once_it_is_known() -> None:
     """A restart is swallowed by position."""
     stitcher = Stitcher(LONG)

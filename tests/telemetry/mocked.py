@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
@@ -9,10 +10,30 @@ from typing import Any
 import anthropic
 import httpx2
 import openai
+import pydantic
 
 from endturn.announce import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
+from endturn.telemetry import janitor
 from endturn.wires import Event
 from endturn.wires.framing import frame
+from tests.wires.replies import DONE_EVENT, chat_body, chunk, usage_chunk
+
+ASK: dict[str, Any] = {"model": "gpt-5.6-mini", "messages": [{"role": "user", "content": "hi"}]}
+WHOLE = chat_body({"content": "Hello there."})
+CUT = chat_body({"content": "Hello the"}, "length")
+CHUNKS = [chunk({"role": "assistant", "content": ""}), *(chunk({"content": f"w{i} "}) for i in range(5))]
+STREAM = [*CHUNKS, chunk({}, "stop"), usage_chunk(), DONE_EVENT]
+CUT_STREAM = [*CHUNKS, chunk({}, "length"), usage_chunk(), DONE_EVENT]
+
+
+class Answer(pydantic.BaseModel):
+    value: int
+
+
+def settle() -> None:
+    """Have what was dropped noticed."""
+    gc.collect()
+    janitor.drain()
 
 
 class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):

@@ -71,7 +71,8 @@ class Stage:
     sampler: Any = None
 
     def __post_init__(self) -> None:
-        self.spans, self.logs = InMemorySpanExporter(), InMemoryLogRecordExporter()
+        self.spans = InMemorySpanExporter()
+        self.logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # the SDK's has no annotations
         self.tracers = TracerProvider(id_generator=CountedIds(), sampler=self.sampler, shutdown_on_exit=False)
         self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         self.meters = MeterProvider(self.readers, shutdown_on_exit=False)

@@ -63,12 +63,13 @@ class World:
         reason: StopReason = StopReason.END_TURN,
         *,
         error: Exception | None = None,
+        model: str = "m",
         previous_id: str | None = None,
         response_id: str | None = None,
         during: Callable[[], object] = lambda: None,
     ) -> announce.CallEnded:
         """Make a call with this history, which is answered so."""
-        asked = Asked(model="m", history=history, length=len(history), previous_id=previous_id)
+        asked = Asked(model=model, history=history, length=len(history), previous_id=previous_id)
         call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
         assert call is not None
         during()
@@ -239,6 +240,13 @@ def test_a_call_of_somebody_else(world: World, history: list[Any]) -> None:
     assert world.outcomes == [TurnOutcome.COMPLETED]
     assert world.inferring.open_turns == 1
     assert world.call([*HISTORY, answer(HALF), NUDGE]).started.continuation is not None
+
+
+def test_one_prompt_for_several_models(world: World) -> None:
+    """An answer that was cut is not continued by asking another model the same."""
+    world.cut(HISTORY)
+    assert world.call(HISTORY, model="another").started.continuation is None
+    assert world.inferring.open_turns == 1
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,13 @@ import pytest
 
 import endturn
 from endturn import announce
-from endturn.announce import Layer, Strategy, Turn, TurnKind, TurnOutcome, TurnStarted
+from endturn.announce import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.observe import observe_provider_call, observe_turn
+from endturn.wires import Context, wire
 from tests.telemetry.mocked import Records, Server, achat, body, chat, events
 from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
 
@@ -469,27 +470,28 @@ async def test_a_stream_of_the_sdk_s_below_is_not_announced_again(records: Recor
 
 
 def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> None:
-    """All layers of one call, in a declared turn, over 500, 500, 200: one record, in that turn."""
-    server = Server(body({}, 500), body({}, 500), body(chat_body({"content": "x"})))
+    """All layers at once, over 500, 500, 200 and a continuation: each of the two calls is one record, in one turn."""
+    cut, rest = chat_body({"content": "Half an ans"}, "length"), chat_body({"content": "wer."})
+    server = Server(body({}, 500), body({}, 500), body(cut), body(rest))
     client = openai.OpenAI(api_key="n", http_client=server.http(), max_retries=2)
+    speaks = wire("openai_chat")
 
     @observe_provider_call(provider="outer")
-    def provider(request: Request) -> ChatResponse:
-        client.chat.completions.create(**ASK)
-        return WHOLE
+    def ask(request: Request) -> ChatResponse:
+        answer = client.chat.completions.create(**speaks.encode(request))
+        return speaks.decode(answer.model_dump(), ctx=Context())
 
-    turn = announce.start_turn(Turn(kind=TurnKind.CONTROLLER))
-    with pytest.MonkeyPatch.context() as patch, turn.step():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.sleep", lambda seconds: None)
-        call = announce.open_call(Layer.WRAPPER, None, provider="controller", model="m")
-        assert call is not None
-        with call.step():
-            provider(REQUEST)
-        assert call.end(WHOLE.stop) is None
-    turn.end(TurnOutcome.COMPLETED)
-    ended = records.only()
-    assert ended.started.turn is turn.turn
-    assert turn.turn.iterations == 1
+        result = endturn.ContinuationController(ask, provider_name="openai").run(REQUEST.but(max_tokens=100))
+    assert result.text == "Half an answer."
+    assert len(server.requests) == 4
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.MAX_TOKENS, StopReason.END_TURN]
+    (turn,) = records.turns
+    assert {started.turn for started in records.started} == {turn.turn}
+    assert (turn.turn.kind, turn.turn.iterations, turn.turn.continuations) == (TurnKind.CONTROLLER, 2, 1)
+    assert len(records.attempts) == 1
+    assert records.started[1].continuation is not None
 
 
 # --- Turns ---------------------------------------------------------------------------------------------------------

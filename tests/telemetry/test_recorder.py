@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from opentelemetry.sdk.metrics.export import (
     MetricsData,
     PeriodicExportingMetricReader,
 )
+from opentelemetry.sdk.metrics.view import Aggregation, DropAggregation, ExponentialBucketHistogramAggregation, View
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
@@ -41,7 +42,7 @@ from endturn.chat import Usage
 from endturn.errors import UsageError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import metrics as recorded
-from endturn.telemetry import schema
+from endturn.telemetry import bulk, schema
 from endturn.telemetry.recorder import Options, Recorder
 from endturn.telemetry.series import LIMIT, PAIRS
 from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
@@ -436,7 +437,7 @@ def test_events_can_be_mirrored_on_spans(monkeypatch: pytest.MonkeyPatch, mode: 
     monkeypatch.setenv("ENDTURN_EVENTS", mode)
     stage = Stage()
     if mode == "spans":
-        stage.recorder._events.logger = None
+        stage.recorder._out.events.logger = None
     everything(stage)
     assert len(stage.events()) == logged
     assert {span["name"]: [name for name, _ in span["events"]] for span in stage.finished()} == {
@@ -461,8 +462,9 @@ def test_an_unknown_place_for_events_is_refused() -> None:
 # --- Metrics --------------------------------------------------------------------------------------------------------
 
 
-def test_every_metric_as_it_is_declared() -> None:
+def test_every_metric_as_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, units, buckets and attributes of one turn that was cut and finished."""
+    monkeypatch.setattr(announce, "_failed", {})
     stage = Stage(options=Options(prices={"gpt-5": (1.0, 10.0)}))
     everything(stage)
     drift = Stop(StopReason.UNKNOWN, "mystery", mapped=False)
@@ -614,12 +616,12 @@ def test_exemplars_lead_to_the_call(stage: Stage) -> None:
     data = reader.get_metrics_data()
     assert data is not None
     found = {
-        metric.name: sorted({exemplar.span_id for point in metric.data.data_points for exemplar in point.exemplars})
+        metric.name: {exemplar.span_id for point in metric.data.data_points for exemplar in point.exemplars}
         for scope in data.resource_metrics[0].scope_metrics
         for metric in scope.metrics
     }
-    assert found["endturn.turn.duration"] == [1]
-    assert found["gen_ai.client.token.usage"] == [2]
+    assert found["endturn.turn.duration"] == {1}
+    assert found["gen_ai.client.token.usage"] == {2}
 
 
 def test_no_exemplar_of_whoever_collects(stage: Stage) -> None:
@@ -803,7 +805,7 @@ def test_a_full_queue_loses_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatc
         thread.start()
     for thread in threads:
         thread.join()
-    meters = stage.recorder._meters
+    meters = stage.recorder._out.meters
     assert meters is not None
     assert len(meters._queue) <= 64
     found = stage.points()
@@ -831,7 +833,7 @@ def test_a_record_that_cannot_be_counted_costs_only_itself(
     """It is a failure of ours, counted as one; what was queued behind it is counted."""
     monkeypatch.setattr(announce, "_strict", False)
     monkeypatch.setattr(announce, "_failed", {})
-    meters = stage.recorder._meters
+    meters = stage.recorder._out.meters
     assert meters is not None
     meters.queue(recorded.CALL, ("openai", "gpt-5", "too short", 1))
     stage.call(stage.turn())
@@ -839,6 +841,57 @@ def test_a_record_that_cannot_be_counted_costs_only_itself(
     assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
     assert counted(found["endturn.listener.failures"]) == {("Tally.call",): 1}
     assert "Tally.call failed" in caplog.text
+
+
+# --- Many at once ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temporality", [None, DELTA], ids=["cumulative", "delta"])
+@pytest.mark.parametrize(
+    "aggregation",
+    [
+        pytest.param(None, id="buckets"),
+        pytest.param(ExponentialBucketHistogramAggregation(), id="exponential"),
+        pytest.param(DropAggregation(), id="dropped"),
+    ],
+)
+def test_many_at_once_are_what_they_are_one_by_one(
+    temporality: dict[type, AggregationTemporality] | None, aggregation: Aggregation | None
+) -> None:
+    """Point for point, exemplar for exemplar, under any view and temporality, over several collections."""
+    seen: list[list[str]] = [[], []]
+    assert (
+        bulk.recording(type(MeterProvider(shutdown_on_exit=False).get_meter("x").create_histogram("x"))) is bulk.at_once
+    )
+    for told, record in zip(seen, (bulk.one_by_one, bulk.at_once), strict=True):
+        reader = InMemoryMetricReader(preferred_temporality=temporality)
+        views = [View(instrument_name="*", aggregation=aggregation, attribute_keys={"a"})]
+        provider = MeterProvider([reader], views=views, shutdown_on_exit=False)
+        instrument = provider.get_meter("x").create_histogram("x", explicit_bucket_boundaries_advisory=(1, 2, 4))
+        for number in range(3):
+            measured = [(value, (7, value)) for value in range(1, 2 + 3 * number)]
+            record(instrument, {"a": "b", "c": number}, measured)
+            data = reader.get_metrics_data()
+            told.append(re.sub(r'"(start_)?time_unix_nano": \d+', "", data.to_json() if data is not None else ""))
+    assert seen[0] == seen[1]
+
+
+def test_an_sdk_that_differs_is_used_as_the_api_would_have_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be proven is not relied on, and what is counted is the same."""
+
+    def unproven() -> bool:
+        raise AttributeError("_reader_storages")
+
+    monkeypatch.setattr(bulk, "_proven", unproven)
+    bulk.recording.cache_clear()
+    try:
+        for _ in range(3):
+            stage.call(stage.turn(), usage=USAGE)
+        found = stage.points()
+        assert bulk.recording.cache_info().currsize == 1
+    finally:
+        bulk.recording.cache_clear()
+    assert found["gen_ai.client.token.usage"]["chat", *OPENAI, None, None, None, "input"] == (3, 300)
 
 
 # --- Fork -----------------------------------------------------------------------------------------------------------
@@ -882,7 +935,7 @@ def test_a_forked_child_counts_its_own(temporality: dict[type, AggregationTempor
 
 
 @pytest.fixture
-def no_globals(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def no_globals(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The API's own stand-ins, as in a process without an SDK."""
     monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
     monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
@@ -951,8 +1004,8 @@ def test_disabled_providers_are_no_providers(monkeypatch: pytest.MonkeyPatch) ->
     """OTEL_SDK_DISABLED leaves an SDK that makes nothing."""
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     recorder = Recorder(TracerProvider(), MeterProvider(), None)
-    assert recorder._tracer is None
-    assert recorder._meters is None
+    assert recorder._out.tracer is None
+    assert recorder._out.meters is None
 
 
 def test_the_schema_declares_all_that_is_emitted(stage: Stage) -> None:

@@ -49,12 +49,7 @@ def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap:
 
 
 def _unfinished(message: Message) -> bool:
-    return (
-        message.role == "assistant"
-        and not message.tool_calls
-        and message.stop_reason is not None
-        and message.stop_reason is not StopReason.END_TURN
-    )
+    return message.role == "assistant" and message.stop_reason not in (None, StopReason.END_TURN)
 
 
 def _empty(message: Message) -> bool:

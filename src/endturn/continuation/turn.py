@@ -268,6 +268,7 @@ class Course:
         account, sent = self._account, self._account.sent
         if cut.stop.reason is StopReason.PAUSED:
             return self._wire.resume(sent, cut, prompt="", strategy=Strategy.RESEND), Strategy.RESEND, ()
+        cut = cut.with_stop(resume=Resume.PROMPT)  # whatever its row says: what follows is asked for
         request = self._wire.resume(sent, cut, prompt=self._policy.prompt, strategy=Strategy.PROMPT)
         strategy = Strategy.PREFILL if request.messages[-1].role == "assistant" else Strategy.PROMPT
         if self._issue is not None:  # a forced choice of tool stands: a call is what is asked for

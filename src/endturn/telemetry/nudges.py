@@ -105,10 +105,13 @@ def only_text(message: Any) -> bool:
 def digests(asked: Asked, lengths: Sequence[int]) -> dict[int, bytes]:
     """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
 
+    The model counts: who puts one prompt to several models has several answers cut, and continues none.
+
     What hosts change from call to call without changing what is said does not count: cache marks, and whether a text
     stands alone or in a list of one part.
     """
     state = blake2b(digest_size=16)
+    _absorb(state, asked.model)
     _absorb(state, asked.system)
     found, position = {}, 0
     for length in lengths:

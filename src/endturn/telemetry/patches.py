@@ -57,9 +57,11 @@ def patch(sdk: Sdk, module: ModuleType, active: Callable[[], bool]) -> Iterator[
             yield done
 
 
-def _begin(sdk: Sdk, client: Any, options: Any, kwargs: dict[str, Any], active: bool) -> SdkCall | None:
+def _begin(sdk: Sdk, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any], active: bool) -> SdkCall | None:
     if not active or not announce.listening():
         return None
+    # (cast_to, options, …), or by name: openai 1 takes them no other way.
+    options = args[1] if len(args) > 1 else kwargs.get("options")
     # anthropic gives `_request` the span that it made of the call, current now.
     adopt = kwargs.get("call") is not None
     return sdk_call.opened(sdk, client, options, stream=bool(kwargs.get("stream")), adopt=adopt)
@@ -67,21 +69,21 @@ def _begin(sdk: Sdk, client: Any, options: Any, kwargs: dict[str, Any], active: 
 
 def _call(original: Any, sdk: Sdk, streams: tuple[type, type], active: Callable[[], bool]) -> Any:
     @wraps(original)
-    def request(self: Any, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
-        under_way = _begin(sdk, self, options, kwargs, active())
+    def request(self: Any, *args: Any, **kwargs: Any) -> Any:
+        under_way = _begin(sdk, self, args, kwargs, active())
         if under_way is None:
             if _current.get() is None:
-                return original(self, cast_to, options, *args, **kwargs)
+                return original(self, *args, **kwargs)
             # A middleware of the outer call makes one of its own: the outer one must not take its answer.
             token = _current.set(None)
             try:
-                return original(self, cast_to, options, *args, **kwargs)
+                return original(self, *args, **kwargs)
             finally:
                 _current.reset(token)
         token = _current.set(under_way)
         try:
             with under_way.step():
-                result = original(self, cast_to, options, *args, **kwargs)
+                result = original(self, *args, **kwargs)
         except BaseException as error:
             under_way.failed(error)
             raise
@@ -95,20 +97,20 @@ def _call(original: Any, sdk: Sdk, streams: tuple[type, type], active: Callable[
 
 def _acall(original: Any, sdk: Sdk, streams: tuple[type, type], active: Callable[[], bool]) -> Any:
     @wraps(original)
-    async def request(self: Any, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
-        under_way = _begin(sdk, self, options, kwargs, active())
+    async def request(self: Any, *args: Any, **kwargs: Any) -> Any:
+        under_way = _begin(sdk, self, args, kwargs, active())
         if under_way is None:
             if _current.get() is None:
-                return await original(self, cast_to, options, *args, **kwargs)
+                return await original(self, *args, **kwargs)
             token = _current.set(None)
             try:
-                return await original(self, cast_to, options, *args, **kwargs)
+                return await original(self, *args, **kwargs)
             finally:
                 _reset(token)
         token = _current.set(under_way)
         try:
             with under_way.step():
-                result = await original(self, cast_to, options, *args, **kwargs)
+                result = await original(self, *args, **kwargs)
         except BaseException as error:
             under_way.failed(error)
             raise

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakMethod
 
-from opentelemetry import metrics, trace
-from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
+from opentelemetry import trace
 from opentelemetry.context import get_current
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, SpanKind, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
-from endturn import __version__, announce
+from endturn import announce
 from endturn.announce import (
     Activation,
     CallEnded,
@@ -36,39 +33,24 @@ from endturn.announce import (
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, schema, tally
 from endturn.telemetry import metrics as metering
-from endturn.telemetry.events import Events, mode_from, names_wanted
-from endturn.telemetry.metrics import Meters, exports, meters_of
+from endturn.telemetry.events import names_wanted
 from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, where_of
+from endturn.telemetry.outlets import Options, Outlets, installed
 from endturn.telemetry.schema import Event, Level
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+
+    from endturn.telemetry.metrics import Meters
+
+__all__ = ["Options", "Recorder", "installed"]
 
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
 
-Prices = Mapping[str, tuple[float, float]]
-"""USD per million input and per million output tokens, by model as requested."""
-
 FAILED: Final = announce.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes at which a truncated turn was given up: the event that says so is an error."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How to record.
-
-    Attributes:
-        counted: whether spans say that their response is counted here; None: a reader is there to export the counts.
-        gen_ai_metrics: whether the conventions' metrics are recorded; None: unless the call's span was adopted from an
-            instrumentation that records them.
-        events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else "logs".
-        agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says, else not.
-        prices: USD per million input and output tokens, by model: what `endturn.continuation.cost` is made from.
-    """
-
-    counted: bool | None = None
-    gen_ai_metrics: bool | None = None
-    events: str | None = None
-    agent: bool | None = None
-    prices: Prices | None = None
 
 
 class Recorder:
@@ -94,17 +76,9 @@ class Recorder:
         options: Options | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        options = options or Options()
-        self._options = options
+        self._out = Outlets(tracer_provider, meter_provider, logger_provider, options or Options())
         self._clock = clock
-        self._agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
-        if options.agent is not None:
-            self._agent = options.agent
-        self._events = Events(mode_from(options.events))
         self._names = names_wanted()
-        self._tracer: Tracer | None = None
-        self._meters: Meters | None = None
-        self._counted = bool(options.counted)
         self._open: dict[int, Opened] = {}
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, str, str | None]] = set()
@@ -120,20 +94,6 @@ class Recorder:
             ToolEnded: self._tool_ended,
             TerminationSignalled: self._termination_signalled,
         }
-        self._looking: list[Callable[[], bool]] = []
-        if tracer_provider is None:
-            self._looking.append(self._look_for_tracers)
-        else:
-            self._trace_with(tracer_provider)
-        if meter_provider is None:
-            self._looking.append(self._look_for_meters)
-        else:
-            self._measure_with(meter_provider)
-        if logger_provider is None:
-            self._looking.append(self._look_for_loggers)
-        else:
-            self._log_with(logger_provider)
-        self._look()
         if hasattr(os, "register_at_fork"):
             forked = WeakMethod(self._forked)
             os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
@@ -143,44 +103,8 @@ class Recorder:
         return self._handlers[type(record)](record)
 
     def awake(self) -> bool:
-        """Whether anything would come of a record now; looks for global providers as long as there are none."""
-        if self._tracer is None and self._meters is None and self._events.logger is None:
-            self._look()
-            return self._tracer is not None or self._meters is not None or self._events.logger is not None
-        return True
-
-    # --- Where signals go ----------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        self._looking = [look for look in self._looking if not look()]
-
-    def _look_for_tracers(self) -> bool:
-        provider = trace.get_tracer_provider()
-        return installed(provider) and self._trace_with(provider)
-
-    def _look_for_meters(self) -> bool:
-        provider = metrics.get_meter_provider()
-        return installed(provider) and self._measure_with(provider)
-
-    def _look_for_loggers(self) -> bool:
-        provider = get_logger_provider()
-        return installed(provider) and self._log_with(provider)
-
-    def _trace_with(self, provider: TracerProvider) -> bool:
-        tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
-        self._tracer = None if isinstance(tracer, NoOpTracer) else tracer
-        return True
-
-    def _measure_with(self, provider: MeterProvider) -> bool:
-        self._meters = meters_of(provider)
-        if self._options.counted is None:
-            self._counted = self._meters is not None and exports(provider)
-        return True
-
-    def _log_with(self, provider: LoggerProvider) -> bool:
-        logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
-        self._events.logger = None if isinstance(logger, NoOpLogger) else logger
-        return True
+        """Whether anything would come of a record now."""
+        return self._out.awake()
 
     def _forked(self) -> None:
         """In the child: what is in flight is the parent's to end."""
@@ -189,18 +113,17 @@ class Recorder:
     # --- Calls ---------------------------------------------------------------------------------------------------
 
     def _call_started(self, started: CallStarted) -> Activation | None:
-        if self._looking:
-            self._look()
-        if self._meters is not None:
+        self._out.look()
+        if self._out.meters is not None:
             turn = started.turn
-            self._meters.expect((started.provider, started.model, turn.agent if self._agent else None))
+            self._out.meters.expect((started.provider, started.model, turn.agent if self._out.agent else None))
         if started.adopt:
             self._adopt(started)
             return None
-        if self._tracer is None:
+        if self._out.tracer is None:
             return None
         continued = self._continued(started)
-        span = self._tracer.start_span(
+        span = self._out.tracer.start_span(
             f"{started.operation} {started.model}",
             kind=SpanKind.CLIENT,
             attributes=attributes.chat_asked(started),
@@ -238,20 +161,19 @@ class Recorder:
             if started.turn.kind is TurnKind.IMPLICIT and (stop.truncated or not started.turn.truncated):
                 # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
                 started.turn.state[self] = opened
-        if self._events.wanted():
+        if self._out.events.wanted():
             level: Level = "warn" if stop.truncated else "info"
             self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
             if not stop.mapped:
                 self._say_unmapped(ended, opened, ended_ns)
-        if self._meters is not None:
-            self._measure(self._meters, ended, error, opened)
+        if self._out.meters is not None:
+            self._measure(self._out.meters, ended, error, opened)
         if opened is not None and opened.ours:
             opened.span.end(ended_ns)
 
     def _describe(self, span: Span, ended: CallEnded, error: str | None, *, ours: bool) -> None:
-        counted = self._counted or (self._options.counted is None and self._collected())
         described = attributes.chat_answered if ours else attributes.chat_stopped
-        found = described(ended, counted=counted)
+        found = described(ended, counted=self._out.counted())
         if error is not None and ours:
             found[schema.ERROR_TYPE.key] = error
             span.set_status(StatusCode.ERROR, error)
@@ -259,17 +181,14 @@ class Recorder:
 
     def _measure(self, meters: Meters, ended: CallEnded, error: str | None, opened: Opened | None) -> None:
         started, where = ended.started, where_of(opened)
-        prices = self._options.prices
+        prices = self._out.options.prices
         price = None if prices is None or started.continuation is None else prices.get(started.model)
         meters.queue(metering.CALL, tally.call_facts(ended, price, where))
-        standard = self._options.gen_ai_metrics
+        standard = self._out.options.gen_ai_metrics
         if standard is None:
             standard = not (started.adopt and measured_by(opened))
         if standard:
             meters.queue(metering.STANDARD, tally.standard_facts(ended, error, where))
-
-    def _collected(self) -> bool:
-        return self._meters is not None and self._meters.collected
 
     def _say_unmapped(self, ended: CallEnded, opened: Opened | None, ended_ns: int) -> None:
         key = ended.started.provider, ended.started.model, ended.stop.raw
@@ -280,8 +199,7 @@ class Recorder:
     # --- Turns ---------------------------------------------------------------------------------------------------
 
     def _turn_started(self, started: TurnStarted) -> Activation | None:
-        if self._looking:
-            self._look()
+        self._out.look()
         turn = started.turn
         span = trace.get_current_span()
         if invokes_agent(span):
@@ -289,9 +207,9 @@ class Recorder:
             span.set_attributes(ours)
             turn.state[self] = Opened(span, get_current(), ours=False)
             return None
-        if self._tracer is None:
+        if self._out.tracer is None:
             return None
-        span = self._tracer.start_span(
+        span = self._out.tracer.start_span(
             "turn" if turn.agent is None else f"turn {turn.agent}",
             attributes=attributes.turn_began(turn),
             start_time=turn.started_ns,
@@ -312,45 +230,45 @@ class Recorder:
                 found[schema.ERROR_TYPE.key] = error
                 opened.span.set_status(StatusCode.ERROR, error)
             opened.span.set_attributes(found)
-        if turn.truncated and self._events.wanted():
+        if turn.truncated and self._out.events.wanted():
             outcome = ended.outcome
             level: Level = "info" if outcome in announce.COMPLETE else "error" if outcome in FAILED else "warn"
             self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
-        if self._meters is not None:
-            name = turn.agent if self._agent else None
-            self._meters.queue(metering.TURN, tally.turn_facts(ended, name, where_of(opened)))
+        if self._out.meters is not None:
+            name = turn.agent if self._out.agent else None
+            self._out.meters.queue(metering.TURN, tally.turn_facts(ended, name, where_of(opened)))
         if opened is not None and explicit and opened.ours:
             opened.span.end(ended_ns)
 
     def _continuation_attempted(self, record: ContinuationAttempted) -> None:
-        if self._events.wanted():
+        if self._out.events.wanted():
             self._emit_in(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
-        if self._meters is not None:
-            self._meters.queue(metering.CONTINUATION, tally.continuation_facts(record))
+        if self._out.meters is not None:
+            self._out.meters.queue(metering.CONTINUATION, tally.continuation_facts(record))
 
     def _termination_signalled(self, record: TerminationSignalled) -> None:
-        if self._events.wanted():
+        if self._out.events.wanted():
             self._emit_in(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
 
     # --- Tools ---------------------------------------------------------------------------------------------------
 
     def _payload_repaired(self, record: PayloadRepaired) -> None:
-        if self._events.wanted():
+        if self._out.events.wanted():
             self._emit_in(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
-        if self._meters is not None:
-            self._meters.queue(metering.REPAIR, tally.repair_facts(record))
+        if self._out.meters is not None:
+            self._out.meters.queue(metering.REPAIR, tally.repair_facts(record))
 
     def _dispatch_blocked(self, record: DispatchBlocked) -> None:
-        if self._events.wanted():
+        if self._out.events.wanted():
             found = attributes.blocked(record, names=self._names)
             self._emit_in(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
-        if self._meters is not None:
-            self._meters.queue(metering.BLOCKED, tally.blocked_facts(record))
+        if self._out.meters is not None:
+            self._out.meters.queue(metering.BLOCKED, tally.blocked_facts(record))
 
     def _tool_started(self, started: ToolStarted) -> Activation | None:
-        if self._tracer is None:
+        if self._out.tracer is None:
             return None
-        span = self._tracer.start_span(
+        span = self._out.tracer.start_span(
             f"execute_tool {started.name}", attributes=attributes.tool_began(started), start_time=self._clock()
         )
         return self._opened(started.number, span)
@@ -385,15 +303,8 @@ class Recorder:
         self, event: Event, level: Level, found: attributes.Attributes, opened: Opened | None, timestamp_ns: int
     ) -> None:
         span = None
-        if self._events.mirrored:
+        if self._out.events.mirrored:
             # An implicit turn's last span has ended: what is current is the nearest that can still be written to.
             span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
         context = None if opened is None else opened.context
-        self._events.emit(event, level, found, timestamp_ns=timestamp_ns, context=context, span=span)
-
-
-def installed(provider: object) -> bool:
-    """Whether a global provider is somebody's: the API's own are proxies and no-ops that stand in for a later one."""
-    return not type(provider).__module__.startswith(
-        ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
-    )
+        self._out.events.emit(event, level, found, timestamp_ns=timestamp_ns, context=context, span=span)

@@ -21,7 +21,7 @@ from opentelemetry import _logs, metrics, trace
 
 from endturn.errors import UsageError
 from endturn.telemetry.events import mode_from
-from endturn.telemetry.recorder import Options, Prices, installed
+from endturn.telemetry.outlets import Options, Prices, installed
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -150,7 +150,7 @@ def configure(
     Args:
         resource: attributes of the resource besides the name.
         span_exporter, metric_exporter, log_exporter: in place of those that the variables ask for.
-        counted, gen_ai_metrics, events, agent, prices: as in `endturn.telemetry.recorder.Options`.
+        counted, gen_ai_metrics, events, agent, prices: as in `endturn.telemetry.outlets.Options`.
         instrument: also call `endturn.instrument()`.
 
     Returns:

@@ -1,0 +1,132 @@
+"""Where signals go: the providers that were given, or the global ones, whenever a host installs them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from opentelemetry import metrics, trace
+from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
+
+from endturn import __version__
+from endturn.telemetry import schema
+from endturn.telemetry.events import Events, mode_from
+from endturn.telemetry.metrics import Meters, exports, meters_of
+
+Prices = Mapping[str, tuple[float, float]]
+"""USD per million input and per million output tokens, by model as requested."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to record.
+
+    Attributes:
+        counted: whether spans say that their response is counted here; None: a reader is there to export the counts.
+        gen_ai_metrics: whether the conventions' metrics are recorded; None: unless the call's span was adopted from an
+            instrumentation that records them.
+        events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else "logs".
+        agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says, else not.
+        prices: USD per million input and output tokens, by model: what `endturn.continuation.cost` is made from.
+    """
+
+    counted: bool | None = None
+    gen_ai_metrics: bool | None = None
+    events: str | None = None
+    agent: bool | None = None
+    prices: Prices | None = None
+
+
+class Outlets:
+    """A tracer, instruments and a logger, each None until there is a provider for it.
+
+    Attributes:
+        agent: whether turn metrics carry the agent's name.
+    """
+
+    __slots__ = ("_exported", "_looking", "agent", "events", "meters", "options", "tracer")
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        logger_provider: LoggerProvider | None,
+        options: Options,
+    ) -> None:
+        self.options = options
+        self.agent = options.agent
+        if self.agent is None:
+            self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
+        self.events = Events(mode_from(options.events))
+        self.tracer: Tracer | None = None
+        self.meters: Meters | None = None
+        self._exported = False
+        self._looking: list[Callable[[], bool]] = []
+        if tracer_provider is None:
+            self._looking.append(self._look_for_tracers)
+        else:
+            self._trace_with(tracer_provider)
+        if meter_provider is None:
+            self._looking.append(self._look_for_meters)
+        else:
+            self._measure_with(meter_provider)
+        if logger_provider is None:
+            self._looking.append(self._look_for_loggers)
+        else:
+            self._log_with(logger_provider)
+        self.look()
+
+    def look(self) -> None:
+        """See whether missing providers have been installed."""
+        if self._looking:
+            self._looking = [look for look in self._looking if not look()]
+
+    def awake(self) -> bool:
+        """Whether there is anywhere to go."""
+        if self.tracer is None and self.meters is None and self.events.logger is None:
+            self.look()
+            return self.tracer is not None or self.meters is not None or self.events.logger is not None
+        return True
+
+    def counted(self) -> bool:
+        """Whether responses are counted here, by metrics that leave this process."""
+        if self.options.counted is not None:
+            return self.options.counted
+        return self._exported or (self.meters is not None and self.meters.collected)
+
+    def _look_for_tracers(self) -> bool:
+        provider = trace.get_tracer_provider()
+        return installed(provider) and self._trace_with(provider)
+
+    def _look_for_meters(self) -> bool:
+        provider = metrics.get_meter_provider()
+        return installed(provider) and self._measure_with(provider)
+
+    def _look_for_loggers(self) -> bool:
+        provider = get_logger_provider()
+        return installed(provider) and self._log_with(provider)
+
+    def _trace_with(self, provider: TracerProvider) -> bool:
+        tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
+        self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
+        return True
+
+    def _measure_with(self, provider: MeterProvider) -> bool:
+        self.meters = meters_of(provider)
+        self._exported = self.meters is not None and exports(provider)
+        return True
+
+    def _log_with(self, provider: LoggerProvider) -> bool:
+        logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
+        self.events.logger = None if isinstance(logger, NoOpLogger) else logger
+        return True
+
+
+def installed(provider: object) -> bool:
+    """Whether a global provider is somebody's: the API's own are proxies and no-ops that stand in for a later one."""
+    return not type(provider).__module__.startswith(
+        ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
+    )

@@ -1,0 +1,268 @@
+"""Putting instrumentation in place and taking it away; what it emits; and what happens when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from openai._base_client import AsyncAPIClient, SyncAPIClient
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from endturn import announce
+from endturn.telemetry import instrument as instrument_module
+from endturn.telemetry.instrument import instrument, uninstrument
+from tests.telemetry.mocked import (
+    ASK,
+    CHUNKS,
+    CUT,
+    STREAM,
+    WHOLE,
+    Answer,
+    Records,
+    achat,
+    body,
+    chat,
+    events,
+    settle,
+)
+
+# --- Putting in place and taking away ------------------------------------------------------------------------------
+
+
+def test_instrumenting_twice_is_one_patch_and_all_of_it_is_undone() -> None:
+    """The SDK's functions come back, the very same ones; their names and signatures never changed."""
+    before = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in ("request", "_process_response")]
+    instrument()
+    instrument()
+    during = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in ("request", "_process_response")]
+    assert all(new is not old and new.__wrapped__ is old for new, old in zip(during, before, strict=True))
+    uninstrument()
+    after = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in ("request", "_process_response")]
+    assert all(new is old for new, old in zip(after, before, strict=True))
+    uninstrument()
+
+
+def test_somebody_who_patched_later_keeps_their_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What wraps ours is left alone; ours then lets every call through."""
+    kept = Records()
+    stop = announce.listen(kept.append)
+    instrument()
+    ours = SyncAPIClient.request
+    monkeypatch.setattr(SyncAPIClient, "request", lambda *args, **kwargs: ours(*args, **kwargs))
+    uninstrument()
+    chat(body(WHOLE)).chat.completions.create(**ASK)
+    stop()
+    assert not kept
+    monkeypatch.undo()
+    SyncAPIClient.request = ours.__wrapped__  # type: ignore[attr-defined, method-assign]
+
+
+def test_without_a_sdk_the_remedy_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would be recorded: one warning says so, and what to do."""
+    monkeypatch.setattr(instrument_module, "_warned", False)
+    with caplog.at_level(logging.WARNING, "endturn"):
+        for _ in range(2):
+            instrument()
+            uninstrument()
+    assert len([record for record in caplog.records if "endturn.configure()" in record.message]) == 1
+
+
+IMPORTS = """
+import sys, logging
+{first}
+import endturn
+endturn.instrument()
+assert not [name for name in ("openai", "anthropic", "httpx", "httpx2") if name in sys.modules] or {early}
+import openai, anthropic
+from openai._base_client import SyncAPIClient
+from anthropic._base_client import AsyncAPIClient
+assert hasattr(SyncAPIClient.request, "__wrapped__"), "openai"
+assert hasattr(AsyncAPIClient._request, "__wrapped__"), "anthropic"
+import importlib, inspect
+module = sys.modules["openai._base_client"]
+assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
+assert "class SyncAPIClient" in inspect.getsource(module)
+endturn.uninstrument()
+assert not hasattr(SyncAPIClient.request, "__wrapped__")
+assert not [finder for finder in sys.meta_path if type(finder).__module__.startswith("endturn")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "early"),
+    [pytest.param("", False, id="imported later"), pytest.param("import openai", True, id="imported before")],
+)
+def test_the_sdk_may_be_imported_before_or_after(first: str, early: bool) -> None:
+    """Instrumenting imports no SDK; whenever the host imports one, it is observed from then on."""
+    code = IMPORTS.format(first=first, early=early)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_process_that_ends_in_mid_stream_ends_its_calls() -> None:
+    """At exit, what is being read and what waits for a continuation is announced."""
+    code = """
+import sys; sys.path.insert(0, ".")
+import endturn, openai
+from endturn import announce
+announce.listen(lambda record: print(type(record).__name__, getattr(record, "outcome", ""), flush=True))
+endturn.instrument()
+from tests.telemetry.mocked import ASK, STREAM, CUT, chat, events, body
+stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+next(stream)
+chat(body(CUT)).chat.completions.create(**ASK)
+print("exit", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split("exit")[1].split()
+    assert said == ["CallEnded", "TurnEnded", "cancelled", "TurnEnded", "not_continued"]
+    assert not re.search("Traceback|Exception", done.stderr), done.stderr
+
+
+# --- Signals -------------------------------------------------------------------------------------------------------
+
+
+async def test_signals_of_every_form(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One span and one count for each call, retried, streamed, left, cancelled; no span stays current anywhere."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=tracers, meter_provider=meters)
+    try:
+        chat(body({}, 500), body({}, 500), body(WHOLE), max_retries=2).chat.completions.create(**ASK)
+        for item in chat(events(*STREAM)).chat.completions.create(**ASK, stream=True):
+            assert item
+            assert not trace.get_current_span().get_span_context().is_valid
+        async with await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True) as stream:
+            await anext(stream)
+        other: Any = await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+        await asyncio.create_task(anext(other))
+        del other
+        settle()
+        await asyncio.sleep(0)
+    finally:
+        uninstrument()
+    assert not trace.get_current_span().get_span_context().is_valid
+    reasons = [(span.attributes or {})["endturn.stop.reason"] for span in spans.get_finished_spans()]
+    assert sorted(map(str, reasons)) == ["cancelled", "cancelled", "end_turn", "end_turn"]
+    data = reader.get_metrics_data()
+    assert data is not None
+    points = [
+        point
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "endturn.responses"
+        for point in metric.data.data_points
+    ]
+    assert sum(getattr(point, "value", 0) for point in points) == 4
+    assert "detach" not in caplog.text
+
+
+def test_a_call_that_another_instrumentation_traces_is_enriched() -> None:
+    """Where a chat span is current already, ours is not made; that one says why the model stopped."""
+    spans, tracers = InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=tracers)
+    try:
+        with tracers.get_tracer("somebody").start_as_current_span(
+            "chat m", kind=trace.SpanKind.CLIENT, attributes={"gen_ai.operation.name": "chat"}
+        ):
+            chat(body(CUT)).chat.completions.create(**ASK)
+        with tracers.get_tracer("somebody").start_as_current_span("agent"):
+            chat(body(CUT)).chat.completions.create(**ASK)
+    finally:
+        uninstrument()
+    assert [span.name for span in spans.get_finished_spans()] == ["chat m", "chat gpt-5.6-mini", "agent"]
+    assert (spans.get_finished_spans()[0].attributes or {})["endturn.stop.reason"] == "max_tokens"
+
+
+# --- When telemetry fails ------------------------------------------------------------------------------------------
+
+
+def explode(*args: object, **kwargs: object) -> Any:
+    raise RuntimeError("telemetry")
+
+
+class Exploding:
+    """Raises wherever it is touched."""
+
+    def __init__(self, *args: object) -> None:
+        pass
+
+    see = close = explode
+
+
+BREAKS = {
+    "inspect": ("endturn.wires.openai_chat.inspect", explode),
+    "watch": ("endturn.wires.openai_chat.watch", explode),
+    "see and close": ("endturn.wires.openai_chat.watch", Exploding),
+    "open_call": ("endturn.announce.open_call", explode),
+    "end": ("endturn.announce.Call.end", explode),
+    "step": ("endturn.announce.Call.step", explode),
+    "first chunk": ("endturn.announce.Call.first_chunk", explode),
+    "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
+    "resolve": ("endturn.telemetry.infer.Inferring.resolve", explode),
+    "ended": ("endturn.telemetry.infer.Inferring.ended", explode),
+    "host": ("endturn.telemetry.hosts.of_client", explode),
+    "wire": ("endturn.telemetry.sdk_call.wire", explode),
+    "error": ("endturn.wires.openai_chat.decode_error", explode),
+    "streams": ("endturn.telemetry.streams.begin", explode),
+    "bodies": ("endturn.telemetry.bodies.on_close", explode),
+}
+
+
+def outcomes() -> Iterator[object]:
+    """What a host sees of every form of call: types, contents, exceptions, and how much was read."""
+    yield chat(body(WHOLE)).chat.completions.create(**ASK).model_dump()
+    stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+    yield type(stream)
+    yield [item.model_dump() for item in stream]
+    with chat(events(*STREAM)).chat.completions.create(**ASK, stream=True) as closed:
+        yield next(closed).model_dump()
+    yield chat(body(WHOLE)).chat.completions.with_raw_response.create(**ASK).parse().model_dump()
+    with chat(body(WHOLE)).chat.completions.with_streaming_response.create(**ASK) as raw:
+        yield raw.read()
+    with chat(events(*STREAM)).chat.completions.with_streaming_response.create(**ASK, stream=True) as lines:
+        yield list(lines.iter_lines())
+    for fails in (body({"error": {"message": "no"}}, 400), httpx2.ConnectError("refused"), body(CUT)):
+        try:
+            chat(fails).chat.completions.parse(**ASK, response_format=Answer)
+        except Exception as error:
+            yield type(error), str(error)
+    lost = chat(events(*CHUNKS, error=httpx2.ReadError("gone"))).chat.completions.create(**ASK, stream=True)
+    try:
+        yield [item.model_dump() for item in lost]
+    except Exception as error:
+        yield type(error), str(error)
+
+
+@pytest.mark.parametrize(("where", "what"), BREAKS.values(), ids=BREAKS.keys())
+def test_telemetry_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch, where: str, what: Any) -> None:
+    """Whatever of ours raises, the host sees what it would have seen without us."""
+    bare = list(outcomes())
+    stop = announce.listen(lambda record: None)
+    instrument()
+    try:
+        monkeypatch.setattr(where, what)
+        assert list(outcomes()) == bare
+    finally:
+        monkeypatch.undo()
+        uninstrument()
+        stop()

@@ -1,0 +1,344 @@
+"""`configure()`: one process, set up from the standard variables, and told apart from every other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
+
+CALL = """
+import os, sys
+import endturn
+from endturn import announce
+from endturn.chat import Usage
+from endturn.stop import Stop, StopReason
+
+def call(reason=StopReason.MAX_TOKENS):
+    made = announce.open_call(announce.Layer.SDK, None, provider="openai", model="gpt-5")
+    with made.step():
+        pass
+    made.end(Stop(reason, "length"), usage=Usage(input_tokens=3, output_tokens=5))
+
+def instance():
+    print("instance", telemetry.instance, flush=True)
+"""
+
+
+@dataclass
+class Receiver:
+    """An OTLP endpoint that keeps what is posted, by the process that posted it."""
+
+    url: str = ""
+    spans: dict[str, list[str]] = field(default_factory=dict)
+    events: dict[str, list[str]] = field(default_factory=dict)
+    sums: dict[str, dict[str, int]] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+    def post(self, path: str, body: bytes) -> None:
+        match path:
+            case "/v1/traces":
+                for traces in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    kept = self.spans.setdefault(self.who(traces.resource), [])
+                    kept += [span.name for scope in traces.scope_spans for span in scope.spans]
+            case "/v1/logs":
+                for logs in ExportLogsServiceRequest.FromString(body).resource_logs:
+                    kept = self.events.setdefault(self.who(logs.resource), [])
+                    kept += [record.event_name for scope in logs.scope_logs for record in scope.log_records]
+            case "/v1/metrics":
+                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                    sums = self.sums.setdefault(self.who(resource.resource), {})
+                    for scope in resource.scope_metrics:
+                        for metric in scope.metrics:
+                            points = metric.sum.data_points
+                            sums[metric.name] = sum(point.as_int for point in points)
+
+    def who(self, resource: Any) -> str:
+        attributes = {pair.key: pair.value.string_value for pair in resource.attributes}
+        self.names.add(attributes["service.name"])
+        return attributes["service.instance.id"]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    kept = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            kept.post(self.path, self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Silence: what was posted says it all."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    kept.url = f"http://127.0.0.1:{server.server_port}"
+    yield kept
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def run(code: str, receiver: Receiver | None = None, **variables: str) -> list[str]:
+    """Run a program in a process of its own; what it printed, line by line. Nothing may be complained about."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "ENDTURN_"))}
+    if receiver is not None:
+        variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver.url
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CALL + code],
+        env=clean | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
+
+
+def only(found: dict[str, Any]) -> Any:
+    (one,) = found.values()
+    return one
+
+
+def test_an_agent_shorter_than_one_export_interval_is_seen(receiver: Receiver) -> None:
+    """Spans, events and metrics leave when the process ends: the open turn too, which ends with it."""
+    said = run(
+        "telemetry = endturn.configure(service_name='agent')\ncall()\ninstance()",
+        receiver,
+        OTEL_RESOURCE_ATTRIBUTES="service.instance.id=pod-7",
+    )
+    assert INSTANCE.fullmatch(said[0].removeprefix("instance "))
+    assert list(receiver.spans) == list(receiver.events) == list(receiver.sums) == [said[0].removeprefix("instance ")]
+    assert receiver.names == {"agent"}
+    assert only(receiver.spans) == ["chat gpt-5"]
+    assert only(receiver.events) == ["endturn.stop_reason_observed", "endturn.continuation_terminated"]
+    sums = only(receiver.sums)
+    assert (sums["endturn.responses"], sums["endturn.turns"], sums["endturn.truncation.exits"]) == (1, 1, 1)
+    assert sums["endturn.continuations"] == 0
+
+
+def test_workers_under_one_configured_id_are_told_apart(receiver: Receiver) -> None:
+    """Four spawned processes: four ids, and each process's own sums under its own."""
+    program = "telemetry = endturn.configure()\n" + "call(StopReason.END_TURN)\n" * 3
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+        "OTEL_RESOURCE_ATTRIBUTES": "service.instance.id=pod-7,service.name=workers",
+    }
+    workers = [subprocess.Popen([sys.executable, "-c", CALL + program], env=clean | variables) for _ in range(4)]
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    assert len(receiver.sums) == 4
+    assert all(INSTANCE.fullmatch(name) for name in receiver.sums)
+    assert [sums["endturn.responses"] for sums in receiver.sums.values()] == [3] * 4
+
+
+def test_a_forked_worker_is_told_apart(receiver: Receiver) -> None:
+    """It has an id of its own, exports its own and no more, though `multiprocessing` skips exit handlers."""
+    code = """
+import multiprocessing, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+telemetry = endturn.configure()
+call(StopReason.END_TURN)
+def work():
+    call(StopReason.END_TURN); call(StopReason.END_TURN)
+    instance()
+worker = multiprocessing.get_context("fork").Process(target=work)
+worker.start(); worker.join()
+assert worker.exitcode == 0
+instance()
+"""
+    said = run(code, receiver, OTEL_RESOURCE_ATTRIBUTES="service.instance.id=pod-7")
+    child, parent = (line.removeprefix("instance ") for line in said)
+    assert INSTANCE.fullmatch(child)
+    assert child.split("-")[2] != parent.split("-")[2]
+    assert {name: sums["endturn.responses"] for name, sums in receiver.sums.items()} == {child: 2, parent: 1}
+    assert {name: len(spans) for name, spans in receiver.spans.items()} == {child: 2, parent: 1}
+
+
+def test_a_random_id_where_none_is_configured(receiver: Receiver) -> None:
+    """Still with the process's own ending."""
+    (said,) = run("telemetry = endturn.configure()\ninstance()", receiver)
+    assert re.fullmatch(r"instance [0-9a-f-]{36}-\d+-[0-9a-f]{4}", said)
+
+
+def test_the_handle_flushes_and_shuts_down(receiver: Receiver) -> None:
+    """As a context manager; what comes after the block is not recorded."""
+    code = """
+with endturn.configure(resource={"service.name": "block"}) as telemetry:
+    call(StopReason.END_TURN)
+    assert telemetry.force_flush()
+    print(len(announce._listeners))
+print(len(announce._listeners))
+call(StopReason.END_TURN)
+"""
+    assert run(code, receiver) == ["1", "0"]
+    assert receiver.names == {"block"}
+    assert only(receiver.sums)["endturn.responses"] == 1
+    assert only(receiver.spans) == ["chat gpt-5"]
+
+
+def test_exporters_can_be_given() -> None:
+    """In place of those that the variables ask for."""
+    code = """
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+spans = InMemorySpanExporter()
+telemetry = endturn.configure(span_exporter=spans, instrument=True)
+call()
+telemetry.force_flush()
+(span,) = spans.get_finished_spans()
+print(span.name, span.attributes.get("endturn.counted"))
+"""
+    said = run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none")
+    assert said == ["chat gpt-5 None"]
+
+
+def test_options_reach_the_recorder() -> None:
+    """`counted`, `events` and their like."""
+    code = """
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+spans = InMemorySpanExporter()
+telemetry = endturn.configure(span_exporter=spans, counted=True, events="spans")
+call()
+telemetry.force_flush()
+(span,) = spans.get_finished_spans()
+print(span.attributes["endturn.counted"], [event.name for event in span.events])
+"""
+    said = run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none")
+    assert said == ["True ['endturn.stop_reason_observed']"]
+
+
+def test_signals_to_the_console() -> None:
+    """OTEL_*_EXPORTER=console prints, none says nothing."""
+    said = run(
+        "telemetry = endturn.configure()\ncall()",
+        OTEL_TRACES_EXPORTER="console",
+        OTEL_METRICS_EXPORTER="none",
+        OTEL_LOGS_EXPORTER="none",
+    )
+    assert json.loads("\n".join(said))["name"] == "chat gpt-5"
+
+
+def test_a_disabled_sdk_is_left_disabled() -> None:
+    """Nothing is set up, nothing listens, and nothing is complained about."""
+    code = """
+from opentelemetry import trace
+telemetry = endturn.configure()
+call()
+print(type(trace.get_tracer_provider()).__name__, announce.listening(), repr(telemetry.instance))
+assert telemetry.force_flush()
+telemetry.shutdown()
+"""
+    assert run(code, OTEL_SDK_DISABLED="true") == ["ProxyTracerProvider False ''"]
+
+
+def test_providers_of_the_host_stay() -> None:
+    """They are used as they are; only what is missing is set up."""
+    code = """
+import logging
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+spans, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(provider)
+telemetry = endturn.configure()
+call()
+print(trace.get_tracer_provider() is provider, type(metrics.get_meter_provider()).__module__)
+print(len(spans.get_finished_spans()))
+telemetry.shutdown()
+print(provider.get_tracer("still").start_span("open").is_recording())
+"""
+    assert run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none") == [
+        "endturn: a provider for traces is installed already; it is used as it is",
+        "True opentelemetry.metrics._internal",
+        "1",
+        "True",
+    ]
+
+
+def test_configuring_twice_changes_nothing() -> None:
+    """The first handle is handed out again, and it is said."""
+    code = """
+import logging
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+telemetry = endturn.configure(service_name="first", instrument=False)
+print(endturn.configure(service_name="second") is telemetry)
+"""
+    assert run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_TRACES_EXPORTER="none") == [
+        "endturn: configure() was called before; the first call's settings stay",
+        "True",
+    ]
+
+
+REFUSED = """
+from opentelemetry import trace
+{before}
+try:
+    endturn.configure({arguments})
+except endturn.UsageError as error:
+    print(error)
+print(type(trace.get_tracer_provider()).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "before", "said"),
+    [
+        pytest.param(
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", "",
+            "pip install opentelemetry-exporter-otlp-proto-grpc", id="grpc",
+        ),
+        pytest.param(
+            {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc"}, "", "",
+            "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL='grpc'", id="one signal",
+        ),
+        pytest.param({"OTEL_TRACES_EXPORTER": "zipkin"}, "", "", "OTEL_TRACES_EXPORTER='zipkin'", id="exporter"),
+        pytest.param({}, "events='everywhere'", "", "events='everywhere'", id="place for events"),
+        pytest.param({}, "", "sys.modules['opentelemetry.sdk'] = None", "pip install 'endturn[otlp]'", id="no SDK"),
+        pytest.param(
+            {}, "", "sys.modules['opentelemetry.exporter'] = None", "pip install 'endturn[otlp]'", id="no exporter"
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_before_anything_is(
+    variables: dict[str, str], arguments: str, before: str, said: str
+) -> None:
+    """With the variable or package to change, and nothing set up in part."""
+    error, provider = run(REFUSED.format(before=before, arguments=arguments), **variables)
+    assert said in error
+    assert provider == "ProxyTracerProvider"
+
+
+def test_one_signals_own_protocol_wins() -> None:
+    """OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is asked before OTEL_EXPORTER_OTLP_PROTOCOL."""
+    code = "telemetry = endturn.configure(instrument=False)\nprint(telemetry.instance != '', announce.listening())"
+    said = run(
+        code,
+        OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
+        OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
+        OTEL_METRICS_EXPORTER="none",
+        OTEL_LOGS_EXPORTER="none",
+    )
+    assert said == ["True False"]

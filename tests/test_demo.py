@@ -1,0 +1,84 @@
+"""The demo and the command line, run as a stranger runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from endturn import cli
+from endturn.demo import report
+from tests.support.processes import REPOSITORY
+
+
+def endturn(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`endturn` in a process of its own, without any OTEL_ variable of ours."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.run(
+        [sys.executable, "-m", "endturn.cli", *arguments],
+        env=environment,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def played() -> dict[str, Any]:
+    """What `endturn demo --once --json` printed."""
+    done = endturn("demo", "--once", "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def test_the_demo_shows_what_its_script_makes_happen(played: dict[str, Any]) -> None:
+    """By model: one-shot agents give up what is cut, loops and the controller do not, a cut tool call is not run."""
+    models = {row["model"]: row for row in played["models"]}
+    assert models["gpt-5-mini"]["given_up_turns"] == models["gpt-5-mini"]["truncated_turns"] > 0
+    assert models["gpt-5-mini"]["continued_turns"] == 0
+    assert models["gpt-5"]["continued_turns"] == models["gpt-5"]["truncated_turns"] > 0
+    assert models["gpt-5"]["given_up_turns"] == 0
+    assert models["gpt-5-nano"]["continued_turns"] == models["gpt-5-nano"]["truncated_turns"] > 0
+    assert models["claude-sonnet-4-5"]["blocked_tool_calls"] == 2
+    assert models["claude-sonnet-4-5"]["given_up_turns"] == 0
+    assert models["claude-opus-4-1"]["responses"] == {"refused": 2}
+    assert models["gpt-4.1"]["responses"] == {"missing": 2}
+    assert models["gpt-oss-120b"]["responses"] == {"unknown": 2}
+    assert sum(row["turns"] for row in models.values()) == 40
+
+
+def test_the_report_says_it_in_a_table(played: dict[str, Any]) -> None:
+    """One line for each model, the sum below, and what to run next."""
+    text = report(played)
+    for row in played["models"]:
+        assert row["model"] in text
+    assert "40 turns" in text
+    assert "make up" in text
+    assert "The telemetry went to http://there" in report(played | {"exported_to": "http://there"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["demo", "--minutes", "-1"], "--minutes takes a positive number"),
+        (["demo", "--once", "--minutes", "1"], "does not go with --once"),
+        (["generate", "--root", "/nowhere"], "is no checkout of endturn"),
+    ],
+    ids=["negative", "both", "no checkout"],
+)
+def test_a_wrong_call_says_what_is_wrong(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit status 2, and a sentence."""
+    assert cli.main(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_committed_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:
+    """`endturn generate --check` finds nothing in this checkout."""
+    assert cli.main(["generate", "--check", "--root", str(REPOSITORY)]) == 0, capsys.readouterr().out
