@@ -9,7 +9,7 @@ Each variant runs in a process of its own, the variants take turns, and medians 
     nosdk   ours, with no OpenTelemetry SDK set up
 
 `floor` and `ours` share one pipeline: batch processors, a periodic reader, exporters that throw everything away. Wall
-time is that of the calls; CPU time is that of the whole process, with its exporter threads and the final flush. What a
+time is that of the calls; CPU time is that of the whole process, with its exporter threads and the last flush. What a
 variant adds is its time less the bare SDK's; the ratio that counts is what ours adds over what the floor adds.
 
     python benchmarks/overhead.py [--rounds 7] [--calls 2000] [--json]
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -30,6 +31,9 @@ from typing import Any, Final
 VARIANTS: Final = ("bare", "floor", "ours", "nosdk")
 KINDS: Final = ("chat", "stream")
 CHUNKS: Final = 200
+BATCHES: Final = 25
+"""Of one process's calls; their median keeps what else the machine does out of the figures."""
+
 MODEL: Final = "gpt-5-mini"
 IMPORTS: Final = {
     "api": "import opentelemetry.trace, opentelemetry.metrics, opentelemetry._logs",
@@ -171,7 +175,7 @@ def floor() -> None:
         finish(span, began)
         return got
 
-    Completions.create = created  # type: ignore[method-assign, assignment]
+    Completions.create = created  # type: ignore[method-assign]
 
 
 def run(variant: str, kind: str, calls: int) -> dict[str, float]:
@@ -182,13 +186,7 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
     elif variant != "bare":
         import endturn
 
-        try:
-            endturn.instrument()
-        except ModuleNotFoundError:
-            sys.path.insert(0, "/tmp/stand")
-            import byhand
-
-            byhand.instrument()
+        endturn.instrument()
     create = client().chat.completions.create
     options = {"stream_options": {"include_usage": True}} if kind == "stream" else {}
 
@@ -199,14 +197,20 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
             for _ in create(**REQUEST, stream=True, **options):
                 pass
 
-    for _ in range(max(20, calls // 20)):
+    size = max(1, calls // BATCHES)
+    for _ in range(2 * size):
         once()
-    cpu, wall = time.process_time(), time.perf_counter()
-    for _ in range(calls):
-        once()
-    wall = time.perf_counter() - wall
+    walls, cpus = [], []
+    for _ in range(BATCHES):
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(size):
+            once()
+        walls.append((time.perf_counter() - wall) / size)
+        cpus.append((time.process_time() - cpu) / size)
+    cpu = time.process_time()
     flush()
-    return {"wall": wall / calls, "cpu": (time.process_time() - cpu) / calls}
+    last = (time.process_time() - cpu) / (size * BATCHES)
+    return {"wall": statistics.median(walls), "cpu": statistics.median(cpus) + last}
 
 
 # --- All of them --------------------------------------------------------------------------------------------------
@@ -215,7 +219,9 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
 def apart(*arguments: str) -> dict[str, float]:
     """Run one variant in a process of its own."""
     command = [sys.executable, __file__, *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    # One order of every dictionary: it alone moves a call by several microseconds.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -237,7 +243,7 @@ def measure(rounds: int, calls: int) -> dict[str, Any]:
     for _ in range(rounds):
         for kind in KINDS:
             for variant in VARIANTS:
-                count = calls if kind == "chat" else max(1, calls // 20)
+                count = calls if kind == "chat" else max(BATCHES, calls // 10)
                 got[kind][variant].append(apart("--variant", variant, "--kind", kind, "--calls", str(count)))
     added = {
         kind: {

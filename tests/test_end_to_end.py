@@ -21,6 +21,7 @@ from endturn.generate import dashboards
 from endturn.generate.files import rule_files
 from endturn.generate.rules import RuleConfig
 from endturn.scripted import ScriptedProvider, cut, essay, reason, say
+from endturn.scripted.script import Script
 from tests.support.processes import REPOSITORY, Alertmanager, Collector, Prometheus, Series, Webhook, eventually
 
 pytestmark = pytest.mark.stack
@@ -29,7 +30,7 @@ FAST = RuleConfig().faster(60)
 """The shipped rules on a clock sixty times as fast: minutes are seconds."""
 
 LONG = "Twelve short words make an answer that the limit of tokens will cut."  # 15 scripted tokens
-SCRIPT = {
+SCRIPT: Script = {
     "gpt-5-mini": essay(LONG),
     "gpt-5-nano": essay(LONG),
     "gpt-5": [say("Done.")],
@@ -262,9 +263,8 @@ def test_uncontinued_truncations_reach_the_webhook_and_healthy_turns_do_not(path
 
 def test_traces_and_events_arrive_and_carry_no_content(path: Path_) -> None:
     """One span for each call, one stop_reason_observed for each response, linked continuations; no text, no key."""
-    spans = eventually(
-        lambda: len(found := path.collector.spans()) >= sum(RESPONSES.values()) and found, what="all spans"
-    )
+    eventually(lambda: len(path.collector.spans()) >= sum(RESPONSES.values()), what="all spans")
+    spans = path.collector.spans()
     ours = [span for span in spans if "endturn.stop.reason" in span["attributes"]]
     assert len(ours) == sum(RESPONSES.values())
     # Anthropic's SDK makes its own span; ours is written onto it instead of beside it.

@@ -142,8 +142,8 @@ def report(result: dict[str, Any]) -> str:
         "truncated",
         "continued",
         "given up",
-        "plain",
-        "continued",
+        "plain turn",
+        "continued turn",
         "responses by reason",
     )
     rows = [

@@ -53,6 +53,14 @@ def test_halves_become_one_message_and_nudges_go() -> None:
     assert collapse(segments) == (USER, said("The first half and the rest.").message())
 
 
+@pytest.mark.behaviour(25)
+@pytest.mark.parametrize("reason", StopReason, ids=lambda reason: reason.value)
+def test_what_a_nudge_separates_is_joined(reason: StopReason) -> None:
+    """Whatever the reason of the first part was, the answer to a nudge belongs to it."""
+    (_, joined) = collapse([USER, said("The first ha", reason).message(), NUDGE, said("lf.").message()])
+    assert joined == said("The first half.").message()
+
+
 def test_a_nudge_without_an_answer_goes() -> None:
     """A conversation that stopped at the nudge ends with the cut answer."""
     assert collapse([USER, cut("half").message(), NUDGE]) == (USER, cut("half").message())

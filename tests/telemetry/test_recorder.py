@@ -41,8 +41,8 @@ from endturn.announce import (
 from endturn.chat import Usage
 from endturn.errors import UsageError
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import metrics as recorded
 from endturn.telemetry import bulk, schema
+from endturn.telemetry import metrics as recorded
 from endturn.telemetry.recorder import Options, Recorder
 from endturn.telemetry.series import LIMIT, PAIRS
 from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
@@ -869,7 +869,7 @@ def test_many_at_once_are_what_they_are_one_by_one(
         provider = MeterProvider([reader], views=views, shutdown_on_exit=False)
         instrument = provider.get_meter("x").create_histogram("x", explicit_bucket_boundaries_advisory=(1, 2, 4))
         for number in range(3):
-            measured = [(value, (7, value)) for value in range(1, 2 + 3 * number)]
+            measured: list[bulk.Measured] = [(value, (7, value)) for value in range(1, 2 + 3 * number)]
             record(instrument, {"a": "b", "c": number}, measured)
             data = reader.get_metrics_data()
             told.append(re.sub(r'"(start_)?time_unix_nano": \d+', "", data.to_json() if data is not None else ""))

@@ -67,7 +67,7 @@ class Receiver:
                             sums[metric.name] = sum(point.as_int for point in points)
 
     def who(self, resource: Any) -> str:
-        attributes = {pair.key: pair.value.string_value for pair in resource.attributes}
+        attributes: dict[str, str] = {pair.key: pair.value.string_value for pair in resource.attributes}
         self.names.add(attributes["service.name"])
         return attributes["service.instance.id"]
 
@@ -326,7 +326,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is(
     variables: dict[str, str], arguments: str, before: str, said: str
 ) -> None:
     """With the variable or package to change, and nothing set up in part."""
-    error, provider = run(REFUSED.format(before=before, arguments=arguments), **variables)
+    error, provider = run(REFUSED.format(before=before, arguments=arguments), None, **variables)
     assert said in error
     assert provider == "ProxyTracerProvider"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from endturn.chat import Blocks, ChatResponse, Message, ToolCall
 from endturn.continuation.stitch import stitch
-from endturn.stop import StopReason
+from endturn.stop import TRUNCATED, StopReason
 
 
 def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | None = None) -> Message:
@@ -33,23 +33,26 @@ def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | Non
 def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024) -> tuple[Message, ...]:
     """A conversation as the model and the host should see it: no nudges, every answer one assistant message.
 
-    What was not written by a controller is passed through unchanged: only an assistant message that says that it was
-    cut or paused is joined with the assistant message that follows it, or follows the nudge after it.
+    What was not written by a controller is passed through unchanged: an assistant message is only joined with the one
+    before it if a nudge stands between them, or if that one says that it was cut or paused.
     """
     collapsed: list[Message] = []
+    nudged = False
     for message in messages:
         if message.synthetic:
+            nudged = True
             continue
         before = collapsed[-1] if collapsed else None
-        if before is not None and message.role == "assistant" and _unfinished(before):
+        if before is not None and before.role == message.role == "assistant" and (nudged or _unfinished(before)):
             collapsed[-1] = _joined(before, message, min_overlap, max_overlap)
         else:
             collapsed.append(message)
+        nudged = False
     return tuple(message for message in collapsed if not _empty(message))
 
 
 def _unfinished(message: Message) -> bool:
-    return message.role == "assistant" and message.stop_reason not in (None, StopReason.END_TURN)
+    return message.stop_reason is StopReason.PAUSED or message.stop_reason in TRUNCATED
 
 
 def _empty(message: Message) -> bool:

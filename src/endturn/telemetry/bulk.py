@@ -68,21 +68,21 @@ def at_once(instrument: Any, attributes: Attributes, measured: list[Measured]) -
 
     With delta temporality a collection replaces the aggregations, and what was still written to the old would be lost.
     """
-    # The last is recorded as any other: the SDK checks it, applies its views, and makes the aggregations.
-    instrument.record(measured[-1][0], attributes, context_of(measured[-1][1]))
+    # The first is recorded as any other: the SDK checks it, applies its views, and makes the aggregations.
+    instrument.record(measured[0][0], attributes, context_of(measured[0][1]))
     consumer = instrument._measurement_consumer
     wanted = consumer._sdk_config.exemplar_filter.should_sample
     measurement = _Measurement(attributes, time.time_ns())
-    last = len(measured) - 1
+    offered_from = len(measured) - OFFERED
     for storage in consumer._reader_storages.values():
         for match in storage._get_or_init_view_instrument_match(instrument):
             kept = match._view._attribute_keys
             shown = attributes if kept is None else {key: attributes[key] for key in attributes if key in kept}
             with match._lock:
                 aggregate = match._get_or_create_aggregation(_key(shown), shown).aggregate
-            for position in range(last):
+            for position in range(1, len(measured)):
                 measurement.value, where = measured[position]
-                offered = position >= last - OFFERED
+                offered = position >= offered_from
                 if offered:
                     measurement.context = context_of(where)
                     offered = wanted(measurement.value, measurement.time_unix_nano, shown, measurement.context)

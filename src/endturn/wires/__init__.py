@@ -106,7 +106,8 @@ class Watch(Protocol):
     `see` is on the path of every chunk: it builds nothing.
     """
 
-    see: Callable[[Any], None]
+    @property
+    def see(self) -> Callable[[Any], None]: ...
 
     def close(self) -> Seen: ...
 
