@@ -108,6 +108,8 @@ def raw_text(value: object) -> str | None:
     Strings stand for themselves; enum members, mappings (`{"type": "length"}`, `{"reason": …}`) and objects with
     such an attribute are looked into. None and the empty string are no value.
     """
+    if value.__class__ is str:
+        return value if value.strip() else None
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, str):

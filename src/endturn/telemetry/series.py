@@ -173,5 +173,9 @@ class Distribution:
             self._at_once = bulk.recording(type(self.instrument))
         record = self._at_once if collecting and self._at_once is not None else bulk.one_by_one
         waiting, self._waiting = self._waiting, {}
-        for values, measured in waiting.items():
-            record(self.instrument, self.sets.attributes(values)[1], measured)
+        try:
+            for values, measured in waiting.items():
+                record(self.instrument, self.sets.attributes(values)[1], measured)
+        except Exception:
+            self._at_once = bulk.one_by_one
+            raise

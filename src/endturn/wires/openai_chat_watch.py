@@ -10,13 +10,27 @@ from endturn.stop import Row, Stop, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
-from endturn.wires.reading import PIECES, PLAIN, Tail, arguments, count, items, member, minted, text, text_or_none
+from endturn.wires.reading import (
+    PIECES,
+    PLAIN,
+    Tail,
+    arguments,
+    count,
+    items,
+    member,
+    members,
+    minted,
+    text,
+    text_or_none,
+)
 
 # DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both, the first counts.
 THINKING: Final = ("reasoning_content", "reasoning")
 
 _WORDS: Final = frozenset({"role", "content", *THINKING})
 """The members of a delta that say nothing of the stop."""
+_BODY: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
+"""The members of a whole body's choice as OpenAI itself has them."""
 
 
 class Keeper(Protocol):
@@ -146,14 +160,17 @@ class Watch:
                         return
             except (AttributeError, KeyError, TypeError, ValueError):
                 pass  # Not a plain chunk; the long way reads anything.
+        elif self._keep is None and not self._choices and self._is_plain(event):
+            return
         self._read(event)
 
     def close(self) -> Seen:
         """What was seen. Before a terminal the stop is `missing`, or `error` where the stream said so."""
-        stop = self._judge()
+        usage = usage_of(self._usage)
+        stop = self._judge(usage)
         return Seen(
             stop,
-            usage_of(self._usage),
+            usage,
             self.id,
             self.model,
             self._tail.last,
@@ -170,6 +187,31 @@ class Watch:
     def calls(self) -> list[Call]:
         """The calls of the answer that counts, in order; `closed` is right after `close`."""
         return [call for choice in self._counting() for call in choice.calls]
+
+    def _is_plain(self, event: Any) -> bool:
+        """Read a whole body whose one choice only speaks, the short way; False for anything else."""
+        body = members(event)
+        found = None if body is None else body.get("choices")
+        if body is None or found.__class__ is not list or len(found) != 1 or body.get("error"):
+            return False
+        choice = members(found[0])
+        part = None if choice is None else members(choice.get("message"))
+        if choice is None or part is None or not choice.keys() <= _BODY or choice.get("index"):
+            return False
+        content, raw = part.get("content"), choice.get("finish_reason")
+        if content.__class__ is not str or not content or raw.__class__ is not str or not raw:
+            return False
+        if part.get("tool_calls") or part.get("function_call") or part.get("refusal"):
+            return False
+        self.id, self.model = text_or_none(body.get("id")), text_or_none(body.get("model"))
+        self._usage = body.get("usage")
+        if self._usage is None and "x_groq" in body:
+            return False
+        state = self._choices[0] = _Choice()
+        state.raw = raw
+        self._whole = state.spoke = True
+        self._put(content)
+        return True
 
     def _read(self, event: Any) -> None:
         if isinstance(event, Event):
@@ -268,8 +310,11 @@ class Watch:
             return [self._choices[index] for index in sorted(self._choices)]
         return [self._choices[0]] if 0 in self._choices else []
 
-    def _judge(self) -> Stop:
+    def _judge(self, usage: Usage | None) -> Stop:
         rows = rows_of(self._ctx.dialect)
+        only = self._choices.get(0) if len(self._choices) == 1 and self._error is None else None
+        if only is not None and only.raw is not None and not only.calls:
+            return self._normal(only.reason(rows), rows, usage, refused=only.refused, detail=only.detail)
         counting = self._counting()
         worst = min(
             (choice for choice in counting if choice.raw is not None),
@@ -290,22 +335,29 @@ class Watch:
                     # Nothing says that the last call is whole but the call itself.
                     call.closed = arguments("".join(call.pieces)) is not None
                 calls += 1
-        usage = usage_of(self._usage)
         detail = next((choice.detail for choice in counting if choice.detail), None)
         if self._error is not None:
             detail = label_of(self._error)
-        return normalize(
+        return self._normal(
             None if worst is None else worst.reason(rows),
             rows,
+            usage,
             terminal_seen=self._whole if worst is None else finished,
             calls=calls,
             calls_closed=all(call.closed for choice in counting for call in choice.calls),
+            refused=any(choice.refused for choice in counting),
+            detail=detail,
+        )
+
+    def _normal(self, raw: str | None, rows: Mapping[str, Row], usage: Usage | None, **known: Any) -> Stop:
+        return normalize(
+            raw,
+            rows,
             output_tokens=usage.output_tokens if usage else None,
             prompt_tokens=usage.input_tokens if usage else None,
             maximum=self._ctx.asked.maximum,
             window=self._ctx.window,
-            refused=any(choice.refused for choice in counting),
-            detail=detail,
+            **known,
         )
 
 
@@ -350,12 +402,15 @@ def usage_of(usage: Any) -> Usage | None:
     if usage is None:
         return None
     output, prompt = member(usage, "completion_tokens_details"), member(usage, "prompt_tokens_details")
-    cached = count(member(prompt, "cached_tokens"))
+    cached = None if prompt is None else count(member(prompt, "cached_tokens"))
     found = Usage(
         count(member(usage, "prompt_tokens")),
         count(member(usage, "completion_tokens")),
-        count(member(output, "reasoning_tokens")),
+        None if output is None else count(member(output, "reasoning_tokens")),
         count(member(usage, "prompt_cache_hit_tokens")) if cached is None else cached,  # DeepSeek's own member.
-        count(member(prompt, "cache_write_tokens")),
+        None if prompt is None else count(member(prompt, "cache_write_tokens")),
     )
-    return None if found == Usage() else found
+    return None if found == _NOTHING else found
+
+
+_NOTHING: Final = Usage()
