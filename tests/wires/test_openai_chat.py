@@ -362,6 +362,7 @@ def test_encode() -> None:
     assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert body["stream_options"] == {"include_usage": True}
     assert chat.encode(REQUEST, dialect="mistral")["max_tokens"] == 64
+    assert "stream_options" not in chat.encode(REQUEST, stream=True, dialect="mistral")
     assert "max_completion_tokens" not in chat.encode(REQUEST.but(extra={"max_tokens": 5}))
     with pytest.raises(UsageError, match="fetch"):
         chat.encode(REQUEST.but(retrieve="resp_1"))
@@ -462,15 +463,19 @@ def test_a_call_stripped_from_a_message_is_stripped_from_its_mirror() -> None:
     assert chat.encode(Request(model="m", messages=(silent,)))["messages"] == []
 
 
-def test_thinking_goes_back_only_with_its_calls() -> None:
-    """DeepSeek wants it there, and refuses it anywhere else."""
+@pytest.mark.behaviour(23)
+def test_thinking_goes_back_where_it_came_from() -> None:
+    """DeepSeek refuses a history of tool calls without the thinking that led to them."""
     body = chat_body({"content": "x", "reasoning_content": "hm", "tool_calls": [WEATHER]}, "tool_calls")
     message = chat.decode(body, ctx=CTX).message()
-    assert chat.encode(Request(model="m", messages=(message,)))["messages"][0]["reasoning_content"] == "hm"
-    assert (
-        "reasoning_content"
-        not in chat.encode(Request(model="m", messages=(message.but(tool_calls=()),)))["messages"][0]
+    for each in (message, message.but(tool_calls=())):
+        assert chat.encode(Request(model="m", messages=(each,)))["messages"][0]["reasoning_content"] == "hm"
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    cut = chat.decode(
+        chat_body({"content": "So", "reasoning_details": details, "tool_calls": [WEATHER]}, "length"), ctx=CTX
     )
+    resumed = chat.encode(chat.resume(REQUEST, cut, prompt="Go on."))["messages"][-2]
+    assert resumed == {"role": "assistant", "content": "So", "reasoning_details": details}
 
 
 # Continuations

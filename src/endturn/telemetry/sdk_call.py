@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -80,7 +81,7 @@ def _is_watched(sdk: Sdk, options: Any) -> bool:
 
 def _body(options: Any) -> Mapping[str, Any]:
     body, extra = options.json_data, getattr(options, "extra_json", None)
-    if not isinstance(body, Mapping):
+    if body.__class__ is not dict and not isinstance(body, Mapping):
         body = {}
     return {**body, **extra} if extra else body
 
@@ -126,6 +127,9 @@ class SdkCall:
             if isinstance(result, streams_of):
                 watch = self._wire.watch(self._context)
                 bodies.watch_stream(self.call, watch, result, asynchronous=isinstance(result, streams_of[1]))
+                return
+            if _is_model(type(result)):
+                self._see(result)
                 return
             raw = getattr(result, "http_response", None)
             if raw is None and hasattr(result, "is_stream_consumed"):
@@ -200,6 +204,12 @@ class SdkCall:
             self.call.end(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE), error=error)
         except Exception:
             swallow("ending a call")
+
+
+@lru_cache(maxsize=256)
+def _is_model(kind: type) -> bool:
+    """Whether these are pydantic models: the parsed answer. Asking one for what it lacks costs microseconds."""
+    return hasattr(kind, "__pydantic_fields__")
 
 
 def _error(error: BaseException) -> Stop:

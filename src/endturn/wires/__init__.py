@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -140,6 +141,7 @@ class Wire(Protocol):
     def request(self, body: Json) -> Request: ...
 
 
+@cache
 def wire(name: str) -> Wire:
     """The wire module of that name.
 

@@ -48,7 +48,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """The body of POST /chat/completions.
 
     Args:
-        dialect: whose; it decides the name of the output limit.
+        dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
 
     Raises:
         UsageError: the request asks to fetch a response, which this format cannot.
@@ -71,8 +71,11 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if request.format is not None:
         body["response_format"] = _format(request.format)
     if stream:
-        # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body["stream"] = True
+        # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
+        # usage always, and refuses the member (openai/openai-agents-python#442).
+        if dialect != "mistral":
+            body["stream_options"] = {"include_usage": True}
     return body | request.extra
 
 
@@ -107,9 +110,6 @@ def _replayed(message: Message, block: Json) -> Json | None:
         written["tool_calls"] = calls
     elif message.tool_calls and block.get("function_call") is not None:
         written["function_call"] = block["function_call"]
-    elif "tool_calls" in block or not message.tool_calls:
-        # DeepSeek: thinking goes back with the calls that it led to, and is refused anywhere else.
-        written.pop("reasoning_content", None)
     return written if calls or "function_call" in written or written.get("content") or written.get("refusal") else None
 
 
@@ -231,11 +231,12 @@ def resume(
         return request.but(messages=(*request.messages, cut.message()))
     extra = {name: value for name, value in request.extra.items() if name != "tool_choice"}
     said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-    # Text alone: cut calls must not be replayed, and thinking without its answer is nobody's.
-    partial = cut.message().but(content=said, tool_calls=(), blocks=None)
+    # Without its calls, which are cut. Thinking that led to visible text is whole, and goes back where it came from.
+    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said))
     after: tuple[Message, ...] = ()
     if strategy == Strategy.PREFILL and dialect in ("mistral", "deepseek"):
-        partial = partial.but(blocks=Blocks(NAME, ({"role": "assistant", "content": said, "prefix": True},)))
+        block = partial.blocks.items[0] if partial.blocks is not None else {"role": "assistant", "content": said}
+        partial = partial.but(blocks=Blocks(NAME, ({**block, "prefix": True},)))
     elif strategy == Strategy.PREFILL and dialect in ("vllm", "sglang"):
         extra |= {"continue_final_message": True, "add_generation_prompt": False}
     elif strategy != Strategy.PREFILL:
@@ -243,6 +244,15 @@ def resume(
     answer = (partial,) if said.strip() else ()
     choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
     return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+
+
+def _visible(cut: ChatResponse, said: str) -> Blocks | None:
+    """The message of a cut response without its calls; None where another wire wrote it, or it holds no content."""
+    if cut.blocks is None or cut.blocks.wire != NAME or not cut.blocks.items[0].get("content"):
+        return None
+    gone = ("tool_calls", "function_call", "refusal")
+    kept = {name: value for name, value in cut.blocks.items[0].items() if name not in gone}
+    return Blocks(NAME, ({**kept, "content": said},))
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
