@@ -73,7 +73,7 @@ QUIET_PANELS = {
 }
 """Panels that have nothing to show, or only zeros, because of what the script does not do."""
 LATE = 1 / FAST.overlap
-"""On this clock a second is one evaluation. What travels that long is missed by one of the evaluations that count it."""
+"""On this clock a second is one evaluation: what travels that long is missed by one of those that count it."""
 
 
 @dataclass(frozen=True)

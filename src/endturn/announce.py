@@ -237,7 +237,7 @@ class TurnEnded:
     """A turn ended. `turn` holds its tally and outcome.
 
     Attributes:
-        complete: the answer is whole: outcome `completed` or `implicit_completion`, nothing truncated stands unfinished.
+        complete: the answer is whole: the outcome is one of COMPLETE, and nothing truncated stands unfinished.
         error: what the turn raised, if it did.
     """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -128,7 +127,8 @@ class SdkCall:
                 watch = self._wire.watch(self._context)
                 bodies.watch_stream(self.call, watch, result, asynchronous=isinstance(result, streams_of[1]))
                 return
-            if _is_model(type(result)):
+            # A pydantic model is the parsed answer. Asking one for what it lacks would cost microseconds.
+            if hasattr(type(result), "__pydantic_fields__"):
                 self._see(result)
                 return
             raw = getattr(result, "http_response", None)
@@ -204,12 +204,6 @@ class SdkCall:
             self.call.end(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE), error=error)
         except Exception:
             swallow("ending a call")
-
-
-@lru_cache(maxsize=256)
-def _is_model(kind: type) -> bool:
-    """Whether these are pydantic models: the parsed answer. Asking one for what it lacks costs microseconds."""
-    return hasattr(kind, "__pydantic_fields__")
 
 
 def _error(error: BaseException) -> Stop:

@@ -26,8 +26,8 @@ ABANDONED: Final = "abandoned"
 """The detail of a stream that its host dropped without closing it."""
 
 HELD: Final = 32
-"""How many chunks wait before they are looked at. Between two of a stream's chunks an SDK runs through so much code that
-ours is out of the processor's caches: one look at 32 costs a tenth of 32 looks."""
+"""How many chunks wait before they are looked at. Between two of a stream's chunks an SDK runs through so much code
+that ours is out of the processor's caches: a look at 32 costs a fraction of 32 looks."""
 
 
 class Sees(Protocol):
