@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -20,12 +22,23 @@ _SENTENCES: Final = (
     "The second is how often somebody noticed and finished the answer.",
     "Both are counters, and their ratio is worth being woken for.",
 )
-QUESTIONS: Final = tuple(f"Question {n}: why do answers stop early?" for n in range(1, 9))
+QUESTIONS: Final = 8
+"""How many different questions are asked; each round asks them anew."""
+
+
+def _question(number: int, round_: int) -> str:
+    return f"Question {number}, asked for the {round_}. time: why do answers stop early?"
+
+
+def _number(question: str) -> int:
+    """Which question it is, from 0."""
+    found = re.match(r"Question (\d+)", question)
+    return int(found[1]) - 1 if found else 0
 
 
 def _answer(question: str, sentences: int) -> str:
     """A text of so many sentences, a different one for each question."""
-    first = QUESTIONS.index(question) if question in QUESTIONS else 0
+    first = _number(question)
     return " ".join(_SENTENCES[(first + n) % len(_SENTENCES)] for n in range(sentences))
 
 
@@ -35,7 +48,7 @@ def _essayist(lengths: tuple[int, ...], *, delay_s: float) -> Callable[[Request]
 
     def reply(request: Request) -> Reply:
         question = by_conversation(request)
-        sentences = lengths[QUESTIONS.index(question) % len(lengths)]
+        sentences = lengths[_number(question) % len(lengths)]
         return essay(_answer(question, sentences))(request).but(delay_s=delay_s)
 
     return reply
@@ -48,10 +61,10 @@ def scripted_provider() -> ScriptedProvider:
     weather = {"city": "Aarhus", "days": 3, "units": "metric"}
     return ScriptedProvider(
         {
-            "gpt-5-mini": _essayist((1, 2, 1, 5), delay_s=0.03),
-            "gpt-5": _essayist((6, 3, 9, 2), delay_s=0.05),
-            "gpt-5-nano": _essayist((2, 4), delay_s=0.02),
-            "claude-haiku-4-5": _essayist((1, 3, 2, 6), delay_s=0.03),
+            "gpt-5-mini": _essayist((1, 2, 1, 1, 2, 5, 1, 1), delay_s=0.03),
+            "gpt-5": _essayist((2, 6, 1, 2, 9, 2, 1, 3), delay_s=0.05),
+            "gpt-5-nano": _essayist((1, 2, 1, 3, 1, 1, 6, 1), delay_s=0.02),
+            "claude-haiku-4-5": _essayist((1, 1, 2, 6, 1, 2, 1, 1), delay_s=0.03),
             "claude-sonnet-4-5": [
                 # a tool call cut in its arguments: blocked, asked for again, run, answered
                 partial_call("weather", weather, after=3),
@@ -59,8 +72,8 @@ def scripted_provider() -> ScriptedProvider:
                 say("Three mild days, with rain on the second."),
             ],
             "claude-opus-4-1": [refuse()],
-            "gpt-4.1": [cut(_answer(QUESTIONS[0], 2), after=9)],
-            "gpt-oss-120b": [reason("tokens_exhausted", _answer(QUESTIONS[1], 1))],
+            "gpt-4.1": [cut(" ".join(_SENTENCES[:2]), after=9)],
+            "gpt-oss-120b": [reason("tokens_exhausted", _SENTENCES[1])],
         },
         key=by_conversation,
         exhausted="cycle",
@@ -221,8 +234,9 @@ RARE: Final = (
 def plan(minutes: float) -> Iterator[tuple[Agent, str]]:
     """Every agent with every question, and now and then something rare."""
     end = time.monotonic() + minutes * 60
-    while True:
-        for turn, question in enumerate(QUESTIONS):
+    for round_ in itertools.count(1):
+        for turn in range(QUESTIONS):
+            question = _question(turn + 1, round_)
             yield from ((agent, question) for agent in AGENTS)
             yield RARE[turn % len(RARE)], question
         if time.monotonic() >= end:

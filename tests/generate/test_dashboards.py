@@ -19,7 +19,7 @@ from tests.generate.parsed import known, labels, parse, selectors
 from tests.support.processes import REPOSITORY
 
 FILES = sorted((REPOSITORY / "dashboards").glob("*.json"))
-UNITS = {"short", "percentunit", "s"}
+UNITS = {"percentunit", "s", "short", "locale"}
 BUILT_IN = {"__rate_interval", "__interval", "__range"}
 
 Panel = dict[str, Any]

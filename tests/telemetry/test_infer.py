@@ -66,10 +66,11 @@ class World:
         model: str = "m",
         previous_id: str | None = None,
         response_id: str | None = None,
+        maximum: int | None = None,
         during: Callable[[], object] = lambda: None,
     ) -> announce.CallEnded:
         """Make a call with this history, which is answered so."""
-        asked = Asked(model=model, history=history, length=len(history), previous_id=previous_id)
+        asked = Asked(model=model, maximum=maximum, history=history, length=len(history), previous_id=previous_id)
         call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
         assert call is not None
         during()
@@ -192,6 +193,25 @@ def test_a_call_that_continues(world: World, history: list[Any], reason: StopRea
     assert turn.turn.continuations == 1
     # The attempt is said before the call that makes it.
     assert world.records.index(attempt) < world.records.index(ended.started)
+
+
+@pytest.mark.parametrize(
+    ("after_s", "maximum", "continues"),
+    [
+        pytest.param(0.5, 100, True, id="at once"),
+        pytest.param(10.0, 100, False, id="later"),
+        pytest.param(10.0, 200, True, id="later, with a larger limit"),
+        pytest.param(10.0, None, True, id="later, without a limit"),
+        pytest.param(10.0, 50, False, id="later, with a smaller limit"),
+    ],
+)
+def test_the_same_prompt_again(world: World, after_s: float, maximum: int | None, continues: bool) -> None:
+    """Asked again at once, or with more room, it is a resend; later and as before it is another turn's prompt."""
+    cut = world.cut(HISTORY, maximum=100)
+    world.clock.now += after_s
+    ended = world.call(HISTORY, REST, maximum=maximum)
+    assert (ended.started.turn is cut.started.turn) is continues
+    assert world.inferring.open_turns == (0 if continues else 1)
 
 
 LEAVING: dict[str, list[Any]] = {

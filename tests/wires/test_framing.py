@@ -20,6 +20,7 @@ A = Event(None, {"a": 1})
         pytest.param('data:{"a":1}\n\n', [A], id="no space"),
         pytest.param('data: {"a":1}\r\n\r\n', [A], id="crlf"),
         pytest.param('data: {"a":1}\r\r', [A], id="cr"),
+        pytest.param('event: x\r\ndata: {"a":1}\r\n\r\n', [Event("x", {"a": 1})], id="crlf with a name"),
         pytest.param('\ufeffdata: {"a":1}\n\n', [A], id="byte order mark"),
         pytest.param(': OPENROUTER PROCESSING\n\ndata: {"a":1}\n\n', [A], id="comment"),
         pytest.param('data: {"a":\ndata: 1}\n\n', [A], id="data over two lines"),

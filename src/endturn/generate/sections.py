@@ -11,7 +11,18 @@ from endturn.generate.panels import About, Column, Query, Section
 from endturn.generate.promql import INSTANCE, JOB, LE, Label, Vector
 from endturn.generate.rules import HEARTBEAT, RuleConfig
 from endturn.generate.sdk import stat, timeseries
-from endturn.generate.shown import CALL, FILTERS, WHO, about, count, figure, per_step, percentage, rate
+from endturn.generate.shown import (
+    CALL,
+    EVERY_DIGIT,
+    FILTERS,
+    WHO,
+    about,
+    count,
+    figure,
+    per_step,
+    percentage,
+    rate,
+)
 from endturn.telemetry import indicators, schema
 from endturn.telemetry.indicators import Number, Part, Rate, Thresholds
 
@@ -73,7 +84,7 @@ def _stop_reasons(config: RuleConfig) -> Section:
         question="Who stops for which reason?",
         formula="responses in the whole time range; the share is of that model's responses",
         advice="Look for a model that is cut off much more often than others at the same work.",
-        unit="short",
+        unit=EVERY_DIGIT,
     )
     counts = Query(count(indicators.RESPONSE_NUMBER, config, by=by, window="$__range"), at="end", form="table")
     shares = Query(promql.share(recorded, by, CALL, "$__range"), at="end", form="table")
@@ -141,7 +152,7 @@ def _truncation(config: RuleConfig) -> Section:
         question="Which model should be looked at first?",
         formula="everything over the whole time range",
         advice="Choose it above: the panels below say how it ended them.",
-        unit="short",
+        unit=EVERY_DIGIT,
         empty="–",
     )
     return Section(

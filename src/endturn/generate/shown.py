@@ -25,6 +25,10 @@ FILTERS: Final = (
 WHOLE: Final = "in the whole time range"
 
 
+EVERY_DIGIT: Final = "locale"
+"""Grafana's unit for a number of which every digit counts: 2,034 and not 2 K."""
+
+
 def rate(what: Rate, config: RuleConfig, *, by: tuple[Label, ...], window: Window) -> Vector:
     """A rate of what the variables let through."""
     return rules.rate(what, config, by=by, window=window, where=FILTERS)
@@ -42,7 +46,7 @@ def about(what: Rate | Number, id_: int, *, over: str, empty: str, decimals: int
     Args:
         over: what the panel looks at: all of it, each step of it, or the window behind each point.
     """
-    unit = "percentunit" if isinstance(what, Rate) else "short"
+    unit = "percentunit" if isinstance(what, Rate) else EVERY_DIGIT
     return About(
         id=id_,
         title=what.title,

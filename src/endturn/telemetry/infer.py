@@ -26,6 +26,10 @@ from endturn.wires import Asked
 IDLE_S: Final = 30.0
 """A turn that nobody has continued for so long has been left."""
 
+AGAIN_S: Final = 2.0
+"""An agent that asks the same again, with the same limit, does so at once. Later it is the same prompt of somebody else:
+taking that for a continuation would hide answers that nobody finished wherever one prompt is asked many times."""
+
 OPEN_TURNS: Final = 1_024
 """How many turns may wait at once; the oldest ends first."""
 
@@ -43,6 +47,7 @@ class Cut:
         lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
         failed: the latest attempt raised.
         response_id: what a stateful provider calls the cut response.
+        maximum: the output limit that cut it.
         touched: when it was cut, in seconds of the clock.
     """
 
@@ -52,6 +57,7 @@ class Cut:
     lost: bool
     failed: bool
     response_id: str | None
+    maximum: int | None
     touched: float
 
 
@@ -201,7 +207,12 @@ class Inferring:
         if not added:
             if asked.model != cut.turn.model:
                 return False, None  # one prompt sent to several models: each has its own turn
-            return True, Strategy.RETRY if cut.lost else Strategy.RESEND
+            if cut.lost:
+                return True, Strategy.RETRY
+            raised = cut.maximum is not None and (asked.maximum is None or asked.maximum > cut.maximum)
+            if not raised and self._clock() - cut.touched > AGAIN_S:
+                return False, None
+            return True, Strategy.RESEND
         if role(added[0]) == "assistant":
             if not _ends_with(text_of(added[0]), cut.tail):
                 return False, None  # another sample of the same prompt: somebody else's conversation
@@ -243,7 +254,7 @@ class Inferring:
         if not keys and response_id is None:
             return None
         lost = failed or ended.stop.reason is StopReason.MISSING
-        return Cut(ended.started.turn, keys, tail, lost, failed, response_id, self._clock())
+        return Cut(ended.started.turn, keys, tail, lost, failed, response_id, asked.maximum, self._clock())
 
     def _wait(self, cut: Cut) -> None:
         with self._lock:
