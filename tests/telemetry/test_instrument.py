@@ -103,6 +103,21 @@ assert not [finder for finder in sys.meta_path if type(finder).__module__.starts
 
 
 @pytest.mark.parametrize(
+    ("variable", "warns"),
+    [("service.name=a,service.instance.id=worker", True), ("service.name=a", False)],
+    ids=["configured", "random"],
+)
+def test_a_name_that_processes_share_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, warns: bool
+) -> None:
+    """A host's own provider that is named by a variable would mix the series of all its processes."""
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", variable)
+    instrument(tracer_provider=TracerProvider(), meter_provider=MeterProvider([InMemoryMetricReader()]))
+    uninstrument()
+    assert ("service.instance.id=worker" in caplog.text) is warns
+
+
+@pytest.mark.parametrize(
     ("first", "early"),
     [pytest.param("", False, id="imported later"), pytest.param("import openai", True, id="imported before")],
 )

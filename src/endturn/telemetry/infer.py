@@ -27,8 +27,8 @@ IDLE_S: Final = 30.0
 """A turn that nobody has continued for so long has been left."""
 
 AGAIN_S: Final = 2.0
-"""An agent that asks the same again, with the same limit, does so at once. Later it is the same prompt of somebody else:
-taking that for a continuation would hide answers that nobody finished wherever one prompt is asked many times."""
+"""An agent that asks the same again, with the same limit, does so at once. Later it is somebody else's same prompt: to
+take that for a continuation would hide unfinished answers wherever one prompt is asked many times."""
 
 OPEN_TURNS: Final = 1_024
 """How many turns may wait at once; the oldest ends first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from opentelemetry import metrics, trace
 from endturn import announce
 from endturn.telemetry import imports, patches, sdk_call, streams
 from endturn.telemetry.infer import Inferring
-from endturn.telemetry.recorder import Options, Recorder, installed
+from endturn.telemetry.outlets import Options, installed
+from endturn.telemetry.recorder import Recorder
+from endturn.telemetry.schema import INSTANCE
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -72,7 +75,7 @@ def instrument(
 
     Args:
         tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given.
-        options: the fields of `endturn.telemetry.recorder.Options`, e.g. `prices` or `events`.
+        options: the fields of `endturn.telemetry.outlets.Options`, e.g. `prices` or `events`.
 
     Raises:
         TypeError: an option is not known.
@@ -90,6 +93,7 @@ def instrument(
         atexit.register(_close, now)
     if tracer_provider is None and meter_provider is None:
         _warn_without_sdk()
+    _warn_of_shared_name(meter_provider or metrics.get_meter_provider())
 
 
 def uninstrument() -> None:
@@ -131,3 +135,20 @@ def _warn_without_sdk() -> None:
         "endturn: no OpenTelemetry SDK is set up, so nothing will be recorded; call endturn.configure() "
         "(pip install 'endturn[otlp]'), run under opentelemetry-instrument, or set the global providers"
     )
+
+
+def _warn_of_shared_name(provider: object) -> None:
+    """Say so where a host's own provider takes its name from a variable: every process that inherits it has the same.
+
+    `configure` appends what tells processes apart; a provider that somebody else made is not ours to rename.
+    """
+    pairs = (pair.partition("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
+    named = {key.strip(): value.strip() for key, _, value in pairs}.get(INSTANCE)
+    resource = getattr(getattr(provider, "_sdk_config", None), "resource", None)
+    if named and getattr(resource, "attributes", {}).get(INSTANCE) == named:
+        log.warning(
+            "endturn: every process that inherits OTEL_RESOURCE_ATTRIBUTES is called %s=%s; two that write one series "
+            "make nonsense of it. Give each its own, or let endturn.configure() set up the SDK",
+            INSTANCE,
+            named,
+        )

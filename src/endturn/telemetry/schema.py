@@ -15,6 +15,8 @@ from endturn.stop import StopReason
 
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"
 SCOPE: Final = "endturn"
+INSTANCE: Final = "service.instance.id"
+"""The resource attribute that tells one process's series from another's."""
 
 Type = Literal["string", "string[]", "int", "double", "boolean"]
 Level = Literal["trace", "info", "warn", "error"]

@@ -22,6 +22,7 @@ from opentelemetry import _logs, metrics, trace
 from endturn.errors import UsageError
 from endturn.telemetry.events import mode_from
 from endturn.telemetry.outlets import Options, Prices, installed
+from endturn.telemetry.schema import INSTANCE
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("endturn")
 
 Signal = Literal["traces", "metrics", "logs"]
-
-INSTANCE: Final = "service.instance.id"
 
 OTLP: Final[dict[Signal, tuple[str, str]]] = {
     "traces": ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
