@@ -553,6 +553,10 @@ def test_a_history_is_hashed_once_for_all_lengths() -> None:
         "Your previous message was truncated because it hit the token limit. Continue exactly where it ended.",
         "You were cut off. Resume your answer.",
         "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought.",
+        "Continue.\n\nDo not repeat any text.",
+        "[SYSTEM: Response truncated by max_tokens. Continue.]",
+        "Your last response hit the output token limit. Continue from exactly where you left off, without repeating.",
+        "Output token limit hit. Resume directly - no apology, no recap. Break remaining work into smaller pieces.",
         "Previous response was truncated by token limit.\nContinue exactly from where you left off.\nIf you intended a "
         "tool call, emit one complete tool call payload only.\nDo not repeat already-sent text.",
     ],
@@ -573,6 +577,9 @@ def test_a_nudge(text: str) -> None:
         "Thanks!",
         "What happened next?",
         "Resume writing tips?",
+        "Continue in French",
+        "Finish the report on sales",
+        "Complete the sentence: roses are",
         "The meeting was interrupted. Why?",
     ],
 )

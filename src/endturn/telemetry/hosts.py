@@ -49,6 +49,12 @@ HOSTS: Final = {
     "api.cohere.ai": ("cohere", ANY),
     "api.cohere.com": ("cohere", ANY),
     "ml.cloud.ibm.com": ("ibm.watsonx.ai", ANY),
+    "api.cerebras.ai": ("cerebras", "cerebras"),
+    "api.githubcopilot.com": ("github_copilot", "copilot"),
+    "models.github.ai": ("github_models", ANY),
+    "api.z.ai": ("z_ai", "zai"),
+    "open.bigmodel.cn": ("z_ai", "zai"),
+    "router.huggingface.co": ("huggingface", "huggingface"),
     "api.anthropic.com": ("anthropic", ""),
 }
 """A host, or the end of one, and who is behind it (the conventions' names where there is one)."""

@@ -20,29 +20,33 @@ REMEMBERED: Final = 256
 _LONG: Final = 65_536
 _ENDS: Final = 4_096
 
-_POLITE: Final = r"(?:(?:please|ok|okay|yes|sorry)[,.!]? )*"
-_ANSWER: Final = r"(?:response|answer|output|message|reply|text|generation|completion)"
-_CUT: Final = r"(?:cut[- ]?off|cut short|truncated|interrupted|incomplete|stopped|too long)"
-
-PATTERNS: Final = (
-    # The whole message is the request to go on.
-    rf"{_POLITE}(?:continue|go on|keep going|carry on|resume)(?: please| now| generating| writing| the {_ANSWER}|"
-    rf" your (?:previous |last )?{_ANSWER})?",
-    r"(?:weiter|mach weiter|fahre fort|continúa|continuez|continua|继续|请继续|続けて(?:ください)?|계속(?:해 주세요)?)",
-    # It says where to go on.
-    rf"{_POLITE}(?:\[?system\]?:? )?(?:continue|resume|go on|keep going|carry on|pick up|proceed)\b.{{0,80}}"
-    r"\b(?:left off|stopped|cut off|ended|interrupted|truncated|last (?:character|word|token|sentence))\b.*",
-    # It says that the answer was cut.
-    rf"(?:\[?\w+\]?:? )?(?:your|the|my)? ?(?:previous|last|above)? ?{_ANSWER} (?:was|got|has been|is|were) .{{0,40}}"
-    rf"{_CUT}\b.*\b(?:continue|resume|go on|finish|complete)\b.*",
-    rf"(?:you were|it was|you got) {_CUT}\b.*\b(?:continue|resume|go on|finish|complete)\b.*",
-    r"(?:output|max(?:imum)?)? ?(?:output )?tokens? (?:limit|budget)(?: was)? (?:hit|reached|exceeded)\b.*"
-    r"\b(?:continue|resume|go on|finish|pick up)\b.*",
+GOING_ON: Final = re.compile(
+    r"\b(?:continu(?:e|ing)|resume|go on|keep going|carry on|pick up|proceed|finish|complete)\b"
+    r"|weiter|fahre fort|continúa|continuez|continua|继续|続けて|계속"
 )
-"""What hosts send to have a cut answer finished, matched against the whole text with its case and space folded. Tight
-on purpose: "Continue the story with a dragon" is a new request, and a turn it ends was left."""
+"""What asks to go on: a nudge has it."""
 
-_NUDGE: Final = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS))
+WORDS: Final = frozenset(  # a list of words reads better as text
+    """
+    continue continuing resume go going on keep carry pick up proceed finish complete generating writing
+    please ok okay yes sorry now directly exactly immediately right just only seamlessly again still
+    response answer output message reply text generation completion content part rest remainder remaining thought
+    previous prior last above earlier so far already sent written said generated
+    was were got has have been is are hit reached exceeded ran out of due because by at and or to with without if
+    cut off short truncated truncation interrupted incomplete stopped ended too long left
+    limit limits token tokens max maximum max_tokens maximum_tokens length budget finish_reason
+    from where there here it its the a an this that any no not do don't your you my i in into for mid mid-thought
+    happened already-sent anything nothing everything repeat repeating restart start over begin beginning
+    apology apologies recap summary preamble explanation what doing
+    point place character word sentence line system user
+    intended tool call calls emit one payload break work smaller pieces
+    weiter mach fahre fort continúa continuez continua 继续 请继续 続けて 続けてください 계속 계속해 주세요
+    """.split()  # noqa: SIM905
+)
+"""All that a nudge says besides. A word that is not here says something new: "Continue the story with a dragon" is a
+new request, and a turn that it ends was left."""
+
+_WORD: Final = re.compile(r"[^\W\d]+(?:['’_-][^\W\d]+)*|\d+")
 _EDGES: Final = " .!…:;\"'`*_-–—()[]<>/"
 
 
@@ -70,7 +74,9 @@ class Nudges:
         if not text.strip() or len(text) > NUDGE_CHARS:
             return False
         folded = _folded(text)
-        return _NUDGE.fullmatch(folded) is not None or _mark(folded) in self._learnt
+        if _mark(folded) in self._learnt:
+            return True
+        return GOING_ON.search(folded) is not None and WORDS.issuperset(_WORD.findall(folded))
 
 
 def _folded(text: str) -> str:
