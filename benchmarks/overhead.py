@@ -1,7 +1,8 @@
 """What telemetry adds to a call: against the bare SDK, and against the least that any instrumentation could do.
 
-The real `openai` SDK runs over an in-process transport that answers with a canned body, or a stream of 200 chunks.
-Each variant runs in a process of its own, the variants take turns, and medians are taken over the rounds.
+The real `openai` SDK runs over an in-process transport that answers with a canned body, or a stream of 200 or 600
+chunks. Each variant runs in a process of its own, the variants take turns in an order that changes from round to round,
+and medians are taken over the rounds.
 
     bare    the SDK alone
     floor   one span of 10 attributes and two histogram records, written by hand
@@ -9,10 +10,17 @@ Each variant runs in a process of its own, the variants take turns, and medians 
     nosdk   ours, with no OpenTelemetry SDK set up
 
 `floor` and `ours` share one pipeline: batch processors, a periodic reader, exporters that throw everything away. Wall
-time is that of the calls; CPU time is that of the whole process, with its exporter threads and the last flush. What a
-variant adds is its time less the bare SDK's; the ratio that counts is what ours adds over what the floor adds.
+time is the lower quartile of the calls' own, in every variant: what else the machine does only ever adds to a call. CPU
+time is that of the whole process, with its exporter threads and the last flush, by batches of calls of which the median
+counts. What a variant adds is its time less the bare SDK's of the same round; the ratio that counts is what ours adds
+over what the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider than
+the distance to a goal, the machine was too busy to tell.
 
-    python benchmarks/overhead.py [--rounds 7] [--calls 2000] [--json]
+What a chunk adds is read off the 400 chunks by which one stream is longer than the other. What a stream adds once, at
+its ends, is not divided among its chunks: it runs through code that has left the processor's caches while the SDK read
+them, so it costs several times what it costs a plain call. The stream columns show it.
+
+    python benchmarks/overhead.py [--rounds 9] [--calls 1500] [--json]
 """
 
 from __future__ import annotations
@@ -29,10 +37,12 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 VARIANTS: Final = ("bare", "floor", "ours", "nosdk")
-KINDS: Final = ("chat", "stream")
-CHUNKS: Final = 200
+KINDS: Final = ("chat", "stream", "long")
+CHUNKS: Final = {"chat": 0, "stream": 200, "long": 600}
+SHARE: Final = {"chat": 1, "stream": 10, "long": 20}
+"""How many plain calls are made for each of a kind."""
 BATCHES: Final = 25
-"""Of one process's calls; their median keeps what else the machine does out of the figures."""
+"""Of one process's calls, for their CPU time: its clock is too coarse for one call."""
 
 MODEL: Final = "gpt-5-mini"
 IMPORTS: Final = {
@@ -65,29 +75,25 @@ def chunk(delta: dict[str, str], finish: str | None = None, usage: dict[str, int
     return b"data: " + json.dumps(head | {"choices": choices, "usage": usage}).encode() + b"\n\n"
 
 
-STREAM: Final = b"".join(
-    [
-        *(chunk({"content": "word "}) for _ in range(CHUNKS - 2)),
-        chunk({}, "stop"),
-        chunk({}, usage=USAGE),
-        b"data: [DONE]\n\n",
-    ]
-)
+def stream(chunks: int) -> bytes:
+    """The body of a whole stream."""
+    words = [chunk({"content": "word "})] * (chunks - 2)
+    return b"".join([*words, chunk({}, "stop"), chunk({}, usage=USAGE), b"data: [DONE]\n\n"])
 
 
 # --- One variant, in its own process ------------------------------------------------------------------------------
 
 
-def client() -> Any:
-    """The real SDK over a transport that never leaves the process."""
+def client(chunks: int = CHUNKS["stream"]) -> Any:
+    """The real SDK over a transport that never leaves the process, with streams of so many chunks."""
     import httpx2
     import openai
 
-    body = json.dumps(BODY).encode()
+    body, events = json.dumps(BODY).encode(), stream(chunks) if chunks else b""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if b'"stream":true' in request.content.replace(b" ", b""):
-            return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=STREAM)
+            return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=events)
         return httpx2.Response(200, headers={"content-type": "application/json"}, content=body)
 
     transport = httpx2.MockTransport(answer)
@@ -187,8 +193,8 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
         import endturn
 
         endturn.instrument()
-    create = client().chat.completions.create
-    options = {"stream_options": {"include_usage": True}} if kind == "stream" else {}
+    create = client(CHUNKS[kind]).chat.completions.create
+    options = {"stream_options": {"include_usage": True}} if kind != "chat" else {}
 
     def once() -> None:
         if kind == "chat":
@@ -202,15 +208,16 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
         once()
     walls, cpus = [], []
     for _ in range(BATCHES):
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu = time.process_time()
         for _ in range(size):
+            wall = time.perf_counter()
             once()
-        walls.append((time.perf_counter() - wall) / size)
+            walls.append(time.perf_counter() - wall)
         cpus.append((time.process_time() - cpu) / size)
     cpu = time.process_time()
     flush()
     last = (time.process_time() - cpu) / (size * BATCHES)
-    return {"wall": statistics.median(walls), "cpu": statistics.median(cpus) + last}
+    return {"wall": statistics.quantiles(walls, n=4)[0], "cpu": statistics.median(cpus) + last}
 
 
 # --- All of them --------------------------------------------------------------------------------------------------
@@ -240,10 +247,13 @@ def import_ms() -> float:
 def measure(rounds: int, calls: int) -> dict[str, Any]:
     """All figures: microseconds added per call, ratios to the floor by round, and what follows from them."""
     got: dict[str, dict[str, list[dict[str, float]]]] = {kind: {v: [] for v in VARIANTS} for kind in KINDS}
-    for _ in range(rounds):
+    for turn in range(rounds):
+        # Nobody always follows the same one, nor always comes first.
+        first = turn % len(VARIANTS)
+        order = (*VARIANTS[first:], *VARIANTS[:first])
         for kind in KINDS:
-            for variant in VARIANTS:
-                count = calls if kind == "chat" else max(BATCHES, calls // 10)
+            for variant in order if turn % 2 else reversed(order):
+                count = max(BATCHES, calls // SHARE[kind])
                 got[kind][variant].append(apart("--variant", variant, "--kind", kind, "--calls", str(count)))
     added = {
         kind: {
@@ -270,7 +280,8 @@ def measure(rounds: int, calls: int) -> dict[str, Any]:
         "ratio": {clock: added["chat"]["ours"][clock] / added["chat"]["floor"][clock] for clock in ("wall", "cpu")},
         "spread": {clock: (min(values), max(values)) for clock, values in ratios.items()},
         "per_chunk_us": {
-            v: (added["stream"][v]["wall"] - added["chat"][v]["wall"]) / CHUNKS for v in ("floor", "ours", "nosdk")
+            v: (added["long"][v]["wall"] - added["stream"][v]["wall"]) / (CHUNKS["long"] - CHUNKS["stream"])
+            for v in VARIANTS[1:]
         },
         "import_ms": import_ms(),
         "bare_us": {kind: statistics.median(one["wall"] for one in got[kind]["bare"]) * 1e6 for kind in KINDS},
@@ -300,8 +311,8 @@ def show(figures: dict[str, Any]) -> None:
 def main() -> None:
     """Measure everything, or one variant for `measure`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--calls", type=int, default=1500)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     parser.add_argument("--kind", choices=KINDS, default="chat", help=argparse.SUPPRESS)

@@ -29,6 +29,7 @@ from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.stop import Resume, Stop, StopReason
+from tests.continuation.test_stitch import ROWS
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
 NUDGE = Message(role="user", content=PROMPT, synthetic=True)
@@ -173,6 +174,16 @@ def test_a_loop_ends_the_turn_and_is_not_kept_for_a_replay() -> None:
     assert result.text == "Well: " + passage * 20
     assert passage * 2 not in result.messages[-1].text
     assert result.messages[-1].text.startswith("Well: I will now check")
+
+
+@pytest.mark.behaviour(12)
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_data_that_was_cut_is_continued_and_all_of_it_kept(rows: str) -> None:
+    """Rows that say much the same of different things are no loop."""
+    provider, result = play(cut(rows), said("and that is all"))
+    assert (len(provider.requests), result.outcome) == (2, "completed")
+    assert provider.requests[1].messages[-2].text == rows
+    assert result.messages[-1].text == rows + "and that is all"
 
 
 @pytest.mark.behaviour(17)
@@ -369,7 +380,9 @@ def test_a_cut_payload_is_repaired_through_the_same_gate() -> None:
         pytest.param(said("", StopReason.MISSING), "tool_repair_failed", id="stream cut"),
         pytest.param(calling(call(), suspected=True), "tool_repair_failed", id="suspect"),
         pytest.param(said("Never mind."), "completed", id="text instead"),
-        pytest.param(said("No.", StopReason.REFUSED), "refused", id="refused"),
+        pytest.param(said("No.", StopReason.REFUSED), "tool_repair_failed", id="refused"),
+        pytest.param(said("", StopReason.REFUSED, calls=[call()]), "tool_repair_failed", id="refused with a call"),
+        pytest.param(said("", StopReason.SAFETY_BLOCKED), "tool_repair_failed", id="blocked"),
     ],
 )
 def test_a_repair_passes_the_same_table(second: ChatResponse, outcome: str) -> None:
@@ -410,6 +423,29 @@ def test_a_call_that_the_provider_rejected_is_repaired() -> None:
         )
     assert result.outcome == "completed"
     assert [record.issue for record in repaired] == ["provider_rejected"]
+
+
+@pytest.mark.behaviour(36)
+def test_a_call_that_the_provider_rejected_with_an_error_is_repaired() -> None:
+    """Groq answers HTTP 400 with `tool_use_failed`: the same row, whichever way it comes; no error is left behind."""
+    stop = Stop(StopReason.ERROR, "tool_use_failed", resume=Resume.REPAIR, incomplete=True)
+    raised = RequestRejected("bad call", stop=stop)
+    asked: dict[str, Any] = {"request": ask(tools=(SEARCH,)), "tools": {"search": Recording()}}
+    provider, result = play(raised, calling(call()), said("ok"), **asked)
+    assert (len(provider.requests), result.outcome, result.text, result.error) == (3, "completed", "ok", None)
+    provider, result = play(raised, raised, said("never"), **asked)
+    assert (len(provider.requests), result.outcome, result.error) == (2, "tool_repair_failed", raised)
+
+
+@pytest.mark.behaviour(36)
+def test_a_refused_repair_is_not_asked_for_again() -> None:
+    """What is left of the repair budget is not spent on a refusal."""
+    provider, result = play(
+        cut("Well. ", calls=[call(closed=False)]), said("No.", StopReason.REFUSED), said("never"),
+        request=ask(tools=(SEARCH,)), tools={"search": Recording()}, continuation_tool_repair_attempts=3,
+    )  # fmt: skip
+    assert (len(provider.requests), result.outcome, result.text) == (2, "tool_repair_failed", "Well. No.")
+    assert (result.complete, result.resumption) == (False, None)
 
 
 @pytest.mark.behaviour(36)

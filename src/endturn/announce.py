@@ -24,6 +24,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from endturn.lean import lean
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ class Turn:
         continuation: what the next call is, when it is a continuation; taken by that call.
         provider, model: of the turn's first truncated response, else of its first call.
         truncated: any response was truncated.
-        unfinished: the latest truncated response stands without a later whole response to the same message.
+        cut: the numbers of truncated calls that stand without a later whole response to the same message.
+        open_streams: responses that are still being read.
+        ending: how an observed turn ends once they have been: its function returned one of them.
         started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
         outcome: set once, when the turn ends.
         state: what listeners keep with the turn, by listener.
@@ -143,7 +146,9 @@ class Turn:
     provider: str = ""
     model: str = ""
     truncated: bool = False
-    unfinished: bool = False
+    cut: set[int] = field(default_factory=set)
+    open_streams: int = 0
+    ending: tuple[TurnOutcome, BaseException | None] | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     output_chars: int = 0
@@ -164,11 +169,21 @@ class Turn:
             self.output_tokens += usage.output_tokens or 0
         self.output_chars += ended.output_chars
         if stop.truncated:
-            self.truncated = self.unfinished = True
-        elif stop.reason is StopReason.END_TURN or stop.reason is StopReason.TOOL_CALL:
-            self.unfinished = False
+            self.truncated = True
+            self.cut.add(started.number)
+        if self.cut and (stop.truncated or ended.whole):
+            if started.continuation is not None:
+                self.cut.discard(started.continuation.of or 0)
+            if ended.whole and self.kind is not TurnKind.OBSERVED:
+                self.cut.clear()  # its calls are one after the other, to one message
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a truncated response stands without a later whole response to the same message."""
+        return bool(self.cut)
 
 
+@lean
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted:
     """A call to a provider begins.
@@ -202,6 +217,7 @@ class CallStarted:
     started_s: float
 
 
+@lean
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
     """A call to a provider ended: with a response, whole or cut, or with an error.
@@ -224,6 +240,11 @@ class CallEnded:
     duration_s: float
     first_chunk_s: float | None = None
 
+    @property
+    def whole(self) -> bool:
+        """Whether the response is all that the model had to say."""
+        return self.stop.reason is StopReason.END_TURN or self.stop.reason is StopReason.TOOL_CALL
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnStarted:
@@ -232,6 +253,7 @@ class TurnStarted:
     turn: Turn
 
 
+@lean
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
     """A turn ended. `turn` holds its tally and outcome.
@@ -371,7 +393,11 @@ def listening() -> bool:
 
     A listener may have a method `awake`, which says so of itself; one that has none always does.
     """
-    return bool(_listeners) and any(getattr(listener, "awake", _always)() for listener in _listeners)
+    # A generator expression would cost every call a frame, observed or not.
+    for listener in _listeners:  # noqa: SIM110
+        if getattr(listener, "awake", _always)():
+            return True
+    return False
 
 
 def _always() -> bool:
@@ -543,6 +569,7 @@ class Call:
             # A wrapper's call begins, here, when it has ended: its turn began with it.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
+        turn.open_streams += bool(self.facts.get("stream"))
         self.started = started = CallStarted(
             number=next(_number),
             turn=turn,
@@ -597,9 +624,16 @@ class Call:
             duration_s=time.perf_counter() - self.started_s,
             first_chunk_s=self.first_chunk_s,
         )
-        started.turn.count(ended)
+        turn = started.turn
+        turn.count(ended)
         announce(ended)
         _inference.ended(ended, self.asked, tail)
+        turn.open_streams -= started.stream
+        if turn.ending is not None and not turn.open_streams:
+            outcome, raised = turn.ending
+            if outcome is TurnOutcome.COMPLETED:
+                outcome = outcome_of(ended)
+            end_turn(turn, outcome, error=raised)
         return ended
 
 
@@ -626,6 +660,8 @@ class Alone:
         turn = ended.started.turn
         if turn.kind is TurnKind.IMPLICIT:
             end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
+        elif ended.whole:
+            turn.cut.clear()  # nothing is known of which call is whose
 
 
 _inference: Inference = Alone()
@@ -701,9 +737,19 @@ class TurnScope:
 
 
 def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = None) -> None:
-    """Announce that a turn ended, once: a turn that already has an outcome stays as it is."""
+    """Announce that a turn ended, once: a turn that already has an outcome stays as it is.
+
+    An observed turn whose function returned a stream ends when the stream has been read. One that completed, but leaves
+    a truncated response unfinished, ends `not_continued`.
+    """
     if turn.outcome is not None:
         return
+    if turn.kind is TurnKind.OBSERVED:
+        if turn.open_streams:
+            turn.ending = outcome, error
+            return
+        if outcome is TurnOutcome.COMPLETED and turn.unfinished:
+            outcome = TurnOutcome.NOT_CONTINUED
     turn.outcome = outcome
     # An implicit turn is over with its last call, though that is known only later: nobody took up what was cut.
     over_s = turn.last_s if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None else time.perf_counter()

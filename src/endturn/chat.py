@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from endturn.lean import lean
 from endturn.stop import Stop, StopReason
 
 Json = dict[str, Any]
@@ -26,6 +27,7 @@ class _Model(BaseModel):
         return self.model_copy(update=changes)
 
 
+@lean
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one response, or a sum over several. None means that the provider did not say.

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
+from endturn.lean import lean
+
 
 class StopReason(StrEnum):
     """Why a model stopped."""
@@ -70,6 +72,7 @@ class Row:
     source: str = ""
 
 
+@lean
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Why one response stopped, and how sure that is.

@@ -162,6 +162,17 @@ def test_a_cut_repair_is_a_refused_payload(reason: StopReason) -> None:
     assert classify(Stop(reason), None, repairing=True) is Signal.GATE_REFUSED
 
 
+@pytest.mark.behaviour(36)
+@pytest.mark.parametrize("reason", [StopReason.REFUSED, StopReason.SAFETY_BLOCKED])
+@pytest.mark.parametrize("verdict", [None, Refused()])
+def test_a_refused_repair_ends_the_turn_with_what_there_is(reason: StopReason, verdict: Refused | None) -> None:
+    """A refusal, or a filter, in answer to a repair keeps the partial answer, and asks no further."""
+    signal = classify(Stop(reason), verdict, repairing=True)
+    assert signal is Signal.REPAIR_REFUSED
+    assert TRANSITIONS[State.EVALUATE_STOP, signal] == Transition(State.ABORT_PARTIAL, Step.KEEP_PARTIAL)
+    assert OUTCOMES[signal] is TurnOutcome.TOOL_REPAIR_FAILED
+
+
 def test_every_signal_that_ends_a_turn_has_an_outcome() -> None:
     """Whatever leads from a response or call straight to an end says with which outcome."""
     ends = {State.COMPLETE, State.ABORT, State.ABORT_PARTIAL}

@@ -8,11 +8,28 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from endturn.continuation.signs import is_preamble, loop_start, may_become_preamble, open_fence, tells
+from endturn.continuation.signs import LOOP_FROM, is_preamble, loop_start, may_become_preamble, open_fence, tells
 from endturn.continuation.stitch import Overlap, Stitcher, stitch
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and then"
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
+ROWS = {
+    "a table": "".join(
+        f"| 2024-01-{day:02} | delivered by courier, no damage reported, signed by client |\n" for day in range(7, 19)
+    ),
+    "CSV": "id,name,country,status,comment\n"
+    + "".join(f"{row},customer,Switzerland,active,no complaints were received this year\n" for row in range(100, 115)),
+    "a JSON list": "["
+    + "".join(
+        f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "unit": "degrees Celsius",\n    "valid": true\n  }},'
+        for row in range(11)
+    ),
+    "SQL": "".join(
+        f"INSERT INTO orders (id, customer, state) VALUES ({row}, 'Müller & Söhne AG, Zürich', 'delivered');\n"
+        for row in range(9)
+    ),
+}
+"""Data, cut: rows that share a long passage and differ in little."""
 
 
 def in_chunks(a: str, b: str, size: int, **limits: int) -> Stitcher:
@@ -305,14 +322,67 @@ def test_the_cost_is_linear(kind: str) -> None:
         pytest.param("yes " * 90, False, id="short"),
         pytest.param(LONG, False, id="lines that differ"),
         pytest.param("unique words " + LONG[:2_000] + "abc" * 40, False, id="a loop that does not dominate"),
+        pytest.param("I will look at the file again.\n" * 100, True, id="one line a hundred times"),
+        pytest.param("I will look at the file.\nIt is not there.\nSo I go on.\n" * 12, True, id="several lines"),
+        pytest.param(f"{LONG[:300]}and so on {'the the ' * 100}th", True, id="a word, cut"),
+        pytest.param("語の音。" * 150 + "\ufffd", True, id="cut within a character"),
+        pytest.param(LONG[:900] * 4, False, id="four times"),
+        pytest.param(LONG[:900] * 5, True, id="five times"),
+        pytest.param("the same line\n" * 50 + LONG[:900], False, id="a loop that was left"),
+        *(pytest.param(rows, False, id=name) for name, rows in ROWS.items()),
     ],
 )
 def test_a_loop_is_recognised(text: str, loops: bool) -> None:
-    """A passage of 60 characters, five times or more, over half of 400 characters or more."""
+    """The same again and again, five times or more, up to the end, over half of 400 characters or more."""
     start = loop_start(text)
     assert (start is not None) == loops
     if start is not None:
         assert start < len(text) / 2
+
+
+_passages = st.text("abc de,|\n", min_size=1, max_size=80)
+
+
+@pytest.mark.behaviour(12)
+@given(
+    data=st.lists(st.text("0123456789abc", min_size=1, max_size=12), min_size=2, max_size=60, unique=True),
+    before=_passages,
+    after=_passages.filter(lambda text: len(set(text)) > 1),
+    first=st.booleans(),
+    cut=st.integers(0, 100),
+)
+def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, first: bool, cut: int) -> None:
+    """However much two rows share: as long as each has data of its own, there is something new to come."""
+    assume(len(before + after) * 3 > LOOP_FROM / len(data))
+    rows = [f"{'' if first else before * 3}<{datum}>{after * 3}\n" for datum in data]
+    text = "".join(rows)
+    assert loop_start(text[: len(text) - min(cut, len(rows[-1]) // 2)]) is None
+
+
+@pytest.mark.behaviour(16)
+@given(
+    before=st.text("abc .\n", max_size=300),
+    unit=st.text("abcdef .\n", min_size=1, max_size=120),
+    more=st.integers(0, 300),
+)
+def test_what_follows_the_start_of_a_loop_is_repetition(before: str, unit: str, more: int) -> None:
+    """What is cut from a loop can be written again from what is kept: its last passage, over and over."""
+    size = max(5 * len(unit), len(before), LOOP_FROM) + more
+    text = before + (unit * size)[:size]
+    start = loop_start(text)
+    assert start is not None
+    assert start <= len(before) + len(unit)
+    kept, gone = text[:start], text[start:]
+    assert any((kept[-size:] * len(gone)).startswith(gone) for size in range(1, len(unit) + 1))
+
+
+def test_a_loop_is_found_in_linear_time() -> None:
+    """A million characters, of the kinds that are worst for a search, in well under a second each."""
+    texts = ("a" * 1_000_000, ("a" * 100_000 + "b") * 9, "b" * 500_000 + "a" * 499_999, "one line\n" * 110_000)
+    for text in texts:
+        started = time.perf_counter()
+        loop_start(text)
+        assert time.perf_counter() - started < 1
 
 
 def test_what_tells() -> None:

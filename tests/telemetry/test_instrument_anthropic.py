@@ -6,7 +6,8 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, cast
 
 import anthropic
 import httpx2
@@ -23,7 +24,7 @@ from endturn.announce import TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.instrument import instrument, uninstrument
-from tests.telemetry.mocked import Body, Records, Server, aclaude, body, chat, claude, events
+from tests.telemetry.mocked import Body, Records, Server, aclaude, body, chat, claude, events, settle
 from tests.wires.replies import anthropic_stream, chat_body, message, named, said, say, used
 
 ASK: dict[str, Any] = {
@@ -145,6 +146,42 @@ def test_a_stream_that_is_closed_early(records: Records) -> None:
     with claude(events(*STREAM)).messages.create(**ASK, stream=True) as stream:
         next(stream)
     assert records.only().stop.reason is StopReason.CANCELLED
+
+
+@pytest.mark.parametrize("how", ["closed", "abandoned", "cancelled"])
+def test_a_stream_that_is_left_after_its_reason_came(records: Records, how: str) -> None:
+    """Hosts stop at `message_delta`, which has the reason: that reason stands, `message_stop` or not."""
+    lost = KeyboardInterrupt() if how == "cancelled" else None
+    reply = events(*CUT_STREAM[:-1], error=cast(Any, lost)) if lost else events(*CUT_STREAM)
+    stream: Any = claude(reply).messages.create(**ASK, stream=True)
+    with pytest.raises(KeyboardInterrupt) if lost else nullcontext():
+        for event in stream:
+            if event.type == "message_delta" and not lost:
+                break
+    if how == "closed":
+        stream.close()
+    event = stream = None
+    settle()
+    ended = records.only()
+    assert (ended.stop.reason, ended.stop.raw, ended.stop.truncated) == (StopReason.MAX_TOKENS, "max_tokens", True)
+
+
+def test_an_error_after_the_reason_is_a_detail(records: Records) -> None:
+    """The answer was cut; what happened to the stream afterwards changes nothing."""
+    error = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    with pytest.raises(anthropic.APIStatusError):
+        list(claude(events(*CUT_STREAM[:-1], error)).messages.create(**ASK, stream=True))
+    stop = records.only().stop
+    assert (stop.reason, stop.detail) == (StopReason.MAX_TOKENS, "Overloaded")
+
+
+@pytest.mark.behaviour(3)
+def test_a_connection_that_is_lost_after_the_reason(records: Records) -> None:
+    """Without `message_stop`, and without a host that had read enough, the stream is cut."""
+    list(claude(events(*CUT_STREAM[:-1])).messages.create(**ASK, stream=True))
+    with pytest.raises(httpx2.ReadError):
+        list(claude(events(*CUT_STREAM[:-1], error=httpx2.ReadError("x"))).messages.create(**ASK, stream=True))
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING, StopReason.MISSING]
 
 
 def test_a_stream_that_is_cut_without_an_error(records: Records) -> None:

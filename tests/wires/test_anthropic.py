@@ -8,7 +8,7 @@ import pytest
 
 from endturn.announce import Strategy
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
-from endturn.errors import DecodeError, UsageError
+from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.stop import Resume, Stop, StopReason
 from endturn.wires import Asked, Context, Event, anthropic
 from tests.wires.replies import (
@@ -115,6 +115,52 @@ def test_an_error_after_the_end_is_detail() -> None:
     late = named({"type": "error", "error": {"type": "api_error", "message": "too late"}})
     stop = streamed([*ANTHROPIC_STREAMS["text"], late]).stop
     assert (stop.reason, stop.detail) == (StopReason.END_TURN, "too late")
+
+
+@pytest.mark.behaviour(9)
+@pytest.mark.parametrize(
+    ("reason", "kept"),
+    [
+        ("max_tokens", "max_tokens"),
+        ("pause_turn", "paused"),
+        ("refusal", "refused"),
+        ("end_turn", None),
+        ("tool_use", None),
+        ("tired", None),
+    ],
+)
+def test_an_error_between_the_reason_and_the_end(reason: str, kept: str | None) -> None:
+    """A reason for which the answer is cut stands, the error is detail; a clean one is not believed without its end."""
+    late = named({"type": "error", "error": {"type": "overloaded_error", "message": "too late"}})
+    events = [*anthropic_stream([said("Once"), used("a", "f", "{}")], reason)[:-1], late]
+    watch = anthropic.watch(CTX)
+    for event in events:
+        watch.see(event)
+    stop = watch.close().stop
+    assert stop.detail == "too late"
+    if kept is None:
+        assert (stop.reason, stop.raw) == (StopReason.ERROR, "overloaded_error")
+        with pytest.raises(ProviderError) as raised:
+            streamed(events)
+        assert raised.value.partial is not None
+        assert raised.value.partial.stop == stop
+    else:
+        assert (stop.reason, stop.raw, stop.terminal_seen) == (kept, reason, True)
+        response = streamed(events)
+        assert (response.stop, response.text) == (stop, "Once")
+        assert [call.closed for call in response.tool_calls] == [False]
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"), [(-1, "max_tokens"), (-2, "missing")], ids=["after the reason", "before it"]
+)
+def test_a_stream_that_its_reader_left(events: int, reason: str) -> None:
+    """A reason that had come counts for who stopped reading; for who lost the stream it is `missing`."""
+    watch = anthropic.watch(CTX)
+    for event in anthropic_stream([said("Once")], "max_tokens")[:events]:
+        watch.see(event)
+    assert watch.close().stop.reason is StopReason.MISSING
+    assert watch.close(left=True).stop.reason == reason
 
 
 @pytest.mark.behaviour(6)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionChunk
 
 from endturn.announce import Strategy
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
-from endturn.errors import DecodeError, UsageError
+from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.stop import Resume, Stop, StopReason
 from endturn.wires import Asked, Context, Event
 from endturn.wires import openai_chat as chat
@@ -259,6 +260,95 @@ def test_a_new_id_on_every_chunk_is_one_call() -> None:
     events = [call_chunk(0, "{", "a", "f"), call_chunk(0, "}", "b"), call_chunk(0, "", "c"), chunk({}, "tool_calls")]
     (call,) = streamed(*events).tool_calls
     assert (call.id, call.arguments) == ("a", {})
+
+
+@pytest.mark.parametrize("index", [0, None])
+@pytest.mark.parametrize("id_", ["", None], ids=["empty", "none"])
+@pytest.mark.parametrize(
+    ("fragments", "expected"),
+    [
+        pytest.param([("f", '{"a":1}'), ("g", "{}")], [("f", '{"a":1}'), ("g", "{}")], id="another name"),
+        pytest.param(
+            [("f", ""), (None, '{"a"'), (None, ":1}"), ("g", ""), (None, "{"), (None, "}")],
+            [("f", '{"a":1}'), ("g", "{}")],
+            id="another name, in pieces",
+        ),
+        pytest.param([("f", '{"a"'), ("f", ":{"), ("f", "}}")], [("f", '{"a":{}}')], id="the name in every chunk"),
+        pytest.param([("f", '{"a":"}'), ("f", '{\\"'), ("f", '"}')], [("f", '{"a":"}{\\""}')], id="braces in text"),
+        pytest.param(
+            [("f", '{"a":1}'), ("f", '{"b"'), (None, ":2}")], [("f", '{"a":1}'), ("f", '{"b":2}')], id="the name twice"
+        ),
+        pytest.param([("f", '{"a"'), ("g", "{}")], [("f", '{"a"'), ("g", "{}")], id="another name before it is whole"),
+    ],
+)
+def test_calls_without_ids_are_told_apart_by_name(
+    index: int | None, id_: str | None, fragments: list[tuple[str | None, str]], expected: list[tuple[str, str]]
+) -> None:
+    """One index for all, or none, and no id: another name begins a call, the same one only with another object."""
+    events = [call_chunk(index, piece, id_, name) for name, piece in fragments]
+    events.append(chunk({}, "tool_calls"))
+    decoder, watch = chat.decoder(CTX), chat.watch(CTX)
+    deltas = []
+    for event in events:
+        deltas += decoder.feed(event)
+        watch.see(event.data)
+    response = decoder.close()
+    assert [(call.name, call.arguments_raw) for call in response.tool_calls] == expected
+    assert len({call.id for call in response.tool_calls}) == len(expected)
+    assert {delta.call.index for delta in deltas if delta.call} == set(range(len(expected)))
+    seen = watch.close()
+    assert (seen.stop, len(watch.calls)) == (response.stop, len(expected))
+
+
+def test_a_second_call_of_one_name_may_be_named_by_a_chunk_of_its_own() -> None:
+    """A name alone, after whole arguments: it begins a call when new arguments come, else it is an echo."""
+    echoed = [call_chunk(0, '{"a":1}', "", "f"), call_chunk(0, "", "", "f")]
+    end = chunk({}, "tool_calls")
+    assert [call.arguments for call in streamed(*echoed, end).tool_calls] == [{"a": 1}]
+    more = [call_chunk(0, "", ""), call_chunk(0, '{"b"', ""), call_chunk(0, ":2}", "")]
+    calls = streamed(*echoed, *more, end).tool_calls
+    assert [(call.name, call.arguments, call.closed) for call in calls] == [
+        ("f", {"a": 1}, True),
+        ("f", {"b": 2}, True),
+    ]
+
+
+def test_an_id_outranks_a_name() -> None:
+    """A fragment with the id of its call goes on with it, whatever else it repeats."""
+    again = [call_chunk(0, "{", "a", "f"), call_chunk(0, "}", "a", "f"), call_chunk(0, "{}", "a", "f")]
+    assert len(streamed(*again, chunk({}, "tool_calls")).tool_calls) == 1
+
+
+@pytest.mark.parametrize("dialect", ["groq", ""])
+@pytest.mark.parametrize(
+    ("word", "raw", "resume"),
+    [("tool_use_failed", "tool_use_failed", Resume.REPAIR), ("over capacity", "error", Resume.NONE)],
+)
+@pytest.mark.parametrize("choices", [True, False], ids=["with a choice", "without choices"])
+def test_groqs_error_word_within_a_stream(word: str, raw: str, resume: Resume, dialect: str, choices: bool) -> None:
+    """`x_groq.error` is an error, resumed like the HTTP answer of the same code; after a finish reason it is detail."""
+    said = [chunk({"role": "assistant", "content": ""}, x_groq={"id": "req_1"}), chunk({"content": "Once"})]
+    failed = chunk({}, x_groq={"id": "req_1", "error": word})
+    if not choices:
+        failed = Event(None, {**failed.data, "choices": []})
+    ctx = Context(dialect=dialect, provider="groq")
+    decoder = chat.decoder(ctx)
+    for event in said:
+        list(decoder.feed(event))
+    with pytest.raises(ProviderError, match=word) as raised:
+        decoder.feed(failed)
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "Once"
+    construct: Any = ChatCompletionChunk.construct
+    for events in ([*said, failed], [construct(**event.data) for event in (*said, failed)]):
+        watch = chat.watch(ctx)
+        for event in events:
+            watch.see(event)
+        stop = watch.close().stop
+        assert (stop.reason, stop.raw, stop.detail, stop.resume) == (StopReason.ERROR, raw, word, resume)
+        assert stop == raised.value.partial.stop
+    late = streamed(*said, chunk({}, "length"), failed, ctx=ctx).stop
+    assert (late.reason, late.detail) == (StopReason.MAX_TOKENS, word)
 
 
 def test_missing_ids_are_minted_alike() -> None:

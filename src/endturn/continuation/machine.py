@@ -59,6 +59,8 @@ class Signal(StrEnum):
     HAND_OVER = "hand_over"
     """The gate passed the batch, and the host runs its tools itself."""
     GATE_REFUSED = "gate_refused"
+    REPAIR_REFUSED = "repair_refused"
+    """Asked for the payload again, the model declined, or a filter did. It is not asked a third time."""
     MAX_TOKENS = "max_tokens"
     PAUSED = "paused"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
@@ -124,6 +126,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.EVALUATE_STOP, Signal.SAFETY_BLOCKED): _ABORT,
         (State.EVALUATE_STOP, Signal.REFUSED): _ABORT,
         (State.EVALUATE_STOP, Signal.UNKNOWN): _ABORT,
+        (State.EVALUATE_STOP, Signal.REPAIR_REFUSED): _KEEP,
         (State.EVALUATE_STOP, Signal.MISSING): _KEEP,
         (State.EVALUATE_STOP, Signal.ERROR): _KEEP,
         (State.EVALUATE_STOP, Signal.CANCELLED): _KEEP,
@@ -182,7 +185,8 @@ def classify(stop: Stop, verdict: Verdict | None, *, repairing: bool = False, ha
 
     Args:
         verdict: the gate's; None for a response that holds no calls and promised none.
-        repairing: the response answers a repair: a cut one is then a refused payload, whatever it holds.
+        repairing: the response answers a repair: a cut one is then a refused payload, whatever it holds, and a
+            refusal or a filter's block refuses the repair, not the turn.
         hand_over: the host runs its tools itself.
     """
     match verdict:
@@ -198,6 +202,8 @@ def classify(stop: Stop, verdict: Verdict | None, *, repairing: bool = False, ha
             assert_never(verdict)
     if repairing and stop.reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
         return Signal.GATE_REFUSED
+    if repairing and stop.reason in (StopReason.REFUSED, StopReason.SAFETY_BLOCKED):
+        return Signal.REPAIR_REFUSED
     return _SIGNAL[stop.reason]
 
 
@@ -222,6 +228,7 @@ OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
         Signal.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
         Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
         Signal.REFUSED: TurnOutcome.REFUSED,
+        Signal.REPAIR_REFUSED: TurnOutcome.TOOL_REPAIR_FAILED,
         Signal.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
         Signal.MISSING: TurnOutcome.STREAM_CUT,
         Signal.ERROR: TurnOutcome.PROVIDER_ERROR,

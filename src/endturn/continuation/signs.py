@@ -95,26 +95,30 @@ def may_become_preamble(line: str) -> bool:
 # --- Loops --------------------------------------------------------------------------------------------------------
 
 LOOP_FROM: Final = 400
-WINDOW: Final = 60
+"""Characters that a text has at least to be called a loop."""
+LOOP_TIMES: Final = 5
+"""How often a loop says the same, at least."""
 
 
 def loop_start(text: str) -> int | None:
-    """Where a text that is dominated by one repeated passage starts to repeat it; None if it is not.
+    """Where a text that has gone over into a loop begins to repeat itself; None if it has not.
 
-    Dominated: some passage of 60 characters occurs five times or more and covers at least half of 400 characters or
-    more. The place is the end of its first occurrence.
+    A loop says one thing again and again, verbatim and with nothing in between: a syllable, a line, a period of many
+    lines. It is what the text ends in, five times or more over at least half of 400 characters or more; the last time
+    may be cut. Rows that share a passage and differ in their data are none, however long the passage. The place is the
+    end of the first time: what follows it is repetition and nothing else.
     """
+    text = text.rstrip("\N{REPLACEMENT CHARACTER}")  # half a character, where a limit cut it
     if len(text) < LOOP_FROM:
         return None
-    found: dict[str, list[int]] = {}  # passage → [end of the first occurrence, end of the latest, how many]
-    for start in range(len(text) - WINDOW + 1):
-        passage = text[start : start + WINDOW]
-        seen = found.get(passage)
-        if seen is None:
-            found[passage] = [start + WINDOW, start + WINDOW, 1]
-        elif start >= seen[1]:
-            seen[1] = start + WINDOW
-            seen[2] += 1
-            if seen[2] >= 5 and seen[2] * WINDOW * 2 >= len(text):
-                return seen[0]
-    return None
+    half = text[len(text) // 2 :]
+    # Five times in the whole text, so two and a half in its second half: there, what has one period from its beginning
+    # over three fifths has that period throughout, or none so short. The first place is the period or nothing is.
+    reach = len(half) * 2 // LOOP_TIMES
+    period = half.find(half[: len(half) - reach], 1)
+    if period < 0 or half[period:] != half[:-period]:
+        return None
+    start = len(text) - len(half)
+    while start > 0 and text[start - 1] == text[start - 1 + period]:
+        start -= 1
+    return start + period if len(text) - start >= LOOP_TIMES * period else None

@@ -60,7 +60,7 @@ Reply = ToolRan | Exception | None
 Steps = Generator[CallProvider | RunTool | Delta, Reply, TurnResult]
 
 SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, StopReason.REFUSED})
-"""The stop reasons that arrive as HTTP errors too: such an error counts as a response."""
+"""The stop reasons that arrive as HTTP errors too: such an error counts as a response. So does one to be repaired."""
 
 _COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.NATIVE_TOKEN, Strategy.REPAIR})
 """The calls whose output counts against the budgets, however they end."""
@@ -182,6 +182,7 @@ class Course:
 
     def _call(self) -> Generator[CallProvider, Reply, Step]:
         counters = self._account.counters
+        self._error = None
         self._part = part = Part(self._account.stitcher)
         raised = yield CallProvider(self._account.sent, part)
         self._turn.continuation = None
@@ -189,7 +190,7 @@ class Course:
         if not isinstance(raised, Exception):
             return self._machine.on(Signal.RESPONSE)
         stop = raised.stop if isinstance(raised, ProviderError) else None
-        if stop is not None and stop.reason in SAID_BY_ERRORS:
+        if stop is not None and (stop.reason in SAID_BY_ERRORS or stop.resume is Resume.REPAIR):
             self._response, self._error = self._last.but(stop=stop), raised
             return self._machine.on(Signal.RESPONSE)
         if counters.calls == 1 and not self._last.text:
@@ -233,7 +234,7 @@ class Course:
             self._issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
         if response.tool_calls and not isinstance(verdict, Run):
             reason = verdict.reason if verdict is not None else "not_a_tool_call"
-            failed = repairing and signal is Signal.GATE_REFUSED
+            failed = repairing and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED)
             self._voice.blocked("repair_failed" if failed else reason, response.tool_calls)
         loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
         self._progress = Progress(

@@ -120,14 +120,14 @@ class Bytes:
             for event in self._decoder.feed(chunk):
                 self._watch.see(event)
 
-    def close(self) -> Seen:
-        """What was seen."""
+    def close(self, *, left: bool = False) -> Seen:
+        """What was seen; `left`, where whoever read the bytes stopped."""
         if self._decoder is not None:
             for event in self._decoder.close():
                 self._watch.see(event)
         elif self._pieces:
             self._watch.see(parse(b"".join(self._pieces)))
-        return self._watch.close()
+        return self._watch.close(left=left)
 
 
 def watch_body(call: Call, watch: Sees, response: Any, *, events: bool) -> None:

@@ -20,7 +20,7 @@ from endturn import announce
 from endturn.announce import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.nudges import Nudges, digests, role, text_of
+from endturn.telemetry.nudges import Nudges, digests, question_of, role, text_of
 from endturn.wires import Asked
 
 IDLE_S: Final = 30.0
@@ -39,9 +39,11 @@ Key = tuple[int, bytes]
 
 @dataclass(slots=True, eq=False)
 class Cut:
-    """A turn whose latest response was cut off, and how its continuation would be known.
+    """A response that was cut off in a turn, and how its continuation would be known.
 
     Attributes:
+        number: of the call.
+        question: what marks the user's message that it answers.
         keys: the histories of the turn's first and latest call: frameworks append each part, or merge them into one.
         tail: the last visible characters of the cut answer.
         lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
@@ -52,6 +54,8 @@ class Cut:
     """
 
     turn: Turn
+    number: int
+    question: bytes | None
     keys: tuple[Key, ...]
     tail: str
     lost: bool
@@ -83,8 +87,8 @@ class Inferring:
     def forget(self) -> None:
         """Begin anew. A forked child does: the turns that were open are its parent's."""
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, Cut] = OrderedDict()
-        self._taken: dict[str, Cut] = {}
+        self._waiting: OrderedDict[int, Cut] = OrderedDict()
+        self._taken: dict[int, Cut] = {}
         self._sweeping = False
 
     # --- announce.Inference ---
@@ -111,11 +115,14 @@ class Inferring:
         turn = ended.started.turn
         if turn.kind is TurnKind.CONTROLLER:
             return
-        turn.last_call = ended.started.number
-        with self._lock:
-            before = self._taken.pop(turn.id, None)
+        before = None
+        if ended.started.continuation is not None:
+            with self._lock:
+                before = self._taken.pop(ended.started.continuation.of or 0, None)
         if turn.outcome is not None:
             return
+        if turn.kind is TurnKind.OBSERVED and ended.whole and turn.cut:
+            self._answered(turn, asked)
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
         if (ended.stop.truncated or (before is not None and failed)) and isinstance(asked, Asked):
@@ -139,8 +146,10 @@ class Inferring:
     def leave(self, turn: Turn) -> None:
         """End a turn that waits, because what encloses it (an agent's span) has ended."""
         with self._lock:
-            cut = self._waiting.pop(turn.id, None)
-        if cut is not None:
+            over = [cut for cut in self._waiting.values() if cut.turn is turn]
+            for cut in over:
+                del self._waiting[cut.number]
+        for cut in over:
             self._end(cut)
 
     def sweep(self) -> None:
@@ -150,7 +159,7 @@ class Inferring:
             self._sweeping = False
             over = [cut for cut in self._waiting.values() if cut.touched + self._idle_s <= now]
             for cut in over:
-                del self._waiting[cut.turn.id]
+                del self._waiting[cut.number]
             self._schedule()
         for cut in over:
             self._end(cut)
@@ -179,13 +188,13 @@ class Inferring:
                     continue
                 same, strategy = self._judge(cut, asked, begin)
                 if strategy is not None:
-                    del self._waiting[cut.turn.id]
-                    self._taken[cut.turn.id] = cut
+                    del self._waiting[cut.number]
+                    self._taken[cut.number] = cut
                     return cut, strategy, []
                 if same and cut not in left:
                     left.append(cut)
             for cut in left:
-                del self._waiting[cut.turn.id]
+                del self._waiting[cut.number]
         return None, None, left
 
     def _candidates(self, asked: Asked, found: dict[int, bytes]) -> list[tuple[Cut, int]]:
@@ -227,7 +236,7 @@ class Inferring:
         turn = cut.turn
         turn.continuations += 1
         turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
-        continuation = Continuation(turn.continuations, strategy, turn.last_call)
+        continuation = Continuation(turn.continuations, strategy, cut.number)
         announce.announce(
             announce.ContinuationAttempted(
                 turn=turn,
@@ -254,11 +263,23 @@ class Inferring:
         if not keys and response_id is None:
             return None
         lost = failed or ended.stop.reason is StopReason.MISSING
-        return Cut(ended.started.turn, keys, tail, lost, failed, response_id, asked.maximum, self._clock())
+        number, question = ended.started.number, question_of(asked)
+        if before is not None and failed:
+            number = before.number  # it is still that answer that is cut
+        turn = ended.started.turn
+        return Cut(turn, number, question, keys, tail, lost, failed, response_id, asked.maximum, self._clock())
+
+    def _answered(self, turn: Turn, asked: object) -> None:
+        """A whole response in an observed turn: it finishes what was cut of the answers to the same message."""
+        question = question_of(asked) if isinstance(asked, Asked) else None
+        with self._lock:
+            other = {cut.number for cut in self._waiting.values() if cut.turn is turn and cut.question != question}
+        # Where nothing is known of a call's messages, it may be to any of them.
+        turn.cut &= other if question is not None else set()
 
     def _wait(self, cut: Cut) -> None:
         with self._lock:
-            self._waiting[cut.turn.id] = cut
+            self._waiting[cut.number] = cut
             oldest = self._waiting.popitem(last=False)[1] if len(self._waiting) > self._limit else None
             self._schedule()
         if oldest is not None:

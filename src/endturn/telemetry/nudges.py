@@ -73,10 +73,13 @@ class Nudges:
         """Whether this text only asks to go on."""
         if not text.strip() or len(text) > NUDGE_CHARS:
             return False
-        folded = _folded(text)
-        if _mark(folded) in self._learnt:
-            return True
-        return GOING_ON.search(folded) is not None and WORDS.issuperset(_WORD.findall(folded))
+        return is_nudge(text) or _mark(_folded(text)) in self._learnt
+
+
+def is_nudge(text: str) -> bool:
+    """Whether a text asks to go on and says nothing new."""
+    folded = _folded(text[: NUDGE_CHARS + 1])
+    return len(text) <= NUDGE_CHARS and GOING_ON.search(folded) is not None and WORDS.issuperset(_WORD.findall(folded))
 
 
 def _folded(text: str) -> str:
@@ -108,16 +111,23 @@ def only_text(message: Any) -> bool:
     return isinstance(content, str) or all(isinstance(member(part, "text"), str) for part in items(content))
 
 
+def question_of(asked: Asked) -> bytes | None:
+    """What marks the latest message of a call that a user wrote, nudges left out; None where there is none."""
+    for position in range(asked.length - 1, -1, -1):
+        message = asked.history[position]
+        text = text_of(message) if role(message) == "user" else ""
+        if text.strip() and not is_nudge(text):
+            return _mark(_folded(text))
+    return None
+
+
 def digests(asked: Asked, lengths: Sequence[int]) -> dict[int, bytes]:
     """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
-
-    The model counts: who puts one prompt to several models has several answers cut, and continues none.
 
     What hosts change from call to call without changing what is said does not count: cache marks, and whether a text
     stands alone or in a list of one part.
     """
     state = blake2b(digest_size=16)
-    _absorb(state, asked.model)
     _absorb(state, asked.system)
     found, position = {}, 0
     for length in lengths:

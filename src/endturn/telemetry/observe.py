@@ -267,8 +267,7 @@ class _TurnRun:
         """What a turn's generator gives is its host's."""
 
     def returned(self, result: Any) -> None:
-        unfinished = self._scope.turn.unfinished
-        self._scope.end(TurnOutcome.NOT_CONTINUED if unfinished else TurnOutcome.COMPLETED)
+        self._scope.end(TurnOutcome.COMPLETED)
 
     def raised(self, error: BaseException) -> None:
         if isinstance(error, _STOPPED):

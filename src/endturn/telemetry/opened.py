@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span
 
+from endturn.lean import lean
 from endturn.telemetry import schema
 from endturn.telemetry.bulk import Where
 
@@ -35,6 +36,7 @@ class _Step:
         detach(self._token)
 
 
+@lean
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A span that a later record belongs to, and the context in which it is current. Calling it opens a step.

@@ -33,6 +33,7 @@ from endturn.announce import (
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, schema, tally
 from endturn.telemetry import metrics as metering
+from endturn.telemetry.described import describe
 from endturn.telemetry.events import names_wanted
 from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, where_of
 from endturn.telemetry.outlets import Options, Outlets, installed
@@ -177,7 +178,7 @@ class Recorder:
         if error is not None and ours:
             found[schema.ERROR_TYPE.key] = error
             span.set_status(StatusCode.ERROR, error)
-        span.set_attributes(found)
+        describe(span, found)
 
     def _measure(self, meters: Meters, ended: CallEnded, error: str | None, opened: Opened | None) -> None:
         started, where = ended.started, where_of(opened)

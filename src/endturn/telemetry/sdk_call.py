@@ -72,10 +72,8 @@ def opened(sdk: Sdk, client: Any, options: Any, *, stream: bool, adopt: bool) ->
 
 
 def _is_watched(sdk: Sdk, options: Any) -> bool:
-    if options.method.lower() != "post":
-        return False
-    path: str = options.url.partition("?")[0]
-    return path.endswith(sdk.path)
+    url: str = options.url
+    return (url.endswith(sdk.path) or url.partition("?")[0].endswith(sdk.path)) and options.method.lower() == "post"
 
 
 def _body(options: Any) -> Mapping[str, Any]:
@@ -155,9 +153,7 @@ class SdkCall:
         streams.end(self.call, seen.close())
 
     def _see(self, result: Any, error: BaseException | None = None) -> None:
-        watch = self._wire.watch(self._context)
-        watch.see(result)
-        streams.end(self.call, watch.close(), error)
+        streams.end(self.call, self._wire.whole(self._context, result), error)
 
     def failed(self, error: BaseException) -> None:
         """The SDK raised. Some of what it raises hides a response, and with it why the model stopped."""

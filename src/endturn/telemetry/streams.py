@@ -35,13 +35,13 @@ class Sees(Protocol):
 
     def see(self, item: Any, /) -> None: ...
 
-    def close(self) -> Seen: ...
+    def close(self, *, left: bool = False) -> Seen: ...
 
 
 class Reading:
     """One response while it arrives, and the end of its call: said once, by whoever sees it first."""
 
-    __slots__ = ("__weakref__", "_blind", "_variables", "_watch", "call", "held", "see")
+    __slots__ = ("__weakref__", "_blind", "_variables", "_watch", "call", "held", "see", "see_all")
 
     def __init__(self, call: Call, watch: Sees, variables: Variables | None = None) -> None:
         self.call = call
@@ -51,6 +51,8 @@ class Reading:
         self._blind = False
         self.held: list[Any] = []
         self.see: Callable[[Any], None] = watch.see
+        # Many at once, for a watch that can. No method of our own in its place: a cycle would put off `__del__`.
+        self.see_all: Callable[[list[Any]], None] | None = getattr(watch, "see_all", None)
 
     def __del__(self) -> None:
         # Its host let go of it without a word. A destructor may run inside anybody's locked region: it leaves a note.
@@ -67,23 +69,27 @@ class Reading:
                 self.call.first_chunk()
             self.see(item)
         except Exception:
-            self.see = self.blind()
+            self.blind()
 
     def settle(self) -> None:
         """See the chunks that were held."""
-        see, held = self.see, self.held
+        held = self.held
         try:
-            for chunk in held:
-                see(chunk)
+            if self.see_all is not None:
+                self.see_all(held)
+            else:
+                see = self.see
+                for chunk in held:
+                    see(chunk)
         except Exception:
-            self.see = self.blind()
+            self.blind()
         held.clear()
 
-    def blind(self) -> Callable[[Any], None]:
+    def blind(self) -> None:
         """`see` raised: nothing that follows is looked at."""
-        swallow("reading a response")
+        self.see = self.see_all = _nothing
         self._blind = True
-        return _nothing
+        swallow("reading a response")
 
     def over(self) -> None:
         """The response has been read to its end. Whether it was whole is what the watch says."""
@@ -123,7 +129,7 @@ class Reading:
         if self.call.ended:
             return
         try:
-            seen = self._seen()
+            seen = self._seen(left=otherwise is StopReason.CANCELLED)
             stop = seen.stop
             if stop.reason is StopReason.MISSING and otherwise is not None:
                 stop = replace(stop, reason=otherwise, detail=detail, incomplete=True)
@@ -138,11 +144,11 @@ class Reading:
         except Exception:
             swallow("ending a call")
 
-    def _seen(self) -> Seen:
+    def _seen(self, *, left: bool) -> Seen:
         self.settle()
         if not self._blind:
             try:
-                return self._watch.close()
+                return self._watch.close(left=left)
             except Exception:
                 self.blind()
         return Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.announce import Strategy
 from endturn.errors import ProviderError, UsageError
+from endturn.lean import lean
 from endturn.stop import Row, Stop
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Asked:
     length: int = 0
 
 
+@lean
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a wire must know besides the bytes: which dialect, whose, what was asked, and the window if known."""
@@ -74,6 +76,7 @@ class Context:
     window: int | None = None
 
 
+@lean
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What instrumentation learns of a response without building it.
@@ -104,13 +107,14 @@ class Decoder(Protocol):
 class Watch(Protocol):
     """Reads what instrumentation needs from events or a body, mappings or an SDK's objects, in place.
 
-    `see` is on the path of every chunk: it builds nothing.
+    `see` is on the path of every chunk: it builds nothing. `close` takes `left` where whoever read the stream stopped
+    reading it: a reason that had come counts then, although the end that confirms it was not waited for.
     """
 
     @property
     def see(self) -> Callable[[Any], None]: ...
 
-    def close(self) -> Seen: ...
+    def close(self, *, left: bool = False) -> Seen: ...
 
 
 class Wire(Protocol):
@@ -135,6 +139,8 @@ class Wire(Protocol):
     def inspect(self, kwargs: Mapping[str, Any]) -> Asked: ...
 
     def watch(self, ctx: Context) -> Watch: ...
+
+    def whole(self, ctx: Context, body: Any) -> Seen: ...
 
     def reply(self, response: ChatResponse, *, stream: bool) -> Json | list[Event]: ...
 

@@ -9,7 +9,7 @@ from endturn.announce import Strategy
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.stop import Resume
-from endturn.wires import Asked, Context
+from endturn.wires import Asked, Context, Seen
 from endturn.wires.anthropic_reply import reply
 from endturn.wires.anthropic_response import NAME, Decoder, decode
 from endturn.wires.anthropic_watch import REASONS, Watch
@@ -31,6 +31,7 @@ __all__ = [
     "request",
     "resume",
     "watch",
+    "whole",
 ]
 
 DEFAULT_MAX_TOKENS: Final = 4_096
@@ -290,6 +291,13 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 def watch(ctx: Context) -> Watch:
     """A reader of what instrumentation needs."""
     return Watch(ctx)
+
+
+def whole(ctx: Context, body: Any) -> Seen:
+    """What a whole body says of its stop."""
+    watch = Watch(ctx)
+    watch.see(body)
+    return watch.close()
 
 
 def decoder(ctx: Context) -> Decoder:

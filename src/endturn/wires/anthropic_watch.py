@@ -70,6 +70,7 @@ class Watch:
         "_tail",
         "_tokens",
         "_whole",
+        "broken",
         "id",
         "model",
         "over",
@@ -88,6 +89,8 @@ class Watch:
         self._error: Any = None
         self._whole = False
         self.over = False
+        # An error came before the end. After a reason for which the answer is cut anyway it changes nothing.
+        self.broken = False
         self.id: str | None = None
         self.model: str | None = None
 
@@ -117,10 +120,14 @@ class Watch:
             pass  # Not a plain piece of text; the long way reads anything.
         self._read(event)
 
-    def close(self) -> Seen:
-        """What was seen. Before `message_stop` the stop is `missing`, or `error` where the stream said so."""
+    def close(self, *, left: bool = False) -> Seen:
+        """What was seen. Before `message_stop` the stop is `missing`, or `error` where the stream said so.
+
+        Args:
+            left: whoever read the stream stopped: a reason that had come counts without its `message_stop`.
+        """
         return Seen(
-            self._judge(),
+            self._judge(left),
             self._usage(),
             self.id,
             self.model,
@@ -128,11 +135,6 @@ class Watch:
             self._tail.chars,
             (raw_text(self._raw),),
         )
-
-    @property
-    def broken(self) -> bool:
-        """An error came before the end."""
-        return self._error is not None and not self.over
 
     def closed(self, index: int) -> bool:
         """Whether the block of that index is whole; right after `close`."""
@@ -167,6 +169,8 @@ class Watch:
         elif kind == "error":
             if self._error is None:
                 self._error = member(event, "error") or "error"
+                row = self._row()
+                self.broken = not self.over and not (row is not None and row.incomplete)
         elif kind == "message" or (kind is None and member(event, "content") is not None):
             self._whole = self.over = True
             self._read_head(event)
@@ -214,21 +218,28 @@ class Watch:
         whole = None if fresh is None else fresh + (read or 0) + (written or 0)
         return Usage(whole, tokens.get("output_tokens"), tokens.get("thinking_tokens"), read, written)
 
-    def _judge(self) -> Stop:
+    def _rows(self) -> Mapping[str, Row]:
+        return _ASKED_COMPACTION if self._ctx.asked.compaction else REASONS[""]
+
+    def _row(self) -> Row | None:
+        raw = raw_text(self._raw)
+        return None if raw is None else find_row(raw, self._rows())
+
+    def _judge(self, left: bool) -> Stop:
         if self.broken:
             return broken(self._error)
-        rows = _ASKED_COMPACTION if self._ctx.asked.compaction else REASONS[""]
-        raw = raw_text(self._raw)
-        row = None if raw is None else find_row(raw, rows)
+        raw, row = raw_text(self._raw), self._row()
+        # An error that broke nothing came after the end, or after a reason that it does not change.
+        ended = self.over or self._error is not None or (left and raw is not None)
         calls = [self._blocks[index] for index in sorted(self._blocks) if self._blocks[index].kind == CLIENT_CALL]
-        if calls and raw is not None and self.over and (row is None or row.incomplete):
+        if calls and raw is not None and ended and (row is None or row.incomplete):
             # Servers and proxies close the block that a limit cut, and fill it up to valid JSON ({}).
             calls[-1].closed = False
         usage = self._usage()
         return normalize(
             raw,
-            rows,
-            terminal_seen=self.over,
+            self._rows(),
+            terminal_seen=ended,
             calls=len(calls),
             calls_closed=all(block.closed for block in calls),
             output_tokens=usage.output_tokens if usage else None,

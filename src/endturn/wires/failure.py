@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any, Final
@@ -133,12 +134,13 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
 
 def broken(error: Any) -> Stop:
     """The Stop of a stream that an error inside it ended: what the error says, else `error`."""
+    said = says_of_stop(error, 0)
+    if said is not None:
+        return said if said.detail is not None else replace(said, detail=label_of(error))
     raw = next(
         (word for word in (member(error, "type"), member(error, "code")) if isinstance(word, str) and word), "error"
     )
-    return says_of_stop(error, 0) or normalize(
-        raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error)
-    )
+    return normalize(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
 
 
 def label_of(error: Any) -> str:

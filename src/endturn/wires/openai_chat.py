@@ -16,7 +16,7 @@ from endturn.wires.failure import error_of
 from endturn.wires.framing import DONE
 from endturn.wires.openai_chat_reasons import REASONS
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
-from endturn.wires.openai_chat_watch import Watch
+from endturn.wires.openai_chat_watch import Watch, whole
 from endturn.wires.reading import arguments, count, items, member, minted, number, raw_reason, text
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "request",
     "resume",
     "watch",
+    "whole",
 ]
 
 # OpenAI's newer models refuse `max_tokens`; these servers know nothing else.

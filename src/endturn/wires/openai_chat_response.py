@@ -10,7 +10,7 @@ from endturn.errors import DecodeError
 from endturn.wires import Context, Event
 from endturn.wires.failure import error_of, quota, shortened
 from endturn.wires.framing import DONE
-from endturn.wires.openai_chat_watch import THINKING, Call, Watch
+from endturn.wires.openai_chat_watch import THINKING, Call, Watch, error_in
 from endturn.wires.reading import arguments, plain
 
 NAME: Final = "openai_chat"
@@ -131,9 +131,9 @@ class Decoder:
         _check(event.data, self._ctx)
         self._keep.deltas.clear()
         self._watch.see(event.data)
-        error = event.data.get("error")
+        error = error_in(event.data)
         if error and self._watch.broken:
-            failure = error_of(200, {}, event.data, ctx=self._ctx)
+            failure = error_of(200, {}, {**event.data, "error": error}, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
         return tuple(self._keep.deltas)

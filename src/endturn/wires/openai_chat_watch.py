@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from endturn.chat import Json, Usage
 from endturn.stop import Row, Stop, find_row, normalize, raw_text
-from endturn.wires import Context, Event, Seen
+from endturn.wires import TAIL, Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
 from endturn.wires.reading import (
     PIECES,
     PLAIN,
+    Nesting,
     Tail,
     arguments,
     count,
@@ -33,6 +35,51 @@ _BODY: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
 """The members of a whole body's choice as OpenAI itself has them."""
 
 
+def whole(ctx: Context, body: Any) -> Seen:
+    """What a whole body says of its stop. One whose only choice does nothing but speak is read the short way."""
+    seen = _plain(ctx, body)
+    if seen is None:
+        watch = Watch(ctx)
+        watch.see(body)
+        seen = watch.close()
+    return seen
+
+
+def _plain(ctx: Context, event: Any) -> Seen | None:
+    """What `Watch` would have seen, without building one; None for whatever is not plain."""
+    body = members(event)
+    if body is None:
+        return None
+    found = body.get("choices")
+    if found.__class__ is not list or len(found) != 1 or body.get("error"):
+        return None
+    choice = members(found[0])
+    if choice is None or not choice.keys() <= _BODY or choice.get("index"):
+        return None
+    part = members(choice.get("message"))
+    raw = raw_text(choice.get("finish_reason"))
+    if part is None or raw is None or raw.__class__ is not str:
+        return None
+    content, said = part.get("content"), body.get("usage")
+    if content.__class__ is not str or not content:
+        return None
+    if "x_groq" in body and (said is None or error_in(body)):
+        return None
+    if part.get("tool_calls") or part.get("function_call") or part.get("refusal"):
+        return None
+    usage = usage_of(said)
+    stop = normalize(
+        raw,
+        rows_of(ctx.dialect),
+        output_tokens=usage.output_tokens if usage else None,
+        prompt_tokens=usage.input_tokens if usage else None,
+        maximum=ctx.asked.maximum,
+        window=ctx.window,
+    )
+    id_, model = text_or_none(body.get("id")), text_or_none(body.get("model"))
+    return Seen(stop, usage, id_, model, content[-TAIL:], len(content), (raw,))
+
+
 class Keeper(Protocol):
     """Who is given what the answer holds, while a watch reads what it says of the stop."""
 
@@ -48,7 +95,7 @@ class Keeper(Protocol):
 class Call:
     """One call while it arrives."""
 
-    __slots__ = ("closed", "extra", "id", "index", "name", "pieces", "position", "shape")
+    __slots__ = ("again", "closed", "extra", "id", "index", "name", "nesting", "pieces", "position", "shape")
 
     def __init__(self, position: int, index: Any, shape: str) -> None:
         self.position = position
@@ -59,6 +106,10 @@ class Call:
         self.pieces: list[str] = []
         self.closed = False
         self.extra: Json = {}
+        # Of a call that came without an id, what tells it from the next: where its arguments stand, and whether it was
+        # named again after they were whole.
+        self.nesting: Nesting | None = None
+        self.again = False
 
 
 class _Choice:
@@ -88,7 +139,7 @@ class _Choice:
 class Watch:
     """Reads what a response of the chat format says of its stop, in place: mappings or the SDK's objects.
 
-    `see` is on the path of every chunk. A chunk of nothing but words takes the short way through it.
+    `see_all` is on the path of every chunk. A chunk of nothing but words takes the short way through it.
     """
 
     __slots__ = (
@@ -129,43 +180,53 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one chunk, or one whole body. Never raises over what a provider sent."""
-        if self._begun:
-            try:
-                if event.__class__ is dict:
-                    (choice,) = event["choices"]
-                    delta = choice["delta"]
-                    content = delta.get("content")
-                    quiet = event.get("usage") is None and "error" not in event and delta.keys() <= _WORDS
-                    quiet = quiet and choice.get("finish_reason") is None
-                else:
-                    (found,) = event.choices
-                    # A model with a `__getattr__` answers slowly; its members stand in `__dict__`.
-                    choice = found.__dict__
-                    delta = choice["delta"].__dict__
-                    content = delta["content"]
-                    quiet = (
-                        choice["finish_reason"] is None
-                        and event.usage is None
-                        and delta["tool_calls"] is None
-                        and delta["refusal"] is None
-                        and delta["function_call"] is None
-                    )
-                if quiet and choice["index"] == 0:
-                    if not content:
-                        return  # Thinking, or nothing.
-                    if content.__class__ is str and self._spoke:
-                        self._put(content)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
-                        return
-            except (AttributeError, KeyError, TypeError, ValueError):
-                pass  # Not a plain chunk; the long way reads anything.
-        elif self._keep is None and not self._choices and self._is_plain(event):
-            return
-        self._read(event)
+        self.see_all((event,))
 
-    def close(self) -> Seen:
-        """What was seen. Before a terminal the stop is `missing`, or `error` where the stream said so."""
+    def see_all(self, events: Iterable[Any]) -> None:
+        """Read many, as `see` would read each: most of what a plain chunk costs is calling somebody to look at it."""
+        put = self._put
+        for event in events:
+            if self._begun:
+                try:
+                    if event.__class__ is dict:
+                        (choice,) = event["choices"]
+                        delta = choice["delta"]
+                        content = delta.get("content")
+                        quiet = event.get("usage") is None and "error" not in event and delta.keys() <= _WORDS
+                        quiet = quiet and "x_groq" not in event
+                        quiet = quiet and choice.get("finish_reason") is None
+                    else:
+                        # A model with a `__getattr__` answers slowly; its members stand in `__dict__`.
+                        known = event.__dict__
+                        (found,) = known["choices"]
+                        choice = found.__dict__
+                        delta = choice["delta"].__dict__
+                        content = delta["content"]
+                        quiet = (
+                            choice["finish_reason"] is None
+                            and known["usage"] is None
+                            and delta["tool_calls"] is None
+                            and delta["refusal"] is None
+                            and delta["function_call"] is None
+                        )
+                    if quiet and choice["index"] == 0:
+                        if not content and member(event, "x_groq") is None:
+                            continue  # Thinking, or nothing.
+                        if content.__class__ is str and self._spoke:
+                            put(content)
+                            continue
+                except (AttributeError, KeyError, TypeError, ValueError):
+                    pass  # Not a plain chunk; the long way reads anything.
+            self._read(event)
+        if len(self._pieces) > PIECES:
+            self._tail.settle()
+
+    def close(self, *, left: bool = False) -> Seen:
+        """What was seen. Before a terminal the stop is `missing`, or `error` where the stream said so.
+
+        Args:
+            left: whoever read the stream stopped. The reason is the terminal here: one that had come counts anyway.
+        """
         usage = usage_of(self._usage)
         stop = self._judge(usage)
         return Seen(
@@ -188,31 +249,6 @@ class Watch:
         """The calls of the answer that counts, in order; `closed` is right after `close`."""
         return [call for choice in self._counting() for call in choice.calls]
 
-    def _is_plain(self, event: Any) -> bool:
-        """Read a whole body whose one choice only speaks, the short way; False for anything else."""
-        body = members(event)
-        found = None if body is None else body.get("choices")
-        if body is None or found.__class__ is not list or len(found) != 1 or body.get("error"):
-            return False
-        choice = members(found[0])
-        part = None if choice is None else members(choice.get("message"))
-        if choice is None or part is None or not choice.keys() <= _BODY or choice.get("index"):
-            return False
-        content, raw = part.get("content"), choice.get("finish_reason")
-        if content.__class__ is not str or not content or raw.__class__ is not str or not raw:
-            return False
-        if part.get("tool_calls") or part.get("function_call") or part.get("refusal"):
-            return False
-        self.id, self.model = text_or_none(body.get("id")), text_or_none(body.get("model"))
-        self._usage = body.get("usage")
-        if self._usage is None and "x_groq" in body:
-            return False
-        state = self._choices[0] = _Choice()
-        state.raw = raw
-        self._whole = state.spoke = True
-        self._put(content)
-        return True
-
     def _read(self, event: Any) -> None:
         if isinstance(event, Event):
             event = event.data
@@ -227,7 +263,7 @@ class Watch:
         for position, choice in enumerate(items(member(event, "choices"))):
             index = count(member(choice, "index"))
             self._read_choice(position if index is None else index, choice)
-        error = member(event, "error")
+        error = error_in(event)
         if error and self._error is None:
             self._error = error
         # The short way is for a first choice that has not stopped. A keeper wants every piece.
@@ -289,17 +325,24 @@ class Watch:
     def _read_call(self, state: _Choice, fragment: Any, keep: Keeper | None, shape: str, streamed: bool) -> None:
         body = fragment if shape == "function_call" else member(fragment, "function") or member(fragment, "custom")
         index, id_, name = member(fragment, "index"), text(member(fragment, "id")), text(member(body, "name"))
-        call = _find(state, index, id_, name, shape) if streamed else None
+        piece = text(member(body, "arguments")) or text(member(body, "input"))
+        call = _find(state, index, id_, name, shape, piece) if streamed else None
         started = call is None
         if call is None:
             state.spoke = True
             call = Call(sum(len(choice.calls) for choice in self._choices.values()), index, shape)
             call.id = id_ or minted(self._seed, call.position)
+            if streamed and not id_:
+                call.nesting = Nesting()
+                # A second call of one name may have been named by a chunk of its own.
+                call.name = name or next((each.name for each in state.calls if each.again and each.index == index), "")
             state.calls.append(call)
         state.last = call
         call.name = call.name or name
+        if call.nesting is not None:
+            call.again = call.again or (name != "" and call.nesting.over)
+            call.nesting.add(piece)
         if keep is not None or self._whole:
-            piece = text(member(body, "arguments")) or text(member(body, "input"))
             call.pieces.append(piece)
             if keep is not None:
                 keep.call(call, started, piece, fragment)
@@ -361,15 +404,16 @@ class Watch:
         )
 
 
-def _find(state: _Choice, index: Any, id_: str, name: str, shape: str) -> Call | None:
+def _find(state: _Choice, index: Any, id_: str, name: str, shape: str, piece: str) -> Call | None:
     """The call that a fragment of a stream goes on with; None where it begins one.
 
     Gemini's and other servers' chat endpoints give every parallel call the same index, or none: there a new id with a
-    name begins a new call. A new id alone does not: some servers mint one for every chunk.
+    name begins a new call. A new id alone does not: some servers mint one for every chunk. Without any id, another name
+    begins one. The same name does only with a second object of arguments: some servers name the call in every chunk.
     """
     if shape == "function_call" or index is None:
         last = state.last
-        if last is None or last.shape != shape or (shape == "tool_calls" and name and id_ != last.id):
+        if last is None or last.shape != shape or (shape == "tool_calls" and name and not _same(last, id_, name)):
             return None
         return last
     same = [call for call in state.calls if call.index == index and call.shape == shape]
@@ -377,7 +421,23 @@ def _find(state: _Choice, index: Any, id_: str, name: str, shape: str) -> Call |
         return None
     if id_ and name and all(call.id != id_ for call in same):
         return None
-    return next((call for call in same if call.id == id_), same[-1])
+    found = next((call for call in same if call.id == id_), same[-1])
+    return None if not id_ and _anew(found, name, piece) else found
+
+
+def _same(last: Call, id_: str, name: str) -> bool:
+    """Whether a named fragment without an index goes on with the last call: by its id, or in the midst of an object."""
+    nesting = last.nesting
+    midst = nesting is not None and nesting.begun and not nesting.over
+    return id_ == last.id or (not id_ and name == last.name and midst)
+
+
+def _anew(call: Call, name: str, piece: str) -> bool:
+    """Whether a fragment without an id begins another call although it stands where this one does."""
+    if name and call.name and name != call.name:
+        return True
+    whole = call.nesting is not None and call.nesting.over
+    return whole and (name != "" or call.again) and piece.lstrip().startswith("{")
 
 
 def _words(part: Any) -> tuple[str, str, str]:
@@ -397,20 +457,25 @@ def _words(part: Any) -> tuple[str, str, str]:
     return visible, thinking, declined
 
 
+def error_in(chunk: Any) -> Any:
+    """The error that a chunk reports, if it does: an object, or Groq's word for it."""
+    return member(chunk, "error") or member(member(chunk, "x_groq"), "error")
+
+
 def usage_of(usage: Any) -> Usage | None:
     """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's."""
     if usage is None:
         return None
-    output, prompt = member(usage, "completion_tokens_details"), member(usage, "prompt_tokens_details")
+    # One look for all members: a model's stand in its `__dict__`, where it has none that its class does not declare.
+    known = members(usage)
+    get = partial(member, usage) if known is None else known.get
+    output, prompt = get("completion_tokens_details"), get("prompt_tokens_details")
     cached = None if prompt is None else count(member(prompt, "cached_tokens"))
-    found = Usage(
-        count(member(usage, "prompt_tokens")),
-        count(member(usage, "completion_tokens")),
-        None if output is None else count(member(output, "reasoning_tokens")),
-        count(member(usage, "prompt_cache_hit_tokens")) if cached is None else cached,  # DeepSeek's own member.
-        None if prompt is None else count(member(prompt, "cache_write_tokens")),
-    )
-    return None if found == _NOTHING else found
-
-
-_NOTHING: Final = Usage()
+    if cached is None:
+        cached = count(get("prompt_cache_hit_tokens"))  # DeepSeek's own member.
+    asked, answered = count(get("prompt_tokens")), count(get("completion_tokens"))
+    reasoned = None if output is None else count(member(output, "reasoning_tokens"))
+    written = None if prompt is None else count(member(prompt, "cache_write_tokens"))
+    if asked is None and answered is None and reasoned is None and cached is None and written is None:
+        return None
+    return Usage(asked, answered, reasoned, cached, written)

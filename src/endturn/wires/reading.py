@@ -67,8 +67,10 @@ def text_or_none(value: Any) -> str | None:
 
 def count(value: Any) -> int | None:
     """The value if it is a number of things (12, or 12.0 as some servers write it), else None."""
-    if isinstance(value, bool):
+    if value is None or value.__class__ is bool:
         return None
+    if value.__class__ is int:
+        return value if value >= 0 else None
     if isinstance(value, float) and isfinite(value) and value == int(value):
         value = int(value)
     return value if isinstance(value, int) and value >= 0 else None
@@ -119,6 +121,38 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
     if len(found) != len(pairs):
         raise ValueError("a key occurs twice")
     return found
+
+
+class Nesting:
+    """How deep in an object a text stands that arrives in pieces. Nothing of it is kept, and none is read twice.
+
+    Attributes:
+        begun: an object has begun. over: it has been closed, and nothing has been opened since.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "begun", "over")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = self._escaped = False
+        self.begun = self.over = False
+
+    def add(self, piece: str) -> None:
+        """Take the next piece."""
+        for character in piece:
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped = character == "\\"
+                self._quoted = character != '"'
+            elif character == '"':
+                self._quoted = True
+            elif character in "{[":
+                self._depth += 1
+                self.begun, self.over = True, False
+            elif character in "}]":
+                self._depth -= 1
+                self.over = self.begun and self._depth == 0
 
 
 def minted(*parts: object) -> str:
