@@ -79,6 +79,15 @@ def test_a_wrong_call_says_what_is_wrong(arguments: list[str], says: str, capsys
     assert says in capsys.readouterr().err
 
 
+def test_an_endpoint_where_nothing_listens_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo says so at once, instead of playing to nobody."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    assert cli.main(["demo"]) == 2
+    assert "nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1" in capsys.readouterr().err
+
+
 def test_committed_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:
     """`endturn generate --check` finds nothing in this checkout."""
     assert cli.main(["generate", "--check", "--root", str(REPOSITORY)]) == 0, capsys.readouterr().out

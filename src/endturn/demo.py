@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
+import socket
 import sys
 import time
 from collections import Counter, defaultdict
 from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from endturn.announce import CallEnded, DispatchBlocked, Record, TurnEnded, listen
 from endturn.errors import UsageError
@@ -27,16 +30,18 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
         minutes: play again and again for so long, with pauses as between people's questions; 0 plays once.
 
     Returns:
-        0, the exit status.
+        The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
 
     Raises:
-        UsageError: a package that the demo needs is not installed.
+        UsageError: a package that the demo needs is not installed, or nothing listens where telemetry should go.
     """
     if missing := [package for package in PACKAGES if not _installed(package)]:
         raise UsageError(f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]'")
     exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
-    if not exported_to:  # nobody is listening on the default port: do not try
+    if exported_to:
+        _reach(exported_to)
+    else:  # nobody is listening on the default port: do not try
         for signal in ("TRACES", "METRICS", "LOGS"):
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
         logging.getLogger("endturn").setLevel(logging.ERROR)  # or it would warn that nothing is recorded
@@ -47,21 +52,36 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
     tally = Tally()
     stop_listening = listen(tally)
     started = time.monotonic()
-    turns = 0
+    turns = status = 0
     with configure(), scripted_provider().serve() as url:
-        for agent, question in plan(minutes):
-            agent(url, question)
-            turns += 1
-            if not as_json:
-                _progress(turns, tally.responses())
-            if minutes:
-                time.sleep(0.5)
+        try:
+            for agent, question in plan(minutes):
+                agent(url, question)
+                turns += 1
+                if not as_json:
+                    _progress(turns, tally.responses())
+                if minutes:
+                    time.sleep(0.5)
+        except KeyboardInterrupt:
+            status = 130
     stop_listening()
     result = tally.result() | {"seconds": round(time.monotonic() - started, 1), "exported_to": exported_to}
     if not as_json and sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     print(json.dumps(result, indent=2) if as_json else report(result))
-    return 0
+    return status
+
+
+def _reach(endpoint: str) -> None:
+    """Refuse an endpoint where nothing listens: the exporters would only say so between the lines."""
+    where = urlsplit(endpoint)
+    port = where.port or (443 if where.scheme == "https" else 80)
+    try:
+        socket.create_connection((where.hostname or "", port), timeout=3).close()
+    except OSError as error:
+        raise UsageError(
+            f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT={endpoint} ({error}); start a Collector, with `make up`"
+        ) from None
 
 
 def _progress(turns: int, responses: int) -> None:
@@ -182,9 +202,14 @@ def report(result: dict[str, Any]) -> str:
     else:
         lines += [
             "See it in Grafana:  make up",
-            "                    OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 endturn demo --minutes 10",
+            f"                    OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 {_command()} demo --minutes 10",
         ]
     return "\n".join(lines)
+
+
+def _command() -> str:
+    """What to type for `endturn` here."""
+    return "endturn" if shutil.which("endturn") else os.path.relpath(sys.argv[0])
 
 
 def _share(count: int, rate: float | None) -> str:
