@@ -321,6 +321,9 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
             assert sync(ASKED).text == "theirs"
     with pytest.raises(UsageError, match="'mine'"):
         Client("mine", base_url="http://localhost")
+    misused: Any = ASKED
+    with pytest.raises(UsageError, match="a name like 'openai', not a value of type Request"):
+        Client(misused)
     with pytest.raises(UsageError, match="not an address"):
         Client("mine", wire="openai_chat", base_url="localhost:8000/v1")
 

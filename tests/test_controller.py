@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
-from endturn import announce
-from endturn.announce import (
+from endturn import announce, records
+from endturn.announce import Layer
+from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.continuation.policy import PROMPT, ContinuationPolicy
+from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
+from endturn.records import (
     CallEnded,
     ContinuationAttempted,
     DispatchBlocked,
-    Layer,
     PayloadRepaired,
     Strategy,
     ToolEnded,
@@ -24,10 +28,6 @@ from endturn.announce import (
     TurnOutcome,
     TurnStarted,
 )
-from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
-from endturn.continuation.policy import PROMPT, ContinuationPolicy
-from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.stop import Resume, Stop, StopReason
 from tests.continuation.test_stitch import ROWS
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
@@ -527,7 +527,9 @@ def test_what_a_tool_raises_is_told_to_the_model() -> None:
 )
 def test_what_a_tool_returns_becomes_content(answer: Any, content: Any) -> None:
     """Text and content parts stay; anything else becomes JSON."""
-    provider, _ = play(calling(call("now", "")), said("ok"), tools={"now": Recording(answer)})
+    provider, _ = play(
+        calling(call("now", "")), said("ok"), request=ask(tools=(NOW,)), tools={"now": Recording(answer)}
+    )
     assert provider.requests[1].messages[-1].content == content
 
 
@@ -535,6 +537,22 @@ def test_tools_given_with_their_functions_are_declared() -> None:
     """A sequence of (Tool, function) adds the tools that the request does not declare itself."""
     provider, _ = play(said("ok"), request=ask(tools=(SEARCH,)), tools=[(SEARCH, Recording()), (NOW, Recording())])
     assert provider.requests[0].tools == (SEARCH, NOW)
+
+
+@pytest.mark.behaviour(33)
+@pytest.mark.behaviour(35)
+@pytest.mark.parametrize("dispatch", ["verified_terminal", "tool_call_only", "any_parsed"])
+def test_a_tool_that_was_not_offered_is_never_run(dispatch: str) -> None:
+    """A function by name offers nothing: a call that the model made up is answered with an error."""
+    remove = Recording()
+    provider, result = play(
+        calling(call("rm", '{"path": "/"}')), said("Sorry."), tools={"rm": remove}, dispatch=dispatch
+    )
+    assert remove.calls == []
+    answer = provider.requests[1].messages[-1]
+    assert (answer.role, answer.is_error) == ("tool", True)
+    assert answer.text == "there is no tool called 'rm'; no tools were offered"
+    assert result.complete
 
 
 def test_a_host_that_runs_its_tools_itself_gets_the_calls() -> None:
@@ -777,9 +795,10 @@ def test_a_replay_of_segments_collapses_first() -> None:
 @pytest.mark.parametrize(
     ("provider", "message"),
     [
-        pytest.param(lambda request: "Hello", "not 'Hello'", id="text"),
+        pytest.param(lambda request: "Hello", "not a value of type str", id="text"),
         pytest.param(lambda request: None, "not None", id="nothing"),
-        pytest.param(lambda request: iter(["Hello"]), "not 'Hello'", id="pieces of text"),
+        pytest.param(lambda request: {"text": "Hello"}, "not a value of type dict", id="a dict"),
+        pytest.param(lambda request: iter(["Hello"]), "not a value of type str", id="pieces of text"),
         pytest.param(Played(said("a")).coroutine, "use AsyncContinuationController", id="a coroutine"),
         pytest.param(
             Played(said("a"), chunk=1).asynchronous, "use AsyncContinuationController", id="an async generator"
@@ -787,9 +806,42 @@ def test_a_replay_of_segments_collapses_first() -> None:
     ],
 )
 def test_what_is_no_provider_function_is_refused(provider: Any, message: str) -> None:
-    """The error says what a provider function gives."""
-    with pytest.raises(UsageError, match=message):
-        ContinuationController(provider).run(ask())
+    """The error says what a provider function gives, and quotes neither the prompt nor the answer."""
+    with pytest.raises(UsageError, match=message) as raised:
+        ContinuationController(provider).run(ask("a secret"))
+    assert type(raised.value) is UsageError
+    assert "secret" not in str(raised.value)
+    assert "Hello" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "message"),
+    [
+        pytest.param(42, {}, "provider is a function of a Request, .* not a value of type int", id="provider"),
+        pytest.param(said, {"policy": {"max_iterations": 2}}, "ContinuationPolicy.* not .* dict", id="policy"),
+        pytest.param(said, {"policy": ContinuationPolicy}, "not the class ContinuationPolicy", id="policy class"),
+        pytest.param(said, {"tools": [said]}, "tools holds .* function: give functions by name", id="functions only"),
+        pytest.param(said, {"tools": [SEARCH]}, "tools holds .* Tool: give functions by name", id="tools only"),
+        pytest.param(said, {"tools": "search"}, "tools is .* str: give functions by name", id="a name"),
+        pytest.param(said, {"tools": {"search": "f"}}, "a tool's function is .* str", id="no function, by name"),
+        pytest.param(said, {"tools": [(SEARCH, None)]}, "a tool's function is None", id="no function"),
+    ],
+)
+def test_natural_mistakes_are_named_at_once(provider: Any, settings: dict[str, Any], message: str) -> None:
+    """What cannot work is refused where it is given, with what to give."""
+    for controller in (ContinuationController, AsyncContinuationController):
+        with pytest.raises(UsageError, match=message):
+            controller(provider, **settings)
+
+
+def test_a_turn_starts_with_a_request() -> None:
+    """A text is none, and is not quoted."""
+    controller: Any = ContinuationController(Played(said("a")))
+    with pytest.raises(
+        UsageError, match=r"starts with a Request, .* not a value of type str: Request\(model="
+    ) as raised:
+        controller.run("hello")
+    assert "hello" not in str(raised.value)
 
 
 def test_an_async_tool_needs_the_async_controller() -> None:
@@ -999,7 +1051,7 @@ def test_the_scope_is_never_left_open_across_a_yield() -> None:
         seen.append(announce.current_turn())
         return "noon"
 
-    for _ in ContinuationController(provider, tools={"now": now}).stream(ask()):
+    for _ in ContinuationController(provider, tools={"now": now}).stream(ask(tools=(NOW,))):
         assert announce.current_turn() is None
     assert len(seen) == 3
     assert len(set(seen)) == 1
@@ -1035,7 +1087,7 @@ def test_replaying_a_turns_responses_reproduces_it() -> None:
         said("ld."),
     ]  # fmt: skip
 
-    def told(record: announce.Record) -> tuple[Any, ...]:
+    def told(record: records.Record) -> tuple[Any, ...]:
         shown = {"stop", "outcome", "complete", "issue", "reason", "attempted", "succeeded", "output_chars"}
         return type(record).__name__, *((name, getattr(record, name, None)) for name in sorted(shown))
 
@@ -1054,4 +1106,4 @@ def test_the_outcomes_are_all_said_in_words() -> None:
     """Every outcome but a whole answer has a notice."""
     from endturn.continuation.result import NOTICES
 
-    assert set(NOTICES) == set(TurnOutcome) - announce.COMPLETE
+    assert set(NOTICES) == set(TurnOutcome) - records.COMPLETE

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endturn.announce import CallEnded, ContinuationAttempted, DispatchBlocked, TurnEnded
 from endturn.chat import ChatResponse, Delta, Message, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
+from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, TurnEnded
 from endturn.stop import Resume, StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 

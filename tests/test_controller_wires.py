@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from endturn.announce import CallEnded
 from endturn.chat import Request, ToolCall
 from endturn.clients import AsyncClient, Client
 from endturn.continuation.policy import PROMPT
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
+from endturn.records import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, call, cut, essay, fail, partial_call, pause, say, think, truncate
 from tests.support.turns import SEARCH, ask, heard
 

@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 from endturn import announce
-from endturn.announce import CallEnded, CallStarted, Layer, Record, TurnEnded, TurnOutcome
+from endturn.announce import Layer
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.records import CallEnded, CallStarted, Record, TurnEnded, TurnOutcome
 from endturn.scripted import ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +26,8 @@ from endturn.scripted import (
 from tests.support.sdks import WAYS, WIRES, Heard, sdk
 
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
+
+CALL = b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}'
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -70,11 +75,25 @@ def test_classic_httpx_is_answered_too(way: str) -> None:
     [
         ("GET", "/v1/models", b"", 404),
         ("POST", "/v1/embeddings", b"{}", 404),
+        ("POST", "/v1/v1/messages", CALL, 404),
+        ("POST", "/messages", CALL, 404),
+        ("POST", "/v2/foo/chat/completions", CALL, 404),
+        ("POST", "/foo/chat/completions", CALL, 404),
         ("POST", "/v1/chat/completions", b"not json", 400),
         ("POST", "/v1/messages", b"[]", 400),
         ("POST", "/v1/messages", b'{"model": "m"}', 400),
     ],
-    ids=["models", "another endpoint", "not JSON", "not an object", "no messages"],
+    ids=[
+        "models",
+        "another endpoint",
+        "v1 twice",
+        "v1 forgotten",
+        "v2",
+        "no v1",
+        "not JSON",
+        "not an object",
+        "no messages",
+    ],
 )
 def test_what_is_no_call_is_refused(method: str, path: str, content: bytes, status: int) -> None:
     """Another endpoint is a 404 and a malformed body a 400, in the provider's error shape; neither plays a reply."""
@@ -84,6 +103,40 @@ def test_what_is_no_call_is_refused(method: str, path: str, content: bytes, stat
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
     assert provider.received == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/chat/completions",
+        "/v1/chat/completions",
+        "/api/v1/chat/completions",
+        "/openai/deployments/gpt-5/chat/completions?api-version=1",
+        "/v1/messages",
+        "/gateway/v1/messages",
+    ],
+)
+def test_the_paths_that_providers_and_gateways_use_are_answered(path: str) -> None:
+    """With and without a gateway's own prefix, and as in Azure."""
+    with httpx.Client(transport=ScriptedProvider(say("here")).transport()) as client:
+        assert client.post(f"http://scripted{path}", content=CALL).status_code == 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_leaves_the_block_at_once() -> None:
+    """The server's thread is not in the child: it neither waits for it nor stops the parent's server."""
+    code = """
+import os, sys, httpx
+from endturn.scripted import ScriptedProvider, say
+with ScriptedProvider(say("hi")).serve() as url:
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        print(httpx.post(f"{url}/v1/chat/completions", json=body).status_code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20)
+    assert done.stdout == "200\n", done.stderr
 
 
 def test_connections_are_kept_alive_and_quick() -> None:

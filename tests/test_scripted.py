@@ -71,6 +71,34 @@ def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
     assert "".join(provider.complete(request()).text for _ in heard) == heard
 
 
+@pytest.mark.parametrize(
+    ("script", "settings", "message"),
+    [
+        (["a secret"], {}, r"replies, like say\('…'\), or functions, not a str"),
+        ("a secret", {}, r"a list of replies, \[say\('…'\)\], or a function, not a str"),
+        ({"m": ["a secret"]}, {}, "not a str"),
+        (iter([say("a secret")]), {}, "a list of replies"),
+        ([say("a")], {"exhausted": "stop"}, "exhausted='stop': use one of error, last, cycle"),
+        ([say("a")], {"wire": "morse"}, "morse"),
+    ],
+    ids=["a text", "only a text", "a text by model", "an iterator", "exhausted", "wire"],
+)
+def test_what_is_no_script_is_refused_at_once(script: Any, settings: dict[str, Any], message: str) -> None:
+    """The error says what to give, and quotes no text."""
+    with pytest.raises(UsageError, match=message) as raised:
+        ScriptedProvider(script, **settings)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_lone_reply_is_a_script() -> None:
+    """By model too; a function has to give one."""
+    assert ScriptedProvider(say("one")).complete(request("hi")).text == "one"
+    assert ScriptedProvider({"m": say("one")}).complete(request("hi")).text == "one"
+    gives_text: Any = lambda request: "one"  # noqa: E731
+    with pytest.raises(UsageError, match="gives a reply"):
+        ScriptedProvider(gives_text).complete(request("hi"))
+
+
 def test_a_script_by_model() -> None:
     """Each model has its own lines and its own place in them; an unknown model is an error unless there is a "*"."""
     provider = ScriptedProvider({"a": [say("a1"), say("a2")], "b": lambda asked: say(asked.messages[0].text)})

@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from endturn.announce import TurnOutcome
     from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
     from endturn.clients import AsyncClient, Client
     from endturn.continuation.policy import ContinuationPolicy
     from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
     from endturn.errors import EndturnError, ProviderError, UsageError
+    from endturn.records import TurnOutcome
     from endturn.scripted import ScriptedProvider
     from endturn.stop import Resume, Stop, StopReason, normalize
     from endturn.telemetry.instrument import instrument, uninstrument
@@ -51,12 +51,12 @@ __all__ = [
 ]
 
 _HOME: Final = {
-    "announce": ("TurnOutcome",),
     "chat": ("ChatResponse", "Delta", "Message", "Request", "Tool", "ToolCall", "Usage"),
     "clients": ("AsyncClient", "Client"),
     "continuation.policy": ("ContinuationPolicy",),
     "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
     "errors": ("EndturnError", "ProviderError", "UsageError"),
+    "records": ("TurnOutcome",),
     "scripted": ("ScriptedProvider",),
     "stop": ("Resume", "Stop", "StopReason", "normalize"),
     "telemetry.instrument": ("instrument", "uninstrument"),

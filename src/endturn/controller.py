@@ -1,7 +1,8 @@
 """The continuation controllers: they drive a turn's course over a provider function and tools, plain or async.
 
     controller = ContinuationController(Client("openai"), tools={"search": search})
-    result = controller.run(Request(model="gpt-5-mini", messages=(Message(role="user", content="…"),), max_tokens=800))
+    question = Message(role="user", content="…")
+    result = controller.run(Request(model="gpt-5-mini", messages=(question,), tools=(SEARCH,), max_tokens=800))
 
 What is decided, and when, is in `endturn.continuation`. Here a turn is one generator of acts (call this, pull that) and
 of items for the consumer; the two classes differ in whether they wait for an act's result or await it. Nothing is
@@ -19,13 +20,14 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
-from endturn import announce, wires
-from endturn.announce import Call, Layer, ToolRun, Turn, TurnScope, open_call, start_tool, start_turn
+from endturn import records, wires
+from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.turn import CallProvider, Course, RunTool, ToolRan
 from endturn.errors import ProviderError, UsageError
+from endturn.records import Turn
 from endturn.stop import Stop, StopReason
 
 __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
@@ -36,16 +38,13 @@ that ends without it was cut: `missing`); for the async controller also a corout
 
 ToolFunction = Callable[[ToolCall], Any]
 Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
-"""Functions by tool name; or each tool with its function: then the tools are added to the request."""
+"""Functions by the names of tools that the request declares: no other is run. Or each tool with its function: then the
+tools are added to the request."""
 
 _PROVIDERS: Final = {"openai_chat": "openai", "anthropic": "anthropic"}
 """What a provider is called that says nothing but its wire."""
 
 _END: Final = object()
-
-
-class _Colour(UsageError):
-    """Something async was given to the controller that cannot await."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,7 @@ class _Act:
 
     do: Callable[[], Any]
     scopes: tuple[TurnScope | Call | ToolRun, ...]
+    whose: str = "the provider function"
 
     def within(self) -> ExitStack:
         stack = ExitStack()
@@ -64,7 +64,14 @@ class _Act:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
+    """What doing it raised.
+
+    Attributes:
+        misused: the host gave something async to the controller that cannot await.
+    """
+
     error: Exception
+    misused: bool = False
 
 
 class _Left(BaseException):
@@ -88,8 +95,9 @@ class _Controller:
         agent: str | None = None,
         conversation_id: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        new_id: Callable[[], str] = announce.new_id,
+        new_id: Callable[[], str] = records.new_id,
     ) -> None:
+        _check(provider, tools, policy)
         self._provider = provider
         self._wire = wires.wire(wire or _told(provider, "wire") or "openai_chat")
         self._name = provider_name or _told(provider, "provider") or _PROVIDERS.get(self._wire.NAME, self._wire.NAME)
@@ -107,6 +115,11 @@ class _Controller:
 
     def _turn(self, start: Request | Resumption) -> Generator[_Act | Item, Any, None]:
         """One turn. What is thrown in ends it: then nothing but acts is yielded until it is raised again."""
+        if not isinstance(start, Request | Resumption):
+            raise UsageError(
+                f"a turn starts with a Request, or with what TurnResult.resume() gave, not {_a(start)}: "
+                "Request(model=…, messages=(Message(role='user', content=…),))"
+            )
         if isinstance(start, Request):
             names = {tool.name for tool in start.tools}
             added = tuple(tool for tool in self._declared if tool.name not in names)
@@ -171,7 +184,7 @@ class _Controller:
                         yield from part.feed(answer)
                     else:
                         raise UsageError(
-                            f"a provider function's iterator gives Delta, at last ChatResponse, not {answer!r}"
+                            f"a provider function's iterator gives Delta, at last ChatResponse, not {_a(answer)}"
                         )
             error = answer.error if isinstance(answer, _Failed) else None
             if error is not None:
@@ -192,7 +205,7 @@ class _Controller:
         assert self._tools is not None
         run = start_tool(turn, name=call.name, call_id=call.id)
         try:
-            answer = yield _Act(partial(self._tools[call.name], call), (run,))
+            answer = yield _Act(partial(self._tools[call.name], call), (run,), f"the tool {call.name!r}")
         except BaseException as error:
             run.end(error)
             raise
@@ -200,7 +213,7 @@ class _Controller:
             run.end()
             return ToolRan(_content(answer))
         run.end(answer.error)
-        if isinstance(answer.error, _Colour):
+        if answer.misused:
             raise answer.error
         return ToolRan(f"{type(answer.error).__name__}: {answer.error}", is_error=True)
 
@@ -211,9 +224,9 @@ class ContinuationController(_Controller):
     Args:
         provider: the provider function. Its attributes `wire` and `provider`, where it has them (our clients do), say
             how a cut answer is taken up again, and what the provider is called.
-        tools: the functions; None where the host runs tools itself: a turn then ends with the calls that passed the
-            gate in `TurnResult.calls`. A function gets the ToolCall and returns text, content parts, or what JSON can
-            say; what it raises is told to the model.
+        tools: the functions, see Tools; None where the host runs tools itself: a turn then ends with the calls that
+            passed the gate in `TurnResult.calls`. A function gets the ToolCall and returns text, content parts, or what
+            JSON can say; what it raises is told to the model.
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
         wire: the format that the provider function speaks; `openai_chat` where nobody says.
@@ -221,7 +234,7 @@ class ContinuationController(_Controller):
         clock: gives seconds; new_id: gives a turn's id.
 
     Raises:
-        UsageError: there is no such wire, or the environment holds no usable policy.
+        UsageError: there is no such wire, the environment holds no usable policy, or an argument is something else.
     """
 
     def run(self, start: Request | Resumption) -> TurnResult:
@@ -263,7 +276,8 @@ class ContinuationController(_Controller):
                         value = item.do()
                     if isawaitable(value):
                         getattr(value, "close", lambda: None)()
-                        raise _Colour(f"{item.do!r} is async: use AsyncContinuationController")
+                        told = f"{item.whose} is async: use AsyncContinuationController"
+                        value = _Failed(UsageError(told), misused=True)
                 else:
                     yield item
             except BaseException as error:
@@ -304,6 +318,36 @@ class AsyncContinuationController(_Controller):
                 resume, value = _thrown(turn, item, error)
 
 
+def _a(thing: object) -> str:
+    """What something is, in words. Never itself: it may be a prompt or an answer."""
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
+    return "None" if thing is None else f"a value of type {type(thing).__name__}"
+
+
+def _check(provider: object, tools: object, policy: object) -> None:
+    """Refuse at once what would fail far from here."""
+    if not callable(provider):
+        raise UsageError(f"provider is a function of a Request, like Client('openai'), not {_a(provider)}")
+    if policy is not None and not isinstance(policy, ContinuationPolicy):
+        raise UsageError(f"policy is a ContinuationPolicy(…), not {_a(policy)}")
+    if tools is None:
+        return
+    how = "give functions by name, {'search': search}, or each Tool with its function, [(Tool(name='search'), search)]"
+    if isinstance(tools, Mapping):
+        functions = list(tools.values())
+    elif isinstance(tools, Sequence) and not isinstance(tools, str | bytes):
+        for pair in tools:
+            if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Tool)):
+                raise UsageError(f"tools holds {_a(pair)}: {how}")
+        functions = [function for _, function in tools]
+    else:
+        raise UsageError(f"tools is {_a(tools)}: {how}")
+    for function in functions:
+        if not callable(function):
+            raise UsageError(f"a tool's function is {_a(function)}, which cannot be called: {how}")
+
+
 def _thrown(
     turn: Generator[_Act | Item, Any, None], item: _Act | Item, error: BaseException
 ) -> tuple[Callable[[Any], _Act | Item], Any]:
@@ -328,7 +372,10 @@ def _stream(answer: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
         items = aiter(answer)
         return partial(anext, items, _END), getattr(items, "aclose", None)
     if isinstance(answer, (str, bytes, Mapping)) or not hasattr(answer, "__iter__"):
-        raise UsageError(f"a provider function gives a ChatResponse or an iterator of Delta, not {answer!r}")
+        raise UsageError(
+            f"a provider function gives a ChatResponse or an iterator of Delta, not {_a(answer)}: make one of it, "
+            "or use endturn.Client"
+        )
     plain = iter(answer)
     return partial(next, plain, _END), getattr(plain, "close", None)
 

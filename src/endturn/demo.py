@@ -15,8 +15,9 @@ from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from endturn.announce import CallEnded, DispatchBlocked, Record, TurnEnded, listen
+from endturn.announce import listen
 from endturn.errors import UsageError
+from endturn.records import CallEnded, DispatchBlocked, Record, TurnEnded
 
 PACKAGES: Final = ("openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 """What the extra `demo` brings."""

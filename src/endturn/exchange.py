@@ -92,6 +92,9 @@ class Endpoint:
         dialect: str | None,
         headers: Mapping[str, str] | None,
     ) -> Endpoint:
+        if not isinstance(provider, str):
+            # Such as a Request: it is not quoted.
+            raise UsageError(f"provider is a name like 'openai', not a value of type {type(provider).__name__}")
         home = PROVIDERS.get(provider)
         if home is None and (wire_name is None or base_url is None):
             known = ", ".join(PROVIDERS)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endturn.announce import TurnOutcome
 from endturn.continuation.limits import (
     Counters,
     Progress,
@@ -34,6 +33,7 @@ from endturn.continuation.machine import (
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.toolgate import Answer, Refused, Repair, Run
 from endturn.errors import IllegalTransition
+from endturn.records import TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 
 VISIBLE = Progress(visible=True)

@@ -21,7 +21,7 @@ ROWS = {
     + "".join(f"{row},customer,Switzerland,active,no complaints were received this year\n" for row in range(100, 115)),
     "a JSON list": "["
     + "".join(
-        f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "unit": "degrees Celsius",\n    "valid": true\n  }},'
+        f'\n  {{\n    "id": {row},\n    "kind": "measurement",\n    "unit": "degree Celsius",\n    "valid": true\n  }},'
         for row in range(11)
     ),
     "SQL": "".join(
@@ -340,21 +340,16 @@ def test_a_loop_is_recognised(text: str, loops: bool) -> None:
         assert start < len(text) / 2
 
 
-_passages = st.text("abc de,|\n", min_size=1, max_size=80)
-
-
 @pytest.mark.behaviour(12)
 @given(
     data=st.lists(st.text("0123456789abc", min_size=1, max_size=12), min_size=2, max_size=60, unique=True),
-    before=_passages,
-    after=_passages.filter(lambda text: len(set(text)) > 1),
-    first=st.booleans(),
+    before=st.text("abc de,|\n", max_size=80),
+    after=st.text("abc de,|\n", min_size=20, max_size=80),
     cut=st.integers(0, 100),
 )
-def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, first: bool, cut: int) -> None:
+def test_rows_that_differ_are_no_loop(data: list[str], before: str, after: str, cut: int) -> None:
     """However much two rows share: as long as each has data of its own, there is something new to come."""
-    assume(len(before + after) * 3 > LOOP_FROM / len(data))
-    rows = [f"{'' if first else before * 3}<{datum}>{after * 3}\n" for datum in data]
+    rows = [f"{before * 3}<{datum}>{after * 3}\n" for datum in data]
     text = "".join(rows)
     assert loop_start(text[: len(text) - min(cut, len(rows[-1]) // 2)]) is None
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from endturn.chat import Tool, ToolCall
 from endturn.continuation.payload import Malformed, mismatch, strict_object
 from endturn.continuation.policy import Dispatch
-from endturn.continuation.toolgate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, judge, parse
+from endturn.continuation.toolgate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, declared, judge, parse
 from endturn.stop import Resume, StopReason
 from endturn.telemetry import schema
-from tests.support.turns import NOW, SEARCH, call, calling, cut, paused, said
+from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
 
 TOOLS = {"search": SEARCH, "now": NOW}
 GOOD = call()
@@ -157,7 +157,27 @@ def test_a_tool_without_a_function_is_unknown_to_a_controller_that_runs_tools() 
     assert parse(GOOD, TOOLS, runnable={"now"}) == Fault(
         "unknown_tool", "there is no tool called 'search'; the tools are: search, now"
     )
-    assert parse(GOOD, {}, runnable={"search"}) == GOOD.but(arguments={"q": "x"})
+
+
+def test_a_tool_that_the_request_does_not_declare_is_unknown() -> None:
+    """A function is not enough either. Only a host that runs its tools itself may have told the provider otherwise."""
+    assert parse(GOOD, {}, runnable={"search"}) == Fault(
+        "unknown_tool", "there is no tool called 'search'; no tools were offered"
+    )
+    assert parse(GOOD, {}) == GOOD.but(arguments={"q": "x"})
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"type": "function", "function": {"name": "search", "parameters": SEARCH.parameters}},
+        {"name": "search", "input_schema": SEARCH.parameters},
+    ],
+)
+def test_tools_in_the_providers_own_shape_are_declared(shape: dict[str, Any]) -> None:
+    """`extra` is merged in last, so what it says of tools is what the provider was told."""
+    assert declared(ask(tools=(SEARCH,))) == {"search": SEARCH}
+    assert declared(ask(tools=(NOW,), extra={"tools": [shape, {"type": "web_search"}, "?"]})) == {"search": SEARCH}
 
 
 def test_an_object_that_a_wire_gave_is_taken_as_it_is() -> None:

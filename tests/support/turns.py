@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.records import Record
 from endturn.stop import Resume, Stop, StopReason
 
 R = TypeVar("R")
@@ -102,7 +103,7 @@ class Played:
 
 
 @overload
-def heard() -> AbstractContextManager[list[announce.Record]]: ...
+def heard() -> AbstractContextManager[list[Record]]: ...
 @overload
 def heard(kind: type[R]) -> AbstractContextManager[list[R]]: ...
 @contextmanager
@@ -110,7 +111,7 @@ def heard(kind: Any = object) -> Iterator[list[Any]]:
     """The records that are announced within the block, of one kind or all."""
     records: list[Any] = []
 
-    def listener(record: announce.Record) -> None:
+    def listener(record: Record) -> None:
         if isinstance(record, kind):
             records.append(record)
 

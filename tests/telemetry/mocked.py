@@ -12,7 +12,7 @@ import httpx2
 import openai
 import pydantic
 
-from endturn.announce import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
+from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.telemetry import janitor
 from endturn.wires import Event
 from endturn.wires.framing import frame

@@ -16,9 +16,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
-from endturn import announce
-from endturn.announce import CallEnded, CallStarted, Step, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
+from endturn import announce, records
+from endturn.announce import Step
 from endturn.chat import Usage
+from endturn.records import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.recorder import Options, Recorder
@@ -84,7 +85,7 @@ class Stage:
 
     # What happens
 
-    def tell(self, record: announce.Record) -> Any:
+    def tell(self, record: records.Record) -> Any:
         return self.recorder(record)
 
     def turn(self, kind: TurnKind = TurnKind.IMPLICIT, **fields: Any) -> Turn:
@@ -135,7 +136,7 @@ class Stage:
             TurnEnded(
                 turn=turn,
                 outcome=outcome,
-                complete=outcome in announce.COMPLETE and not turn.unfinished,
+                complete=outcome in records.COMPLETE and not turn.unfinished,
                 duration_s=(self.clock.ns - turn.started_ns) / SECOND,
                 **fields,
             )
@@ -163,7 +164,7 @@ class Stage:
             assert record.severity_number is not None
             assert record.timestamp is not None
             assert set(record.attributes or ()) <= EVENTS[record.event_name]
-            assert record.severity_text is None
+            assert record.severity_text == record.severity_number.name
             found.append(
                 {
                     "name": record.event_name,

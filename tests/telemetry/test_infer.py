@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from endturn import announce
-from endturn.announce import Continuation, Layer, Strategy, Turn, TurnKind, TurnOutcome
+from endturn import announce, records
+from endturn.announce import Layer
+from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor, nudges
 from endturn.telemetry.infer import IDLE_S, OPEN_TURNS, Inferring
@@ -68,7 +69,7 @@ class World:
         response_id: str | None = None,
         maximum: int | None = None,
         during: Callable[[], object] = lambda: None,
-    ) -> announce.CallEnded:
+    ) -> records.CallEnded:
         """Make a call with this history, which is answered so."""
         asked = Asked(model=model, maximum=maximum, history=history, length=len(history), previous_id=previous_id)
         call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
@@ -78,7 +79,7 @@ class World:
         assert ended is not None
         return ended
 
-    def cut(self, history: list[Any], text: str = HALF, **more: Any) -> announce.CallEnded:
+    def cut(self, history: list[Any], text: str = HALF, **more: Any) -> records.CallEnded:
         return self.call(history, text, StopReason.MAX_TOKENS, **more)
 
     @property
@@ -330,7 +331,7 @@ def test_found_by_the_response_s_id(world: World) -> None:
 def test_found_across_threads_and_contexts(world: World) -> None:
     """Tasks and threads do not matter: a continuation may be made anywhere in the process."""
     cut = contextvars.Context().run(world.cut, HISTORY)
-    found: list[announce.CallEnded] = []
+    found: list[records.CallEnded] = []
     thread = threading.Thread(target=lambda: found.append(world.call([*HISTORY, answer(HALF), NUDGE])))
     thread.start()
     thread.join()
@@ -339,7 +340,7 @@ def test_found_across_threads_and_contexts(world: World) -> None:
 
 def test_two_turns_with_one_prompt(world: World) -> None:
     """Two users ask the same at once; each continuation finds its own by the answer's end."""
-    made: list[announce.CallEnded] = []
+    made: list[records.CallEnded] = []
     first = world.cut(
         HISTORY, "One answer, cut he", during=lambda: made.append(world.cut(HISTORY, "Another one, cut the"))
     )
@@ -352,7 +353,7 @@ def test_two_turns_with_one_prompt(world: World) -> None:
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
     """Of two calls that repeat a history at once, one continues; the turn does not end while it is under way."""
     cut = world.cut(HISTORY)
-    seen: list[announce.CallEnded] = []
+    seen: list[records.CallEnded] = []
 
     def meanwhile() -> None:
         world.clock.now += IDLE_S + 1

@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import announce
-from endturn.announce import TurnOutcome
+from endturn.errors import ProviderError
+from endturn.records import TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.instrument import instrument, uninstrument
@@ -248,6 +249,49 @@ def test_the_stream_helper(records: Records) -> None:
         assert "".join(stream.text_stream) == "w0 w1 w2 "
         assert stream.get_final_message().stop_reason == "max_tokens"
     assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_the_stream_helper_raises_is_no_cancellation(records: Records, asynchronous: bool) -> None:
+    """The helper parses at the end of a block, before any reason can have come."""
+    ask = {**ASK, "output_format": Answer}
+
+    async def read() -> None:
+        if asynchronous:
+            async with aclaude(events(*CUT_STREAM)).messages.stream(**ask) as opened:
+                await opened.until_done()
+        else:
+            with claude(events(*CUT_STREAM)).messages.stream(**ask) as stream:
+                stream.until_done()
+
+    with pytest.raises(pydantic.ValidationError) as raised:
+        await read()
+    ended = records.only()
+    assert (ended.stop.reason, ended.stop.detail, ended.error) == (StopReason.ERROR, "ValidationError", raised.value)
+
+
+def test_a_raw_stream_whose_provider_sends_an_error(records: Records) -> None:
+    """An error has its exception: the SDK's where it raised one, else one of ours."""
+    error = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    client = claude(*(events(*STREAM[:4], error) for _ in range(2)))
+    with pytest.raises(anthropic.APIStatusError) as raised:
+        list(client.messages.with_raw_response.create(**ASK, stream=True).parse())
+    with client.messages.with_streaming_response.create(**ASK, stream=True) as raw:
+        list(raw.iter_lines())
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.ERROR] * 2
+    assert records.ended[0].error is raised.value
+    assert isinstance(records.ended[1].error, ProviderError)
+
+
+def test_a_raw_body_that_is_cut(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    """Half a JSON body is `missing`; that it cannot be parsed is no failure of ours."""
+    half = b'{"id": "msg_01", "type": "message", "content": [{"type": "text", "text": "Hel'
+    client = claude(*(httpx2.Response(200, stream=Body([half])) for _ in range(2)))
+    client.messages.with_raw_response.create(**ASK)
+    with client.messages.with_streaming_response.create(**ASK) as raw:
+        raw.read()
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING] * 2
+    assert not caplog.records
 
 
 async def test_the_async_stream_helper(records: Records) -> None:

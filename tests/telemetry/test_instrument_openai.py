@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,15 @@ import pydantic
 import pytest
 from openai.types.chat import ChatCompletion
 
-from endturn.announce import TurnOutcome
+from endturn.errors import ProviderError
+from endturn.records import TurnOutcome
+from endturn.scripted import ScriptedProvider, cut
 from endturn.stop import StopReason
+from endturn.wires import Event
+from endturn.wires.framing import frame
 from tests.telemetry.mocked import (
     ASK,
+    CHUNKS,
     CUT,
     CUT_STREAM,
     STREAM,
@@ -28,8 +34,9 @@ from tests.telemetry.mocked import (
     body,
     chat,
     events,
+    settle,
 )
-from tests.wires.replies import chat_body
+from tests.wires.replies import DONE_EVENT, chat_body
 
 # --- Whole answers -------------------------------------------------------------------------------------------------
 
@@ -188,6 +195,81 @@ def test_a_body_read_before_decompression_is_not_guessed_at(records: Records) ->
     assert records.only().stop.reason is StopReason.UNKNOWN
 
 
+HALF = json.dumps(WHOLE).encode()[:-90]
+
+
+def answer(data: bytes, error: Exception | None = None) -> httpx2.Response:
+    """These bytes as a JSON body, and perhaps the loss of the connection."""
+    return httpx2.Response(200, headers={"content-type": "application/json"}, stream=Body([data], error))
+
+
+def test_a_raw_body_that_is_cut(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    """Half a JSON body is `missing`, a truncation; that it cannot be parsed is no failure of ours."""
+    client = chat(answer(HALF), answer(HALF), *scripted_cut())
+    assert client.chat.completions.with_raw_response.create(**ASK).content == HALF
+    with client.chat.completions.with_streaming_response.create(**ASK) as raw:
+        assert raw.read() == HALF
+    with client.chat.completions.with_streaming_response.create(**ASK) as raw:
+        raw.read()
+    assert [(ended.stop.reason, ended.stop.truncated) for ended in records.ended] == [(StopReason.MISSING, True)] * 3
+    assert [ended.error for ended in records.ended] == [None] * 3
+    assert not caplog.records
+
+
+def scripted_cut() -> list[httpx2.Response]:
+    """The scripted provider's idea of a cut body."""
+    provider = ScriptedProvider([cut("Hello there, and more.", after=2, tidy=True)])
+    with httpx2.Client(transport=provider.transport()) as http:
+        found = http.post("http://scripted/v1/chat/completions", json={**ASK, "max_tokens": 100})
+    return [answer(found.content)]
+
+
+async def test_an_async_raw_body_that_is_cut(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    """The same, asynchronously."""
+    client = achat(answer(HALF), answer(HALF))
+    await client.chat.completions.with_raw_response.create(**ASK)
+    async with client.chat.completions.with_streaming_response.create(**ASK) as raw:
+        await raw.read()
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING] * 2
+    assert not caplog.records
+
+
+def test_a_raw_body_whose_connection_is_lost(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    """`missing`, with what the host got."""
+    client = chat(answer(HALF, httpx2.ReadError("gone")))
+    with (
+        pytest.raises(httpx2.ReadError) as raised,
+        client.chat.completions.with_streaming_response.create(**ASK) as raw,
+    ):
+        raw.read()
+    ended = records.only()
+    assert (ended.stop.reason, ended.stop.truncated, ended.error) == (StopReason.MISSING, True, raised.value)
+    assert not caplog.records
+
+
+def test_a_raw_body_that_is_left_in_part(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    """A host that stops within the body has cancelled."""
+    data = json.dumps(WHOLE).encode()
+    reply = httpx2.Response(200, headers={"content-type": "application/json"}, stream=Body([data[:50], data[50:]]))
+    with chat(reply).chat.completions.with_streaming_response.create(**ASK) as raw:
+        next(raw.iter_bytes())
+    assert records.only().stop.reason is StopReason.CANCELLED
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("data", [b"<html>login</html>", b"{'a': 1}", b'{"choices": []} and more', b'{"a": nope'])
+def test_a_raw_body_that_is_not_json(records: Records, caplog: pytest.LogCaptureFixture, data: bytes) -> None:
+    """It is not the beginning of an answer either: `unknown`, without a word in the log."""
+    client = chat(answer(data), answer(data))
+    client.chat.completions.with_raw_response.create(**ASK)
+    with client.chat.completions.with_streaming_response.create(**ASK) as raw:
+        raw.read()
+    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
+        (StopReason.UNKNOWN, "unreadable")
+    ] * 2
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     "read",
     [
@@ -202,6 +284,68 @@ def test_a_raw_stream(records: Records, read: Callable[[Any], object]) -> None:
     ended = records.only()
     assert ended.stop.reason is StopReason.MAX_TOKENS
     assert ended.first_chunk_s is not None
+
+
+def pieces(*made: Event, at_once: bool) -> httpx2.Response:
+    """A stream of these events, each for itself or all in one piece."""
+    data = [frame(event) for event in made]
+    body = Body([b"".join(data)] if at_once else data)
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_raw_stream_without_a_reason(records: Records, at_once: bool) -> None:
+    """Read to `[DONE]` it is `missing`, as the plain stream is: it is the SDK that closes the response then."""
+    made = [*CHUNKS, DONE_EVENT]
+    client = chat(*(pieces(*made, at_once=at_once) for _ in range(3)))
+    list(client.chat.completions.create(**ASK, stream=True))
+    assert len(list(client.chat.completions.with_raw_response.create(**ASK, stream=True).parse())) == 6
+    with client.chat.completions.with_streaming_response.create(**ASK, stream=True) as raw:
+        list(raw.parse())
+    assert [ended.stop for ended in records.ended] == [records.ended[0].stop] * 3
+    assert records.ended[0].stop.reason is StopReason.MISSING
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("how", ["closed", "dropped", "raised"])
+def test_a_raw_stream_that_is_left(records: Records, at_once: bool, how: str) -> None:
+    """A host that stops before the end has cancelled, even where all of it had arrived."""
+    reply = pieces(*CHUNKS, DONE_EVENT, at_once=at_once)
+    stream: Any = chat(reply).chat.completions.with_raw_response.create(**ASK, stream=True).parse()
+    next(stream)
+    if how == "raised":
+        with pytest.raises(KeyError), stream:
+            raise KeyError
+    if how == "closed":
+        stream.close()
+    del stream
+    settle()
+    assert records.only().stop.reason is StopReason.CANCELLED
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_an_async_raw_stream_without_a_reason(records: Records, at_once: bool) -> None:
+    """The same, asynchronously: read, and left."""
+    client = achat(*(pieces(*CHUNKS, DONE_EVENT, at_once=at_once) for _ in range(2)))
+    stream = (await client.chat.completions.with_raw_response.create(**ASK, stream=True)).parse()
+    assert len([item async for item in stream]) == 6
+    async with (await client.chat.completions.with_raw_response.create(**ASK, stream=True)).parse() as left:
+        await anext(left)
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING, StopReason.CANCELLED]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_raw_stream_whose_provider_sends_an_error(records: Records, at_once: bool) -> None:
+    """An error has its exception: the SDK's where it raised one, else one of ours."""
+    error = Event(None, {"error": {"message": "overloaded", "type": "server_error"}})
+    client = chat(*(pieces(*CHUNKS, error, DONE_EVENT, at_once=at_once) for _ in range(2)))
+    with pytest.raises(openai.APIError) as raised:
+        list(client.chat.completions.with_raw_response.create(**ASK, stream=True).parse())
+    with client.chat.completions.with_streaming_response.create(**ASK, stream=True) as raw:
+        list(raw.iter_lines())
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.ERROR] * 2
+    assert records.ended[0].error is raised.value
+    assert isinstance(records.ended[1].error, ProviderError)
 
 
 async def test_an_async_raw_stream(records: Records) -> None:

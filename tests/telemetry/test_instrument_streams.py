@@ -9,13 +9,15 @@ from typing import Any
 
 import httpx2
 import openai
+import pydantic
 import pytest
 
 from endturn import announce
-from endturn.announce import TurnOutcome
+from endturn.records import CallEnded, Record, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.wires import Event
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -217,8 +219,8 @@ def test_a_stream_that_is_dropped_while_a_lock_is_held(records: Records) -> None
     """The garbage collector runs anywhere: a destructor of ours announces nothing, so it cannot wait for a lock."""
     lock, waited = threading.Lock(), []
 
-    def locking(record: announce.Record) -> None:
-        if isinstance(record, announce.CallEnded):
+    def locking(record: Record) -> None:
+        if isinstance(record, CallEnded):
             here = threading.current_thread() is threading.main_thread()
             waited.append(not here or lock.acquire(timeout=1))
 
@@ -250,6 +252,75 @@ def test_the_stream_helper_that_refuses_a_cut_answer(records: Records) -> None:
     with pytest.raises(openai.LengthFinishReasonError), stream as opened:
         opened.until_done()
     assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+HELPED: dict[str, Any] = {**ASK, "response_format": Answer}
+
+
+async def helped(*made: Event, asynchronous: bool) -> None:
+    """Read a stream through the helper, in a block of its own."""
+    if asynchronous:
+        async with achat(events(*made)).chat.completions.stream(**HELPED) as opened:
+            await opened.until_done()
+    else:
+        with chat(events(*made)).chat.completions.stream(**HELPED) as stream:
+            stream.until_done()
+
+
+@pytest.mark.parametrize(
+    ("finish", "kind", "reason"),
+    [
+        pytest.param("length", openai.LengthFinishReasonError, StopReason.MAX_TOKENS, id="length"),
+        pytest.param("content_filter", openai.ContentFilterFinishReasonError, StopReason.SAFETY_BLOCKED, id="filter"),
+        pytest.param("stop", pydantic.ValidationError, StopReason.END_TURN, id="not valid"),
+    ],
+)
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_the_stream_helper_raises_keeps_the_reason(
+    records: Records, finish: str, kind: type[Exception], reason: StopReason, asynchronous: bool
+) -> None:
+    """The helper raises between two chunks and leaves the block: that is no cancellation."""
+    made = [chunk({"role": "assistant", "content": '{"val'}), chunk({}, finish), *STREAM[-2:]]
+    with pytest.raises(kind) as raised:
+        await helped(*made, asynchronous=asynchronous)
+    ended = records.only()
+    assert (ended.stop.reason, ended.error) == (reason, raised.value)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_the_stream_helper_raises_before_a_reason(
+    records: Records, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    """No reason had come: the SDK's exception is the end, an `error`."""
+
+    def choke(*args: object, **kwargs: object) -> None:
+        raise ValueError("cannot be parsed")
+
+    state = "openai.lib.streaming.chat._completions.ChatCompletionStreamState"
+    monkeypatch.setattr(f"{state}._build_events", choke)
+    with pytest.raises(ValueError, match="cannot be parsed") as raised:
+        await helped(*STREAM, asynchronous=asynchronous)
+    ended = records.only()
+    assert (ended.stop.reason, ended.stop.detail, ended.error) == (StopReason.ERROR, "ValueError", raised.value)
+
+
+def test_an_exception_of_the_host_within_the_stream_helper(records: Records) -> None:
+    """The host stopped reading, for whatever reason of its own; nor does an earlier call's exception count."""
+    with pytest.raises(StopAsyncIteration), chat(events(*STREAM)).chat.completions.stream(**ASK) as stream:
+        raise StopAsyncIteration(next(iter(stream)))
+    made = [chunk({"role": "assistant", "content": "{"}), *CUT_STREAM[-3:]]
+    try:
+        with chat(events(*made)).chat.completions.stream(**HELPED) as refused:
+            refused.until_done()
+    except openai.LengthFinishReasonError:
+        with chat(events(*STREAM)).chat.completions.stream(**ASK) as stream:
+            next(iter(stream))
+    assert [ended.stop.reason for ended in records.ended] == [
+        StopReason.CANCELLED,
+        StopReason.MAX_TOKENS,
+        StopReason.CANCELLED,
+    ]
+    assert [ended.error is None for ended in records.ended] == [True, False, True]
 
 
 async def test_the_async_stream_helper(records: Records) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 import endturn
 from endturn import announce
-from endturn.announce import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
+from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.observe import observe_provider_call, observe_turn
@@ -317,6 +317,21 @@ def test_the_model_is_the_response_s_where_nobody_names_one(records: Records) ->
     """Better the model that answered than none."""
     observe_provider_call(provider="p")(lambda: CUT)()
     assert records.only().started.model == "m-1"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "message"),
+    [
+        (observe_turn, r"by keyword, not a str: @observe_turn\(agent='…'\)"),
+        (observe_provider_call, r"by keyword, not a str: @observe_provider_call\(provider='…'\)"),
+    ],
+)
+def test_settings_are_given_by_keyword(decorator: Any, message: str) -> None:
+    """A setting where the function belongs is refused at once, and says how it is given."""
+    with pytest.raises(UsageError, match=message):
+        decorator("support")
+    with pytest.raises(UsageError, match=message):
+        decorator()("support")
 
 
 def test_an_unknown_wire_is_refused_at_once() -> None:

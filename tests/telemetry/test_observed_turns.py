@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from endturn import announce
-from endturn.announce import TurnOutcome
+from endturn.records import TurnOutcome
 from endturn.telemetry.instrument import instrument, uninstrument
 from endturn.telemetry.observe import observe_turn
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events

@@ -26,7 +26,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from endturn import announce
-from endturn.announce import (
+from endturn.chat import Usage
+from endturn.errors import UsageError
+from endturn.records import (
     Continuation,
     ContinuationAttempted,
     DispatchBlocked,
@@ -38,8 +40,6 @@ from endturn.announce import (
     TurnKind,
     TurnOutcome,
 )
-from endturn.chat import Usage
-from endturn.errors import UsageError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import bulk, schema
 from endturn.telemetry import metrics as recorded

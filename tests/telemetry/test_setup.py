@@ -292,6 +292,57 @@ print(endturn.configure(service_name="second") is telemetry)
     ]
 
 
+NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
+
+
+def test_a_host_that_asked_for_nothing_is_not_warned() -> None:
+    """All exporters "none": configure() does as it is told."""
+    assert run("telemetry = endturn.configure()\ncall()", None, **NONE) == []
+
+
+def test_what_was_undone_is_done_again() -> None:
+    """After `uninstrument()`, configure() instruments again, as the first call said."""
+    code = """
+telemetry = endturn.configure(); endturn.uninstrument()
+print(announce.listening())
+print(endturn.configure() is telemetry, len(announce._listeners))
+"""
+    said = run(code, None, **NONE)
+    assert said[:2] == ["False", "True 1"]
+    assert "the first call's settings stay" in said[2]
+
+
+def test_after_its_shutdown_a_process_is_not_configured_again() -> None:
+    """It is said, and the calls go unrecorded."""
+    code = """
+telemetry = endturn.configure(); telemetry.shutdown()
+print(endturn.configure() is telemetry, announce.listening())
+"""
+    said = run(code, None, **NONE)
+    assert said[0] == "True False"
+    assert said[1].startswith("endturn: this process was configured and shut down")
+    assert len(said) == 2
+
+
+def test_providers_are_objects() -> None:
+    """Neither names nor classes; nothing is left half done."""
+    code = """
+from opentelemetry.sdk.trace import TracerProvider
+for given in ({"tracer_provider": "zz"}, {"tracer_provider": TracerProvider}, {"meter_provider": 1}):
+    try:
+        endturn.instrument(**given)
+    except endturn.UsageError as error:
+        print(error)
+print(announce.listening())
+"""
+    assert run(code) == [
+        "tracer_provider is an OpenTelemetry provider object, not a value of type str",
+        "tracer_provider is an OpenTelemetry provider object, not the class TracerProvider",
+        "meter_provider is an OpenTelemetry provider object, not a value of type int",
+        "False",
+    ]
+
+
 REFUSED = """
 from opentelemetry import trace
 {before}
@@ -315,6 +366,8 @@ print(type(trace.get_tracer_provider()).__name__)
             "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL='grpc'", id="one signal",
         ),
         pytest.param({"OTEL_TRACES_EXPORTER": "zipkin"}, "", "", "OTEL_TRACES_EXPORTER='zipkin'", id="exporter"),
+        pytest.param({}, "span_exporter='console'", "", "variable OTEL_TRACES_EXPORTER", id="name of an exporter"),
+        pytest.param({}, "log_exporter=dict", "", "not the class dict", id="class"),
         pytest.param({}, "events='everywhere'", "", "events='everywhere'", id="place for events"),
         pytest.param({}, "", "sys.modules['opentelemetry.sdk'] = None", "pip install 'endturn[otlp]'", id="no SDK"),
         pytest.param(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from endturn.announce import Strategy
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from endturn.wires import Asked, Context, Event, anthropic
 from tests.wires.replies import (

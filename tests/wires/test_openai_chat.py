@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 
-from endturn.announce import Strategy
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
+from endturn.chat import Blocks, ChatResponse, Delta, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from endturn.wires import Asked, Context, Event
 from endturn.wires import openai_chat as chat
@@ -288,7 +288,7 @@ def test_calls_without_ids_are_told_apart_by_name(
     events = [call_chunk(index, piece, id_, name) for name, piece in fragments]
     events.append(chunk({}, "tool_calls"))
     decoder, watch = chat.decoder(CTX), chat.watch(CTX)
-    deltas = []
+    deltas: list[Delta] = []
     for event in events:
         deltas += decoder.feed(event)
         watch.see(event.data)

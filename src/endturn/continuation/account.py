@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from endturn.announce import COMPLETE, Strategy, TurnOutcome
 from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
 from endturn.continuation.history import collapse, record
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import AFRESH, NOTICES, Resumption, TurnResult
 from endturn.continuation.stitch import Stitcher
 from endturn.continuation.toolgate import Ledger
+from endturn.records import COMPLETE, Strategy, TurnOutcome
 from endturn.stop import Stop, StopReason
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.announce import TurnOutcome
 from endturn.continuation.policy import ContinuationPolicy
+from endturn.records import TurnOutcome
 from endturn.stop import Resume
 
 

@@ -22,9 +22,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, assert_never
 
-from endturn.announce import TurnOutcome
 from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict
 from endturn.errors import IllegalTransition
+from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason
 
 

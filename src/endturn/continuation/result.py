@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from endturn.announce import Strategy, TurnOutcome
 from endturn.chat import Message, Request, ToolCall, Usage
 from endturn.continuation.limits import Counters
 from endturn.errors import UsageError
+from endturn.records import Strategy, TurnOutcome
 from endturn.stop import Stop
 
 

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.chat import ChatResponse, Tool, ToolCall
+from endturn.chat import ChatResponse, Request, Tool, ToolCall
 from endturn.continuation.payload import Malformed, mismatch, strict_object
 from endturn.continuation.policy import Dispatch
 from endturn.stop import Resume, StopReason
@@ -69,6 +69,21 @@ class Fault:
     message: str
 
 
+def declared(request: Request) -> dict[str, Tool]:
+    """The tools that a request declares, by name; `extra` may hold them in the provider's own shape, and wins."""
+    given = request.extra.get("tools")
+    if not isinstance(given, list):
+        return {tool.name: tool for tool in request.tools}
+    tools = {}
+    for each in given:
+        inner = each.get("function", each) if isinstance(each, dict) else None
+        name = inner.get("name") if isinstance(inner, dict) else None
+        if isinstance(inner, dict) and isinstance(name, str):
+            schema = inner.get("parameters", inner.get("input_schema"))
+            tools[name] = Tool(name=name, parameters=schema if isinstance(schema, dict) else {})
+    return tools
+
+
 def judge(
     response: ChatResponse,
     tools: Mapping[str, Tool],
@@ -80,8 +95,9 @@ def judge(
     """What is to become of a response's calls.
 
     Args:
-        tools: the tools that the request declares, by name; if it declares none, every name is taken as known.
-        runnable: the names that have a function; None where the host runs tools itself.
+        tools: the tools that the request declares, by name. None but these run, whatever has a function.
+        runnable: the names that have a function; None where the host runs tools itself, and, if the request declares
+            none, knows their names itself.
         dispatch, suspect_full_budget: as in ContinuationPolicy.
 
     Returns:
@@ -137,18 +153,20 @@ def parse(
     call: ToolCall, tools: Mapping[str, Tool], *, runnable: Container[str] | None = None, schema: bool = True
 ) -> ToolCall | Fault:
     """The call with its arguments, parsed strictly; or what is wrong with it."""
-    if (tools and call.name not in tools) or (runnable is not None and call.name not in runnable):
-        return Fault("unknown_tool", f"there is no tool called {call.name!r}; the tools are: {', '.join(tools)}")
-    declared = tools[call.name].parameters if call.name in tools else {}
+    offered = call.name in tools or (runnable is None and not tools)
+    if not offered or (runnable is not None and call.name not in runnable):
+        known = f"the tools are: {', '.join(tools)}" if tools else "no tools were offered"
+        return Fault("unknown_tool", f"there is no tool called {call.name!r}; {known}")
+    parameters = tools[call.name].parameters if call.name in tools else {}
     try:
         if call.arguments is not None and call.arguments_raw is None:
             given = call.arguments
             json.dumps(given, allow_nan=False)
-        elif (call.arguments_raw or "").strip() or declared.get("required"):
+        elif (call.arguments_raw or "").strip() or parameters.get("required"):
             given = strict_object(call.arguments_raw or "")
         else:
             given = {}  # some models send nothing for a tool that needs nothing
-        wrong = mismatch(given, declared) if schema else None
+        wrong = mismatch(given, parameters) if schema else None
     except Malformed as error:
         return Fault(error.issue, f"the arguments are not a JSON object: {error}")
     except (ValueError, TypeError, RecursionError) as error:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Generator
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.announce import Strategy, Turn, TurnOutcome, end_turn
+from endturn.announce import end_turn
 from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation import limits, machine
 from endturn.continuation.account import Account
@@ -26,9 +26,10 @@ from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.signs import loop_start
-from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, judge
+from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, declared, judge
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError
+from endturn.records import Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, StopReason
 from endturn.wires import Wire
 
@@ -97,7 +98,7 @@ class Course:
         self._wire = wire
         self._turn = turn
         self._voice = Voice(turn, provider, self._account.base.model)
-        self._tools = {tool.name: tool for tool in self._account.base.tools}
+        self._tools = declared(self._account.base)
         self._runnable = runnable
         self._clock = clock
         self._began_s = clock()

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from endturn import announce
-from endturn.announce import Continuation, ContinuationAttempted, DispatchBlocked, PayloadRepaired, Strategy, Turn
 from endturn.chat import ToolCall
+from endturn.records import Continuation, ContinuationAttempted, DispatchBlocked, PayloadRepaired, Strategy, Turn
 
 log = logging.getLogger("endturn")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from endturn.announce import TurnOutcome
 from endturn.generate import promql, rules
 from endturn.generate.declare import Alert, Example, Runbook, alert
 from endturn.generate.examples import LABELS, START, after, beating, events, example, named, series
 from endturn.generate.promql import JOB, Vector
 from endturn.generate.rules import HEARTBEAT, RuleConfig
+from endturn.records import TurnOutcome
 from endturn.telemetry import indicators, schema
 from endturn.telemetry.indicators import Part, Rate
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
@@ -48,7 +49,7 @@ from endturn.scripted.script import (
     tokens,
     truncate,
 )
-from endturn.wires import wire
+from endturn.wires import wire as _wire
 
 __all__ = [
     "Ending",
@@ -76,6 +77,15 @@ __all__ = [
 
 log = logging.getLogger("endturn")
 
+_SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
+_PATHS: Final = {
+    "anthropic": re.compile(rf"{_SEGMENTS}/v1/messages"),
+    "openai_chat": re.compile(
+        rf"(?:{_SEGMENTS}/v1)?/chat/completions|{_SEGMENTS}/openai/deployments/[^/]+/chat/completions"
+    ),
+}
+"""Where the formats are spoken: `/v1` once, after whatever a gateway puts before it; or at the root; or as in Azure."""
+
 _SECRET: Final = frozenset({"authorization", "x-api-key", "api-key", "cookie"})
 
 
@@ -83,12 +93,16 @@ class ScriptedProvider:
     """Plays a script to whoever asks.
 
     Args:
-        script: replies in order; or a function of the request (`essay(text)` is one); or either of them by model.
+        script: replies in order, or the only one; or a function of the request (`essay(text)` is one); or any of them
+            by model.
         key: which requests share a place in the script, by default all (of one model, where the script is by model);
             `by_conversation` plays it to each conversation from the start.
         exhausted: what follows the last reply: an "error" (a UsageError; over HTTP a 400 that says so), the "last"
             reply again, or the "cycle" from the start.
         wire: the format that the provider function imitates; over HTTP the path decides.
+
+    Raises:
+        UsageError: there is no such wire, or the script is none.
 
     Attributes:
         received: what arrived, in order; `requests` is the same, parsed only.
@@ -104,7 +118,7 @@ class ScriptedProvider:
         wire: str = "openai_chat",
     ) -> None:
         self.received: list[Received] = []
-        self.wire = wire
+        self.wire = _wire(wire).NAME
         self.dialect = ""
         self._prompter = Prompter(script, key=key, exhausted=exhausted)
         self._number = count(1)
@@ -166,7 +180,7 @@ class ScriptedProvider:
         return Server(self._respond).running()
 
     def _perform(self, request: Request, *, stream: bool) -> Rendering:
-        body = wire(self.wire).encode(request, stream=stream)
+        body = _wire(self.wire).encode(request, stream=stream)
         return self._play(Received(request=request, wire=self.wire, stream=stream, body=body))
 
     def _play(self, received: Received) -> Rendering:
@@ -177,11 +191,11 @@ class ScriptedProvider:
     def _respond(self, asked: Asked) -> Answer:
         path = asked.path.partition("?")[0]
         name = "anthropic" if path.endswith("/messages") else "openai_chat"
-        if asked.method != "POST" or not path.endswith(("/messages", "/chat/completions")):
+        if asked.method != "POST" or not _PATHS[name].fullmatch(path):
             return refusal(name, Failure(404, message=f"there is no {asked.method} {path} here"))
         try:
             body = json.loads(asked.body)
-            request = wire(name).request(body)
+            request = _wire(name).request(body)
         except (ValueError, AttributeError, DecodeError) as error:
             return refusal(name, Failure(400, message=f"the request is not in the provider's format: {error}"))
         headers = {header: value for header, value in asked.headers.items() if header not in _SECRET}

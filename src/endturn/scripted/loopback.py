@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import threading
 import time
@@ -185,17 +186,24 @@ class Server:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
-        """Serve within the block. Yields the URL, without a path: `http://127.0.0.1:41234`."""
+        """Serve within the block. Yields the URL, without a path: `http://127.0.0.1:41234`.
+
+        A process that was forked within it has no thread that serves: it closes its copy of the socket and goes on.
+        """
+        pid = os.getpid()
         listener = _Listener((HOST, 0), _handler(self._respond))
         thread = threading.Thread(target=listener.serve_forever, args=(0.02,), name="endturn-scripted", daemon=True)
         thread.start()
         try:
             yield f"http://{HOST}:{listener.server_port}"
         finally:
-            listener.shutdown()
-            thread.join()
-            listener.hang_up()
-            listener.server_close()
+            if os.getpid() != pid:
+                listener.socket.close()
+            else:
+                listener.shutdown()
+                thread.join()
+                listener.hang_up()
+                listener.server_close()
 
 
 class _Listener(ThreadingHTTPServer):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from endturn.chat import Json, Request, ToolCall, Usage
 from endturn.errors import UsageError
@@ -270,11 +270,33 @@ def said(text: str, request: Request, nudged: Callable[[str], bool] = asks_to_co
 
 
 Line = Reply | Callable[[Request], Reply]
-Lines = Sequence[Line] | Callable[[Request], Reply]
+Lines = Line | Sequence[Line]
 Script = Lines | Mapping[str, Lines]
 """Replies in order; or one function for every request; or either of them by model ("*" for the others)."""
 
 Exhausted = Literal["error", "last", "cycle"]
+
+
+def _checked(lines: object) -> Sequence[Line] | Callable[[Request], Reply]:
+    """Lines as they are played: a lone reply is a script of one.
+
+    Raises:
+        UsageError: they hold something else. It is not quoted.
+    """
+    if isinstance(lines, Reply):
+        return (lines,)
+    if callable(lines):
+        return lines
+    if not isinstance(lines, Sequence) or isinstance(lines, str | bytes):
+        raise UsageError(f"a script is a list of replies, [say('…')], or a function, not a {type(lines).__name__}")
+    for line in lines:
+        _line(line)
+    return lines
+
+
+def _line(line: object) -> None:
+    if not isinstance(line, Reply) and not callable(line):
+        raise UsageError(f"a script's lines are replies, like say('…'), or functions, not a {type(line).__name__}")
 
 
 def by_conversation(request: Request) -> str:
@@ -282,11 +304,22 @@ def by_conversation(request: Request) -> str:
     return next((message.text for message in request.messages if message.role != "system"), "")
 
 
+def _reply(made: object) -> Reply:
+    if not isinstance(made, Reply):
+        raise UsageError(f"a function of the script gives a reply, like say('…'), not a {type(made).__name__}")
+    return made
+
+
 class Prompter:
     """Keeps the place in a script: one for each model of the mapping, and each value of `key`. Safe among threads."""
 
     def __init__(self, script: Script, *, key: Callable[[Request], str], exhausted: Exhausted) -> None:
-        self._script = script
+        if exhausted not in get_args(Exhausted):
+            raise UsageError(f"exhausted={exhausted!r}: use one of {', '.join(get_args(Exhausted))}")
+        # Without models, everything is said to any.
+        by_model = script if isinstance(script, Mapping) else {"": script}
+        self._script = {model: _checked(lines) for model, lines in by_model.items()}
+        self._by_model = isinstance(script, Mapping)
         self._key = key
         self._exhausted = exhausted
         self._places: Counter[tuple[str, str]] = Counter()
@@ -300,7 +333,7 @@ class Prompter:
         """
         name, lines = self._lines(request.model)
         if callable(lines):
-            return lines(request)
+            return _reply(lines(request))
         where = (name, self._key(request))
         with self._lock:
             place = self._places[where]
@@ -308,11 +341,11 @@ class Prompter:
         if place >= len(lines):
             place = self._again(place, len(lines), request)
         line = lines[place]
-        return line(request) if callable(line) else line
+        return _reply(line(request)) if callable(line) else line
 
-    def _lines(self, model: str) -> tuple[str, Lines]:
-        if not isinstance(self._script, Mapping):
-            return "", self._script
+    def _lines(self, model: str) -> tuple[str, Sequence[Line] | Callable[[Request], Reply]]:
+        if not self._by_model:
+            return "", self._script[""]
         name = model if model in self._script else "*"
         if name not in self._script:
             known = ", ".join(map(repr, self._script))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from endturn.announce import (
+from endturn.records import (
     CallEnded,
     CallStarted,
     ContinuationAttempted,

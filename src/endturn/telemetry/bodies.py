@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from contextvars import Context as Variables
+from json import JSONDecoder
 from typing import Any
 from weakref import ref
 
+from pydantic_core import from_json
+
 from endturn.announce import Call, swallow
+from endturn.errors import DecodeError, ProviderError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import streams
 from endturn.telemetry.streams import AsyncChunks, Chunks, Reading, Sees
 from endturn.wires import Seen
-from endturn.wires.framing import SSEDecoder, parse
+from endturn.wires.framing import DONE, SSEDecoder, parse
 
 
 def watch_stream(
@@ -29,8 +33,9 @@ def watch_stream(
     def closed() -> None:
         now = here()
         if now is not None and not now.is_running():
-            now.reading.closed()
+            now.reading.let_go(answer())
 
+    answer = ref(stream.response)
     on_close(stream.response, closed)
 
 
@@ -46,14 +51,14 @@ def watch_native_end(stream: Any) -> None:
     if inner is None or not isinstance(chunks, Chunks | AsyncChunks):
         return
     original = type(inner).end
-    seen_by, target = ref(chunks), ref(inner)
+    seen_by, target, answer = ref(chunks), ref(inner), ref(stream.response)
 
     def end(how: str, error: BaseException | None = None) -> None:
         now = seen_by()
         if now is not None:
             try:
                 if how != "closed" or not now.is_running():
-                    now.reading.stopped(how, error)
+                    now.reading.stopped(how, error, answer())
             except Exception:
                 swallow("ending a call")
         observed = target()
@@ -99,16 +104,18 @@ class Bytes:
 
     Attributes:
         begun: some have passed.
+        over: the word that ends a stream has passed: an SDK reads no further, and closes the body.
         busy: the next are being fetched; what closes the body then is not its host.
     """
 
-    __slots__ = ("_decoder", "_pieces", "_watch", "begun", "busy")
+    __slots__ = ("_decoder", "_pieces", "_watch", "begun", "busy", "over")
 
     def __init__(self, watch: Sees, *, events: bool) -> None:
         self._watch = watch
         self._decoder = SSEDecoder() if events else None
         self._pieces: list[bytes] = []
         self.begun = False
+        self.over = False
         self.busy = False
 
     def see(self, chunk: bytes, /) -> None:
@@ -118,16 +125,49 @@ class Bytes:
             self._pieces.append(chunk)
         else:
             for event in self._decoder.feed(chunk):
+                self.over = self.over or event.data == DONE
                 self._watch.see(event)
 
+    @property
+    def error(self) -> ProviderError | None:
+        """The error that the provider wrote into a stream in place of its end."""
+        if self._decoder is None or not getattr(self._watch, "broken", False):
+            return None
+        return ProviderError("the provider sent an error within its stream")
+
     def close(self, *, left: bool = False) -> Seen:
-        """What was seen; `left`, where whoever read the bytes stopped."""
+        """What was seen; `left`, where whoever read the bytes stopped. A body that is cut off says nothing.
+
+        Raises:
+            DecodeError: the body is not even the beginning of a JSON object.
+        """
         if self._decoder is not None:
             for event in self._decoder.close():
                 self._watch.see(event)
         elif self._pieces:
-            self._watch.see(parse(b"".join(self._pieces)))
+            body = b"".join(self._pieces)
+            try:
+                self._watch.see(parse(body))
+            except DecodeError:
+                if not _is_cut(body):
+                    raise
         return self._watch.close(left=left)
+
+
+def _is_cut(body: bytes) -> bool:
+    """Whether what is not JSON is the beginning of a JSON object."""
+    begun = body.decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
+    if not begun.startswith("{"):
+        return False
+    try:
+        from_json(begun, allow_partial=True)
+    except ValueError:
+        return False
+    try:
+        JSONDecoder().raw_decode(begun)
+    except (ValueError, RecursionError):
+        return True
+    return False  # whole, but something follows
 
 
 def watch_body(call: Call, watch: Sees, response: Any, *, events: bool) -> None:
@@ -151,7 +191,7 @@ def watch_body(call: Call, watch: Sees, response: Any, *, events: bool) -> None:
             # Read through `iter_raw`, before decompression: what it held was not seen.
             streams.end(now.call, Seen(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE)))
         else:
-            now.closed()
+            now.let_go(read, over=passing.over)
 
     on_close(response, closed)
     if hasattr(kind, "iter_bytes"):

@@ -70,6 +70,7 @@ class Events:
             self.logger.emit(
                 event_name=event.name,
                 timestamp=timestamp_ns,
+                severity_text=level.upper(),
                 severity_number=SEVERITY[level],
                 attributes=attributes,
                 context=context,

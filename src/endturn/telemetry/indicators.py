@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from endturn.announce import BUDGETS, STOPPED_BY_PERSON, TurnOutcome
+from endturn.records import BUDGETS, STOPPED_BY_PERSON, TurnOutcome
 from endturn.stop import TRUNCATED, StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Attribute, Metric

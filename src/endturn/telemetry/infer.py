@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakSet
 
-from endturn import announce
-from endturn.announce import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
+from endturn import announce, records
+from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.nudges import Nudges, digests, question_of, role, text_of
@@ -238,7 +238,7 @@ class Inferring:
         turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
         continuation = Continuation(turn.continuations, strategy, cut.number)
         announce.announce(
-            announce.ContinuationAttempted(
+            records.ContinuationAttempted(
                 turn=turn,
                 provider=turn.provider,
                 model=asked.model or turn.model,

@@ -125,6 +125,12 @@ def _close(now: _Instrumentation) -> None:
     now.inferring.close()
 
 
+def expect_nothing() -> None:
+    """The host has asked for no signal at all: that nothing will be recorded is no news to it."""
+    global _warned
+    _warned = True
+
+
 def _warn_without_sdk() -> None:
     """Say once that nothing will be seen, and what to do: there is neither a tracer provider nor a meter provider."""
     global _warned

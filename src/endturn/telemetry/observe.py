@@ -10,9 +10,10 @@ from contextvars import copy_context
 from typing import Any, Final, TypeVar, overload
 
 from endturn import announce
-from endturn.announce import Call, Layer, Turn, TurnKind, TurnOutcome, TurnScope
+from endturn.announce import Call, Layer, TurnScope
 from endturn.chat import ChatResponse, Delta, Request
-from endturn.errors import ProviderError
+from endturn.errors import ProviderError, UsageError
+from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import bodies, streams
 from endturn.telemetry.wrapping import Run, wrap
@@ -51,11 +52,14 @@ def observe_provider_call(
         dialect: whose words the stop reasons are, where a format is spoken by many.
 
     Raises:
-        UsageError: no wire has that name.
+        UsageError: no wire has that name, or what is decorated is no function.
     """
+    _decorates(function, "observe_provider_call", "provider")
     speaks = _wire(wire) if wire is not None else None
 
     def decorate(observed: F) -> F:
+        _decorates(observed, "observe_provider_call", "provider")
+
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
             if not announce.listening():
                 return None
@@ -82,6 +86,13 @@ def observe_provider_call(
 
 
 _wire = wire
+
+
+def _decorates(function: object, decorator: str, keyword: str) -> None:
+    """Refuse what is no function: as a rule a setting without its keyword."""
+    if function is not None and not callable(function) and not hasattr(function, "__get__"):  # a classmethod has that
+        given = type(function).__name__
+        raise UsageError(f"@{decorator} takes its settings by keyword, not a {given}: @{decorator}({keyword}='…')")
 
 
 class _CallRun:
@@ -238,9 +249,15 @@ def observe_turn(
     Args:
         agent: the agent's name.
         conversation_id: the host's id of the conversation, or what finds it in the function's arguments.
+
+    Raises:
+        UsageError: what is decorated is no function.
     """
+    _decorates(function, "observe_turn", "agent")
 
     def decorate(observed: F) -> F:
+        _decorates(observed, "observe_turn", "agent")
+
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
             if not announce.listening():
                 return None

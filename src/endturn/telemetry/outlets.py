@@ -12,6 +12,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
 from endturn import __version__
+from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.events import Events, mode_from
 from endturn.telemetry.metrics import Meters, exports, meters_of
@@ -56,6 +57,18 @@ class Outlets:
         logger_provider: LoggerProvider | None,
         options: Options,
     ) -> None:
+        for name, given, gives in (
+            ("tracer_provider", tracer_provider, "get_tracer"),
+            ("meter_provider", meter_provider, "get_meter"),
+            ("logger_provider", logger_provider, "get_logger"),
+        ):
+            if given is not None and (isinstance(given, type) or not hasattr(given, gives)):
+                what = (
+                    f"the class {given.__name__}"
+                    if isinstance(given, type)
+                    else f"a value of type {type(given).__name__}"
+                )
+                raise UsageError(f"{name} is an OpenTelemetry provider object, not {what}")
         self.options = options
         self.agent = options.agent
         if self.agent is None:

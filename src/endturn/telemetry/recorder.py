@@ -12,9 +12,9 @@ from opentelemetry import trace
 from opentelemetry.context import get_current
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
-from endturn import announce
-from endturn.announce import (
-    Activation,
+from endturn import records
+from endturn.announce import Activation
+from endturn.records import (
     CallEnded,
     CallStarted,
     ContinuationAttempted,
@@ -50,7 +50,7 @@ __all__ = ["Options", "Recorder", "installed"]
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
 
-FAILED: Final = announce.BUDGETS | {TurnOutcome.RETRY_LIMIT}
+FAILED: Final = records.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes at which a truncated turn was given up: the event that says so is an error."""
 
 
@@ -233,7 +233,7 @@ class Recorder:
             opened.span.set_attributes(found)
         if turn.truncated and self._out.events.wanted():
             outcome = ended.outcome
-            level: Level = "info" if outcome in announce.COMPLETE else "error" if outcome in FAILED else "warn"
+            level: Level = "info" if outcome in records.COMPLETE else "error" if outcome in FAILED else "warn"
             self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
         if self._out.meters is not None:
             name = turn.agent if self._out.agent else None

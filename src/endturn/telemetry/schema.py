@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from endturn.announce import Strategy, TurnOutcome
+from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"

@@ -11,6 +11,7 @@ from opentelemetry import trace
 
 from endturn import announce
 from endturn.announce import Call, Layer, swallow
+from endturn.errors import DecodeError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import bodies, hosts, schema, streams
 from endturn.wires import Context, Seen, Wire, wire
@@ -138,6 +139,8 @@ class SdkCall:
                 self._unreadable()  # not JSON: an SDK then hands on what came, as it came
             else:
                 self._see(result)
+        except DecodeError:
+            self._unreadable()
         except Exception:
             swallow("reading a response")
             self._unreadable()
@@ -150,7 +153,7 @@ class SdkCall:
             return
         seen = bodies.Bytes(watch, events=events)
         seen.see(response.content)
-        streams.end(self.call, seen.close())
+        streams.end(self.call, seen.close(), seen.error)
 
     def _see(self, result: Any, error: BaseException | None = None) -> None:
         streams.end(self.call, self._wire.whole(self._context, result), error)

@@ -60,6 +60,8 @@ class Telemetry:
         self._base = ""
         self._pid = os.getpid()
         self._instrumented = False
+        self._over = False
+        self._options = Options()
 
     def force_flush(self, timeout_s: float = 10.0) -> bool:
         """Export what has been recorded so far.
@@ -76,6 +78,7 @@ class Telemetry:
     def shutdown(self) -> None:
         """End what is open, export the rest, and stop. The process cannot be configured again."""
         atexit.unregister(self.shutdown)
+        self._over = True
         if self._instrumented:
             self._instrumented = False
             from endturn.telemetry.instrument import uninstrument
@@ -153,18 +156,31 @@ def configure(
         instrument: also call `endturn.instrument()`.
 
     Returns:
-        A handle. Configured already, the process keeps what it has, and gets the same handle.
+        A handle. Configured already, the process keeps what it has, and gets the same handle; where the first call
+        instrumented, and that was undone, it is done again.
 
     Raises:
         UsageError: the SDK is not installed, or a variable asks for what this function cannot do.
     """
     global _configured
+    _check_exporter("traces", span_exporter)
+    _check_exporter("metrics", metric_exporter)
+    _check_exporter("logs", log_exporter)
+    if _configured is not None and _configured._over:
+        log.warning(
+            "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
+            "nothing more is recorded. Call configure() once, and shutdown() where the process ends"
+        )
+        return _configured
     if _configured is not None:
         log.warning("endturn: configure() was called before; the first call's settings stay")
+        if instrument and _configured._instrumented:
+            _instrument(_configured)
         return _configured
     options = Options(counted=counted, gen_ai_metrics=gen_ai_metrics, events=events, agent=agent, prices=prices)
     mode_from(events)
     telemetry = Telemetry()
+    telemetry._options = options
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing will be recorded")
         _configured = telemetry
@@ -197,11 +213,36 @@ def configure(
     atexit.register(telemetry.shutdown)
     _configured = telemetry
     if instrument:
-        from endturn.telemetry import instrument as instrumentation
-
-        instrumentation.instrument(**{name: getattr(options, name) for name in Options.__slots__})
-        telemetry._instrumented = True
+        _instrument(telemetry)
     return telemetry
+
+
+def _instrument(telemetry: Telemetry) -> None:
+    """Observe the SDKs' calls, unless that is done already."""
+    from endturn.telemetry import instrument as instrumentation
+
+    # A host that has no SDK after configure() asked for none.
+    instrumentation.expect_nothing()
+    instrumentation.instrument(**{name: getattr(telemetry._options, name) for name in Options.__slots__})
+    telemetry._instrumented = True
+
+
+_ARGUMENTS: Final[dict[Signal, str]] = {
+    "traces": "span_exporter",
+    "metrics": "metric_exporter",
+    "logs": "log_exporter",
+}
+
+
+def _check_exporter(signal: Signal, given: object) -> None:
+    """Refuse what is no exporter, such as the name of one."""
+    if given is None or (hasattr(given, "export") and not isinstance(given, type)):
+        return
+    what = f"the class {given.__name__}" if isinstance(given, type) else f"a value of type {type(given).__name__}"
+    raise UsageError(
+        f"{_ARGUMENTS[signal]} is an exporter object, not {what}; the name of one (otlp, console, none) goes into the "
+        f"variable OTEL_{signal.upper()}_EXPORTER"
+    )
 
 
 def _exporters(signal: Signal, given: Any, *, skip: bool) -> list[Any]:

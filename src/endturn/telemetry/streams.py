@@ -11,10 +11,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import Context as Variables
 from dataclasses import replace
+from types import FrameType
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from endturn.announce import Call, swallow
+from endturn.errors import DecodeError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
 from endturn.wires import Seen
@@ -28,6 +30,9 @@ ABANDONED: Final = "abandoned"
 HELD: Final = 32
 """How many chunks wait before they are looked at. Between two of a stream's chunks an SDK runs through so much code
 that ours is out of the processor's caches: a look at 32 costs a fraction of 32 looks."""
+
+
+_SDKS: Final = frozenset({"openai", "anthropic"})
 
 
 class Sees(Protocol):
@@ -86,10 +91,11 @@ class Reading:
         held.clear()
 
     def blind(self) -> None:
-        """`see` raised: nothing that follows is looked at."""
+        """`see` raised: nothing that follows is looked at. That a provider sent no JSON is not our failure."""
         self.see = self.see_all = _nothing
         self._blind = True
-        swallow("reading a response")
+        if not isinstance(sys.exc_info()[1], DecodeError):
+            swallow("reading a response")
 
     def over(self) -> None:
         """The response has been read to its end. Whether it was whole is what the watch says."""
@@ -97,12 +103,26 @@ class Reading:
 
     def closed(self, detail: str | None = None) -> None:
         """Its host has stopped reading. A response whose reason had already come keeps it."""
-        self._end(StopReason.CANCELLED, None, detail)
+        self._end(StopReason.CANCELLED, None, detail, left=True)
 
-    def stopped(self, how: str, error: BaseException | None) -> None:
+    def let_go(self, response: Any, *, over: bool = False) -> None:
+        """The response was closed: by a host that stops reading, or by its SDK.
+
+        Args:
+            over: all of it has arrived, though perhaps not been read.
+        """
+        error = _raised_over(response)
+        if error is not None:
+            self._end(StopReason.ERROR, error, type(error).__name__, left=True)
+        elif over and _read_out(response):
+            self.over()
+        else:
+            self.closed()
+
+    def stopped(self, how: str, error: BaseException | None, response: Any) -> None:
         """Its SDK says how reading ended, in the words of anthropic's stream observer: read, closed or failed."""
         if how == "closed":
-            self.closed()
+            self.let_go(response)
         elif error is not None:
             self.broke(error)
         else:
@@ -111,7 +131,7 @@ class Reading:
     def broke(self, error: BaseException) -> None:
         """Reading raised: the connection was lost, the provider sent an error, or the host was cancelled."""
         if not isinstance(error, Exception):
-            self._end(StopReason.CANCELLED, error)
+            self._end(StopReason.CANCELLED, error, left=True)
             return
         self.settle()
         body = getattr(error, "body", None)
@@ -124,12 +144,22 @@ class Reading:
         said = StopReason.ERROR if body is not None else StopReason.MISSING
         self._end(said, error, "timeout" if "Timeout" in type(error).__name__ else type(error).__name__)
 
-    def _end(self, otherwise: StopReason | None, error: BaseException | None, detail: str | None = None) -> None:
-        """End the call: as the response says, `otherwise` where it does not."""
+    def _end(
+        self,
+        otherwise: StopReason | None,
+        error: BaseException | None,
+        detail: str | None = None,
+        *,
+        left: bool = False,
+    ) -> None:
+        """End the call: as the response says, `otherwise` where it does not. `left`: it was not read to its end."""
         if self.call.ended:
             return
         try:
-            seen = self._seen(left=otherwise is StopReason.CANCELLED)
+            seen = self._seen(left=left)
+            if error is None:
+                # A body's bytes tell of an error that nobody raises.
+                error = getattr(self._watch, "error", None)
             stop = seen.stop
             if stop.reason is StopReason.MISSING and otherwise is not None:
                 stop = replace(stop, reason=otherwise, detail=detail, incomplete=True)
@@ -166,6 +196,41 @@ def end(call: Call, seen: Seen, error: BaseException | None = None) -> None:
         tail=seen.tail,
         error=error,
     )
+
+
+def _raised_over(response: Any) -> Exception | None:
+    """What an SDK raised over this response, where that is why it is being closed now: in a `finally` or an `__exit__`.
+
+    An exception that is being handled may be anybody's: of an earlier call, or the host's own. This response's passed
+    through the SDK's stream of it.
+    """
+    error = sys.exc_info()[1]
+    if not isinstance(error, Exception):
+        return None
+    trace = error.__traceback__
+    while trace is not None:
+        if _reads(trace.tb_frame, response):
+            return error
+        trace = trace.tb_next
+    return None
+
+
+def _read_out(response: Any) -> bool:
+    """Whether an SDK's stream closes the response by itself: at the word that ends it, not because it is dropped."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "__stream__" and _reads(frame, response):
+            return not isinstance(sys.exc_info()[1], GeneratorExit)
+        frame = frame.f_back
+    return False
+
+
+def _reads(frame: FrameType, response: Any) -> bool:
+    """Whether a frame is a method of an SDK's stream of this response."""
+    if str(frame.f_globals.get("__name__")).partition(".")[0] not in _SDKS:
+        return False
+    stream = frame.f_locals.get("self")
+    return response is not None and getattr(getattr(stream, "_raw_stream", stream), "response", None) is response
 
 
 def _nothing(item: object) -> None:

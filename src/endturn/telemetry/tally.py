@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.metrics import Histogram
 
-from endturn.announce import Strategy, TurnOutcome
+from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.attributes import port_shown
@@ -20,7 +20,7 @@ from endturn.telemetry.schema import Metric
 from endturn.telemetry.series import Counter, Distribution, Label, Pairs
 
 if TYPE_CHECKING:
-    from endturn.announce import CallEnded, ContinuationAttempted, DispatchBlocked, PayloadRepaired, TurnEnded
+    from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, PayloadRepaired, TurnEnded
 
 INPUT, OUTPUT = "input", "output"
 

@@ -8,9 +8,9 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from endturn.announce import Strategy
 from endturn.errors import ProviderError, UsageError
 from endturn.lean import lean
+from endturn.records import Strategy
 from endturn.stop import Row, Stop
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.announce import Strategy
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.records import Strategy
 from endturn.stop import Resume
 from endturn.wires import Asked, Context, Seen
 from endturn.wires.anthropic_reply import reply

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.announce import Strategy
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.wires import Asked, Context, Event
 from endturn.wires.failure import error_of

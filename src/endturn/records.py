@@ -1,0 +1,335 @@
+"""What is announced: frozen records of calls, turns, continuations and tools, and the turn that they belong to."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from endturn.lean import lean
+from endturn.stop import Stop, StopReason
+
+if TYPE_CHECKING:
+    from endturn.chat import Usage
+
+
+class TurnOutcome(StrEnum):
+    """How a turn ended. A closed set: it is a metric attribute."""
+
+    COMPLETED = "completed"
+    RETRY_LIMIT = "retry_limit"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105 - tokens of a model, not a secret
+    CHAR_BUDGET = "char_budget"
+    COST_BUDGET = "cost_budget"
+    DEADLINE = "deadline"
+    RESUME_LIMIT = "resume_limit"
+    NO_PROGRESS = "no_progress"
+    REPETITION = "repetition"
+    REASONING_EXHAUSTED = "reasoning_exhausted"
+    INVALID_JSON = "invalid_json"
+    CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
+    SAFETY_BLOCKED = "safety_blocked"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    STOPPED = "stopped"
+    PROVIDER_ERROR = "provider_error"
+    STREAM_CUT = "stream_cut"
+    UNKNOWN_REASON = "unknown_reason"
+    EMPTY_RESPONSE = "empty_response"
+    LEFT_PAUSED = "left_paused"
+    TOOL_REPAIR_FAILED = "tool_repair_failed"
+    MAX_ITERATIONS = "max_iterations"
+    IMPLICIT_COMPLETION = "implicit_completion"
+    NOT_CONTINUED = "not_continued"
+
+    @property
+    def group(self) -> str:
+        """The source design's four words: the four budgets read as `budget_exhausted`."""
+        return "budget_exhausted" if self in BUDGETS else self.value
+
+
+BUDGETS: Final = frozenset(
+    {TurnOutcome.TOKEN_BUDGET, TurnOutcome.CHAR_BUDGET, TurnOutcome.COST_BUDGET, TurnOutcome.DEADLINE}
+)
+COMPLETE: Final = frozenset({TurnOutcome.COMPLETED, TurnOutcome.IMPLICIT_COMPLETION})
+STOPPED_BY_PERSON: Final = frozenset({TurnOutcome.CANCELLED, TurnOutcome.STOPPED})
+
+
+class Strategy(StrEnum):
+    """How a continuation asks for the rest."""
+
+    NATIVE_TOKEN = "native_token"  # noqa: S105 - a way of continuing, not a secret
+    RESEND = "resend"
+    PREFILL = "prefill"
+    PROMPT = "prompt"
+    RETRY = "retry"
+    """A failed stream asked for again."""
+    REPAIR = "repair"
+    """A cut tool payload asked for again."""
+
+
+class TurnKind(StrEnum):
+    """Who says where the turn begins and ends."""
+
+    CONTROLLER = "controller"
+    OBSERVED = "observed"
+    IMPLICIT = "implicit"
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Marks a call as made only because an earlier response was cut off.
+
+    Attributes:
+        index: 1 for the turn's first continuation.
+        strategy: how it asks.
+        of: the number of the call that it continues, None where that is not known.
+    """
+
+    index: int
+    strategy: Strategy
+    of: int | None = None
+
+
+def new_id() -> str:
+    """16 random hex digits."""
+    return f"{random.getrandbits(64):016x}"
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One turn in progress: from the user's input to the answer handed back. Tallies the calls that are made in it.
+
+    Attributes:
+        continuation: what the next call is, when it is a continuation; taken by that call.
+        provider, model: of the turn's first truncated response, else of its first call.
+        truncated: any response was truncated.
+        cut: the numbers of truncated calls that stand without a later whole response to the same message.
+        open_streams: responses that are still being read.
+        ending: how an observed turn ends once they have been: its function returned one of them.
+        started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
+        outcome: set once, when the turn ends.
+        state: what listeners keep with the turn, by listener.
+    """
+
+    kind: TurnKind = TurnKind.CONTROLLER
+    id: str = field(default_factory=new_id)
+    agent: str | None = None
+    conversation: str | None = None
+    inferred: bool = False
+    started_s: float = field(default_factory=time.perf_counter)
+    started_ns: int = field(default_factory=time.time_ns)
+    iterations: int = 0
+    continuations: int = 0
+    resumes: int = 0
+    continuation: Continuation | None = None
+    provider: str = ""
+    model: str = ""
+    truncated: bool = False
+    cut: set[int] = field(default_factory=set)
+    open_streams: int = 0
+    ending: tuple[TurnOutcome, BaseException | None] | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    output_chars: int = 0
+    last_call: int | None = None
+    last_s: float | None = None
+    outcome: TurnOutcome | None = None
+    state: dict[object, object] = field(default_factory=dict)
+
+    def count(self, ended: CallEnded) -> None:
+        """Add one call's result to the tally."""
+        started, stop, usage = ended.started, ended.stop, ended.usage
+        self.last_s = started.started_s + ended.duration_s
+        self.last_call = started.number
+        if not self.provider or (stop.truncated and not self.truncated):
+            self.provider, self.model = started.provider, started.model
+        if usage is not None:
+            self.input_tokens += usage.input_tokens or 0
+            self.output_tokens += usage.output_tokens or 0
+        self.output_chars += ended.output_chars
+        if stop.truncated:
+            self.truncated = True
+            self.cut.add(started.number)
+        if self.cut and (stop.truncated or ended.whole):
+            if started.continuation is not None:
+                self.cut.discard(started.continuation.of or 0)
+            if ended.whole and self.kind is not TurnKind.OBSERVED:
+                self.cut.clear()  # its calls are one after the other, to one message
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a truncated response stands without a later whole response to the same message."""
+        return bool(self.cut)
+
+
+@lean
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted:
+    """A call to a provider begins.
+
+    Attributes:
+        number: tells this call from every other of the process.
+        provider: as in `gen_ai.provider.name`; model: as requested.
+        operation: "chat", "generate_content" or "text_completion".
+        maximum: the output limit that was asked for.
+        iteration: 1 for the turn's first call.
+        adopt: another instrumentation already makes this call's span, current now: enrich it, make none.
+    """
+
+    number: int
+    provider: str
+    model: str
+    turn: Turn
+    iteration: int
+    operation: str = "chat"
+    stream: bool = False
+    maximum: int | None = None
+    choices: int = 1
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    server_address: str | None = None
+    server_port: int | None = None
+    continuation: Continuation | None = None
+    adopt: bool = False
+    started_ns: int
+    started_s: float
+
+
+@lean
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnded:
+    """A call to a provider ended: with a response, whole or cut, or with an error.
+
+    Attributes:
+        stop: of choice 0. With `error` set, its reason says what the error means (`error` when nothing more is known).
+        reasons: the raw reason of every choice, in order.
+        error: what was raised; None for a response, however it stopped.
+        duration_s: from the request to the end of the response; first_chunk_s: to a stream's first chunk.
+    """
+
+    started: CallStarted
+    stop: Stop
+    usage: Usage | None = None
+    response_id: str | None = None
+    response_model: str | None = None
+    reasons: tuple[str | None, ...] = ()
+    output_chars: int = 0
+    error: BaseException | None = None
+    duration_s: float
+    first_chunk_s: float | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the response is all that the model had to say."""
+        return self.stop.reason is StopReason.END_TURN or self.stop.reason is StopReason.TOOL_CALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStarted:
+    """An explicit turn begins. An implicit turn is announced only when it ends."""
+
+    turn: Turn
+
+
+@lean
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """A turn ended. `turn` holds its tally and outcome.
+
+    Attributes:
+        complete: the answer is whole: the outcome is one of COMPLETE, and nothing truncated stands unfinished.
+        error: what the turn raised, if it did.
+    """
+
+    turn: Turn
+    outcome: TurnOutcome
+    complete: bool
+    duration_s: float
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuationAttempted:
+    """A continuation is about to be requested. The remaining figures are None where the turn has no such limit."""
+
+    turn: Turn
+    provider: str
+    model: str
+    continuation: Continuation
+    output_tokens: int
+    output_chars: int
+    attempts_remaining: int | None = None
+    tokens_remaining: int | None = None
+    chars_remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadRepaired:
+    """A cut or unverified tool payload. `attempted`: a repair was asked for; `succeeded`: it passed the gate."""
+
+    turn: Turn
+    provider: str
+    model: str
+    issue: str
+    attempted: bool
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchBlocked:
+    """Tool calls were not run. `names` are recorded only where the host opted in."""
+
+    turn: Turn
+    provider: str
+    model: str
+    reason: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """A tool call is about to be run. `number` tells it from every other of the process."""
+
+    number: int
+    turn: Turn
+    name: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEnded:
+    """A tool call has run."""
+
+    started: ToolStarted
+    error: BaseException | None
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminationSignalled:
+    """The model called a terminator tool, or was found to have finished without one."""
+
+    turn: Turn
+    signal: str
+    status: str
+    iteration: int
+    max_iterations: int
+    requires_review: bool
+
+
+Record = (
+    CallStarted
+    | CallEnded
+    | TurnStarted
+    | TurnEnded
+    | ContinuationAttempted
+    | PayloadRepaired
+    | DispatchBlocked
+    | ToolStarted
+    | ToolEnded
+    | TerminationSignalled
+)

@@ -1,0 +1,10 @@
+"""What all tests share: property tests that judge by laws, never by the clock of a busy machine."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "endturn",
+    deadline=None,  # no test asserts on time
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+settings.load_profile("endturn")
