@@ -215,6 +215,14 @@ def test_the_same_prompt_again(world: World, after_s: float, maximum: int | None
     assert world.inferring.open_turns == (0 if continues else 1)
 
 
+def test_a_prompt_that_is_asked_many_times_is_not_one_turn(world: World) -> None:
+    """A batch job's: cut again with the same limit, asking once more continues nothing."""
+    for _ in range(10):
+        world.cut(HISTORY, maximum=100)
+    world.inferring.close()
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 5
+
+
 LEAVING: dict[str, list[Any]] = {
     "next question": [*HISTORY, answer(HALF), user("And who discovered that?")],
     "a question that begins like a nudge": [*HISTORY, answer(HALF), user("Continue the story with a dragon in it")],

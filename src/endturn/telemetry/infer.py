@@ -49,7 +49,7 @@ class Cut:
         lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
         failed: the latest attempt raised.
         response_id: what a stateful provider calls the cut response.
-        maximum: the output limit that cut it.
+        maximum: the output limit that cut it; again: it had cut the same answer before.
         touched: when it was cut, in seconds of the clock.
     """
 
@@ -62,6 +62,7 @@ class Cut:
     failed: bool
     response_id: str | None
     maximum: int | None
+    again: bool
     touched: float
 
 
@@ -219,7 +220,7 @@ class Inferring:
             if cut.lost:
                 return True, Strategy.RETRY
             raised = cut.maximum is not None and (asked.maximum is None or asked.maximum > cut.maximum)
-            if not raised and self._clock() - cut.touched > AGAIN_S:
+            if not raised and (cut.again or self._clock() - cut.touched > AGAIN_S):
                 return False, None
             return True, Strategy.RESEND
         if role(added[0]) == "assistant":
@@ -266,8 +267,9 @@ class Inferring:
         number, question = ended.started.number, question_of(asked)
         if before is not None and failed:
             number = before.number  # it is still that answer that is cut
-        turn = ended.started.turn
-        return Cut(turn, number, question, keys, tail, lost, failed, response_id, asked.maximum, self._clock())
+        turn, maximum = ended.started.turn, asked.maximum
+        again = before is not None and not before.lost and before.maximum == maximum and _resent(ended)
+        return Cut(turn, number, question, keys, tail, lost, failed, response_id, maximum, again, self._clock())
 
     def _answered(self, turn: Turn, asked: object) -> None:
         """A whole response in an observed turn: it finishes what was cut of the answers to the same message."""
@@ -297,6 +299,12 @@ class Inferring:
         # An observed turn is ended by whoever opened it; only its waiting is over.
         if cut.turn.kind is TurnKind.IMPLICIT:
             announce.end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
+
+
+def _resent(ended: CallEnded) -> bool:
+    """Whether the call only repeated what was asked."""
+    continuation = ended.started.continuation
+    return continuation is not None and continuation.strategy is Strategy.RESEND
 
 
 _every: WeakSet[Inferring] = WeakSet()
