@@ -86,8 +86,10 @@ def _stop_reasons(config: RuleConfig) -> Section:
         advice="Look for a model that is cut off much more often than others at the same work.",
         unit=EVERY_DIGIT,
     )
-    counts = Query(count(indicators.RESPONSE_NUMBER, config, by=by, window="$__range"), at="end", form="table")
-    shares = Query(promql.share(recorded, by, CALL, "$__range"), at="end", form="table")
+    # Every reason's counter exists at zero; what did not happen need not be listed.
+    counted = count(indicators.RESPONSE_NUMBER, config, by=by, window="$__range")
+    counts = Query(f"{counted} > 0", at="end", form="table")
+    shares = Query(f"{promql.share(recorded, by, CALL, '$__range')} > 0", at="end", form="table")
     columns = (
         Column(name="Provider", label=schema.PROVIDER.label, width=110),
         Column(name="Model", label=schema.REQUEST_MODEL.label),
@@ -95,10 +97,8 @@ def _stop_reasons(config: RuleConfig) -> Section:
         Column(name="Responses", value_of="A", width=100),
         Column(name="Share", value_of="B", unit="percentunit", bar=True),
     )
-    reasons = Query(
-        count(indicators.RESPONSE_NUMBER, config, by=(schema.REASON,), window="$__interval"),
-        f"{{{{{schema.REASON.label}}}}}",
-    )
+    steps = count(indicators.RESPONSE_NUMBER, config, by=(schema.REASON,), window="$__interval")
+    reasons = Query(f"{steps} > 0", f"{{{{{schema.REASON.label}}}}}")
     step = promql.duration(config.increase)
     return Section(
         20,
