@@ -257,6 +257,7 @@ class Prometheus(Server):
         scrapes: Mapping[str, str] | None = None,
         scrape_interval: str = "1s",
         evaluation_interval: str = "1s",
+        rule_query_offset: str = "2s",
     ) -> None:
         binary = require_stack("prometheus")["prometheus"]
         address = f"{LOOPBACK}:{free_port()}"
@@ -266,7 +267,11 @@ class Prometheus(Server):
         folder.mkdir(parents=True, exist_ok=True)
 
         config = yaml.safe_load((REPOSITORY / "stack" / "prometheus.yml").read_text())
-        config["global"] |= {"scrape_interval": scrape_interval, "evaluation_interval": evaluation_interval}
+        config["global"] |= {
+            "scrape_interval": scrape_interval,
+            "evaluation_interval": evaluation_interval,
+            "rule_query_offset": rule_query_offset,
+        }
         # A scrape may not take longer than its interval; the default is 10 seconds.
         config["global"]["scrape_timeout"] = scrape_interval
         config["rule_files"] = [str(_rules(rule, folder / "rules", rules_interval)) for rule in rules]
