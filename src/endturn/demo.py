@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import socket
@@ -45,7 +44,6 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
     else:  # nobody is listening on the default port: do not try
         for signal in ("TRACES", "METRICS", "LOGS"):
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
-        logging.getLogger("endturn").setLevel(logging.ERROR)  # or it would warn that nothing is recorded
 
     from endturn.demo_agents import plan, scripted_provider
     from endturn.telemetry.setup import configure

@@ -28,8 +28,8 @@ ABANDONED: Final = "abandoned"
 """The detail of a stream that its host dropped without closing it."""
 
 HELD: Final = 32
-"""How many chunks wait before they are looked at. Between two of a stream's chunks an SDK runs through so much code
-that ours is out of the processor's caches: a look at 32 costs a fraction of 32 looks."""
+"""How many chunks wait before they are looked at, together and in one loop. Alone in a hot loop a chunk then costs
+0.4 µs; within a real stream the gain over looking at each is smaller than the noise of the measurement."""
 
 
 _SDKS: Final = frozenset({"openai", "anthropic"})
