@@ -41,9 +41,6 @@ Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
 """Functions by the names of tools that the request declares: no other is run. Or each tool with its function: then the
 tools are added to the request."""
 
-_PROVIDERS: Final = {"openai_chat": "openai", "anthropic": "anthropic"}
-"""What a provider is called that says nothing but its wire."""
-
 _END: Final = object()
 
 
@@ -100,7 +97,7 @@ class _Controller:
         _check(provider, tools, policy)
         self._provider = provider
         self._wire = wires.wire(wire or _told(provider, "wire") or "openai_chat")
-        self._name = provider_name or _told(provider, "provider") or _PROVIDERS.get(self._wire.NAME, self._wire.NAME)
+        self._name = provider_name or _told(provider, "provider") or self._wire.PROVIDER
         self._declared: tuple[Tool, ...] = ()
         if tools is None or isinstance(tools, Mapping):
             self._tools = tools

@@ -8,49 +8,100 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from endturn import announce
+from endturn import announce, signing
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
+from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
 from endturn.wires import TAIL, Context, Event, Wire, framing, wire
 from endturn.wires.failure import quota
+
+
+class Auth(StrEnum):
+    """How a provider is told who asks."""
+
+    BEARER = "authorization"
+    """`Authorization: Bearer …`"""
+    X_API_KEY = "x-api-key"
+    API_KEY = "api-key"
+    X_GOOG_API_KEY = "x-goog-api-key"
+    SIGV4 = "sigv4"
+    """A signature over the request, made with the credentials that AWS's SDKs find."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
     """Where a provider answers, in which wire format, and which environment variables hold its key and another address.
 
-    The variables are those of the provider's own SDK.
+    The variables are those of the provider's own SDK. A URL may have `{region}` in it. One without `url` has to be told
+    where it answers.
     """
 
     wire: str
-    url: str
+    url: str | None
     key: str | None
     dialect: str = ""
     at: str | None = None
+    auth: Auth = Auth.BEARER
 
+
+_GEMINI: Final = "https://generativelanguage.googleapis.com/v1beta"
+_BEDROCK: Final = "https://bedrock-runtime.{region}.amazonaws.com"
+_BEDROCK_KEY: Final = "AWS_BEARER_TOKEN_BEDROCK"
 
 PROVIDERS: Final[Mapping[str, Home]] = {
-    "anthropic": Home("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", at="ANTHROPIC_BASE_URL"),
+    "anthropic": Home(
+        "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", at="ANTHROPIC_BASE_URL", auth=Auth.X_API_KEY
+    ),
+    "aws.bedrock": Home("bedrock_converse", _BEDROCK, _BEDROCK_KEY, auth=Auth.SIGV4),
+    "azure.ai.openai": Home(
+        "openai_chat", None, "AZURE_OPENAI_API_KEY", "azure", at="AZURE_OPENAI_ENDPOINT", auth=Auth.API_KEY
+    ),
+    "cerebras": Home("openai_chat", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
+    "cohere": Home("cohere", "https://api.cohere.com", "CO_API_KEY"),
     "deepseek": Home("openai_chat", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),
     "fireworks": Home("openai_chat", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "fireworks"),
+    "gcp.gemini": Home("gemini", _GEMINI, "GEMINI_API_KEY", auth=Auth.X_GOOG_API_KEY),
+    "gcp.vertex_ai": Home("gemini", None, "GOOGLE_ACCESS_TOKEN", "vertex"),
+    "github_copilot": Home("openai_chat", "https://api.githubcopilot.com", "GITHUB_COPILOT_TOKEN", "copilot"),
     "groq": Home("openai_chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
+    "huggingface": Home("openai_chat", "https://router.huggingface.co/v1", "HF_TOKEN", "huggingface"),
+    "ibm.watsonx.ai": Home("openai_chat", None, "WATSONX_TOKEN", "watsonx", at="WATSONX_URL"),
+    "lmstudio": Home("openai_chat", "http://localhost:1234/v1", None, "lmstudio"),
     "mistral_ai": Home("openai_chat", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral"),
     "moonshot_ai": Home("openai_chat", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "moonshot"),
-    "ollama": Home("openai_chat", "http://localhost:11434/v1", None, "ollama"),
+    "ollama": Home("ollama", "http://localhost:11434", None, at="OLLAMA_HOST"),
     "openai": Home("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY", at="OPENAI_BASE_URL"),
     "openrouter": Home("openai_chat", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter"),
     "together": Home("openai_chat", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "together"),
+    "vllm": Home("openai_chat", "http://localhost:8000/v1", None, "vllm"),
     "x_ai": Home("openai_chat", "https://api.x.ai/v1", "XAI_API_KEY", "xai"),
+    "z_ai": Home("openai_chat", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "zai"),
 }
-"""The providers known by name (as in `gen_ai.provider.name`). Any other needs `wire` and `base_url`."""
+"""The providers known by name (as in `gen_ai.provider.name`). Any other needs `wire` and `base_url`.
+
+One that speaks several formats is asked in the first of them; `wire` chooses another: OpenAI's `openai_responses`,
+Gemini's `gemini_interactions`, Bedrock's `bedrock_invoke`, Ollama's `openai_chat` with its own base URL.
+"""
+
+_AUTH: Final = {
+    "anthropic": Auth.X_API_KEY,
+    "bedrock_converse": Auth.SIGV4,
+    "bedrock_invoke": Auth.SIGV4,
+    "gemini": Auth.X_GOOG_API_KEY,
+    "gemini_interactions": Auth.X_GOOG_API_KEY,
+}
+"""How whoever speaks a format is told who asks, where only the format is known; elsewhere by a bearer token."""
+
+_ALWAYS: Final = {"anthropic": {"anthropic-version": "2023-06-01"}}
+"""The headers that every request of a format has."""
 
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")
-_PATH: Final = {"openai_chat": "/chat/completions", "anthropic": "/v1/messages"}
 
 
 def shown(url: str) -> str:
@@ -59,27 +110,27 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
-def _credentials(wire_name: str, key: str | None) -> dict[str, str]:
-    match wire_name, key:
-        case "anthropic", None:
-            return {"anthropic-version": "2023-06-01"}
-        case "anthropic", str():
-            return {"anthropic-version": "2023-06-01", "x-api-key": key}
-        case _, str():
-            return {"authorization": f"Bearer {key}"}
-        case _:
-            return {}
+def _credentials(auth: Auth, key: str | None) -> dict[str, str]:
+    if key is None:
+        return {}
+    return {auth.value: f"Bearer {key}" if auth is Auth.BEARER else key}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where both colours of client send a request, and as whom."""
+    """Where both colours of client send a request, and as whom.
+
+    Attributes:
+        url: up to the wire's own path; a query that it has is every request's.
+        signer: adds AWS's signature to a request's headers; None where a key says who asks.
+    """
 
     provider: str
     wire: Wire
     dialect: str
     url: str
     headers: dict[str, str] = field(repr=False)
+    signer: Signer | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -99,25 +150,52 @@ class Endpoint:
         if home is None and (wire_name is None or base_url is None):
             known = ", ".join(PROVIDERS)
             raise UsageError(f"no provider is known as {provider!r}: give wire and base_url, or one of {known}")
-        home = home or Home(wire_name or "", base_url or "", None)
-        base_url = base_url or (os.environ.get(home.at) if home.at else None)
+        home = home or Home(wire_name or "", None, None, auth=_AUTH.get(wire_name or "", Auth.BEARER))
+        told = base_url or (os.environ.get(home.at) if home.at else None)
         name = wire_name or home.wire
         key = api_key or (os.environ.get(home.key) if home.key else None)
-        if key is None and home.key and base_url is None:
+        auth = Auth.BEARER if home.auth is Auth.SIGV4 and key is not None else home.auth
+        if key is None and home.key and told is None and auth is not Auth.SIGV4:
             raise UsageError(f"no API key for {provider!r}: give api_key, or set {home.key}")
-        url = urlsplit(base_url or home.url)
+        address = told or home.url
+        if address is None:
+            raise UsageError(f"{provider!r} answers at an address of your own: give base_url" + _or_set(home.at))
+        address = address.format(region=_region()) if told is None else address
+        url = urlsplit(address)
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise UsageError(f"base_url is not an address: {base_url!r}; give one like 'https://host/v1'")
+            raise UsageError(f"base_url is not an address: {told!r}; give one like 'https://host/v1'")
         if key is not None and not _HEADER.fullmatch(key):
             # Sent as it is, it would come back within the HTTP library's error message.
             raise UsageError(f"the API key for {provider!r} holds a space, a line end or another character no key has")
+        sent = {"content-type": "application/json", **_ALWAYS.get(name, {}), **_credentials(auth, key)}
         return cls(
             provider=provider,
             wire=wire(name),
             dialect=home.dialect if dialect is None else dialect,
-            url=(base_url or home.url).rstrip("/") + _PATH[name],
-            headers={"content-type": "application/json", **_credentials(name, key), **(headers or {})},
+            url=address,
+            headers={**sent, **(headers or {})},
+            signer=signing.signer(_region()) if auth is Auth.SIGV4 and key is None else None,
         )
+
+    def route(self, request: Request, *, stream: bool) -> tuple[str, str]:
+        """The method and the URL of a request."""
+        method, path = self.wire.route(request, stream=stream, dialect=self.dialect)
+        base = urlsplit(self.url)
+        path, _, query = path.partition("?")
+        parts = base._replace(path=base.path.rstrip("/") + path, query="&".join(filter(None, (base.query, query))))
+        return method, urlunsplit(parts)
+
+    def signed(self, method: str, url: str, content: bytes) -> dict[str, str]:
+        """The headers of a request. A signature holds for minutes, so each is made when it is sent."""
+        return self.headers if self.signer is None else self.signer(method, url, self.headers, content)
+
+
+def _or_set(variable: str | None) -> str:
+    return f", or set {variable}" if variable else ""
+
+
+def _region() -> str:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 class Exchange:
@@ -127,16 +205,15 @@ class Exchange:
     """
 
     def __init__(self, endpoint: Endpoint, library: Any, request: Request, *, stream: bool) -> None:
-        # Only chat has dialects that differ in what is asked: in the name of the output limit.
-        dialect = {"dialect": endpoint.dialect} if endpoint.wire.NAME == "openai_chat" else {}
-        body = endpoint.wire.encode(request, stream=stream, **dialect)
-        asked = endpoint.wire.inspect(body)
+        body = endpoint.wire.encode(request, stream=stream, dialect=endpoint.dialect)
+        asked = endpoint.wire.inspect({"model": request.model, "stream": stream, **body})
         self._endpoint = endpoint
         self._library = library
         self._context = Context(endpoint.dialect, endpoint.provider, asked)
-        self._content = json.dumps(body, allow_nan=False).encode()
+        self._method, self._url = endpoint.route(request, stream=stream)
+        self._content = json.dumps(body, allow_nan=False).encode() if self._method == "POST" else b""
         self._decoder = endpoint.wire.decoder(self._context)
-        self._events = framing.SSEDecoder()
+        self._events = framing.decoder(endpoint.wire.FRAMING)
         self._headers: Mapping[str, str] = {}
         self._lost: str | None = None
         self._call = None
@@ -163,8 +240,8 @@ class Exchange:
 
     def outgoing(self, http: Any) -> Any:
         """The HTTP request, built by the client that will send it."""
-        endpoint = self._endpoint
-        return http.build_request("POST", endpoint.url, content=self._content, headers=endpoint.headers)
+        headers = self._endpoint.signed(self._method, self._url, self._content)
+        return http.build_request(self._method, self._url, content=self._content or None, headers=headers)
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
@@ -188,7 +265,7 @@ class Exchange:
 
     def _failed(self, kind: type[ProviderError], what: str, error: Exception) -> ProviderError:
         # Not the library's own words: they may quote what was sent.
-        name, url = self._endpoint.provider, shown(self._endpoint.url)
+        name, url = self._endpoint.provider, shown(self._url)
         return kind(f"{name} at {url}: {what} ({type(error).__name__})", provider=name)
 
     def whole(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:

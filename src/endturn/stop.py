@@ -63,6 +63,7 @@ class Row:
         resume: how such a response is taken up again.
         detail: what the reason alone does not say, e.g. "repetition".
         source: where the meaning was read, e.g. "openai 3.54".
+        terminal: False where the value says that the response is still being made: it is no reason at all.
     """
 
     reason: StopReason
@@ -70,6 +71,7 @@ class Row:
     resume: Resume = Resume.NONE
     detail: str | None = None
     source: str = ""
+    terminal: bool = True
 
 
 @lean
@@ -188,6 +190,8 @@ def normalize(
     row = rows.get(text) or find_row(text, rows)
     if row is None:
         return Stop(StopReason.UNKNOWN, text, detail, mapped=False)
+    if not row.terminal:
+        return Stop(StopReason.MISSING, text, detail or row.detail, terminal_seen=False, incomplete=True)
     reason, promoted = row.reason, None
     resume = row.resume
     if reason is StopReason.END_TURN and refused:

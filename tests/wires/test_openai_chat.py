@@ -644,7 +644,18 @@ def test_inspect_reads_in_place() -> None:
         }
     )
     assert asked.history is messages
-    assert asked == Asked("m", 9, 2, True, json_format=True, temperature=0.5, seed=3, history=messages, length=1)
+    assert asked == Asked(
+        "m",
+        9,
+        2,
+        stream=True,
+        stream_usage=False,
+        json_format=True,
+        temperature=0.5,
+        seed=3,
+        history=messages,
+        length=1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -657,7 +668,7 @@ def test_inspect_reads_in_place() -> None:
 )
 def test_inspect_survives_anything(kwargs: Json) -> None:
     """Sentinels, iterators and nonsense are as good as nothing."""
-    assert chat.inspect(kwargs) == Asked()
+    assert chat.inspect(kwargs) == Asked(stream_usage=False)
 
 
 def test_a_reply_without_usage_or_terminal_is_what_it_is() -> None:

@@ -7,30 +7,25 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from endturn.chat import ChatResponse, Delta
+from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.stop import Stop, StopReason
-from endturn.wires import Asked, Context, Event, Wire, framing, wire
-from tests.wires.replies import ANTHROPIC, ANTHROPIC_STREAMS, CHAT, CHAT_STREAMS, Json
+from endturn.wires import Context, Event, Framing, Wire, framing
+from tests.wires.recorded import CTX, RECORDED, Recorded
 
-CHAT_WIRE, ANTHROPIC_WIRE = wire("openai_chat"), wire("anthropic")
-CTX = Context(provider="acme", asked=Asked(maximum=1000))
-BODIES = [(CHAT_WIRE, name, body) for name, body in CHAT.items()] + [
-    (ANTHROPIC_WIRE, name, body) for name, body in ANTHROPIC.items()
-]
-STREAMS = [(CHAT_WIRE, name, events) for name, events in CHAT_STREAMS.items()] + [
-    (ANTHROPIC_WIRE, name, events) for name, events in ANTHROPIC_STREAMS.items()
-]
+BODIES = [(recorded, name) for recorded in RECORDED.values() for name in recorded.bodies]
+STREAMS = [(recorded, name) for recorded in RECORDED.values() for name in recorded.streams]
 CLEAN = (StopReason.END_TURN, StopReason.TOOL_CALL)
 
-each_body = pytest.mark.parametrize(("api", "body"), [pytest.param(w, b, id=f"{w.NAME}-{n}") for w, n, b in BODIES])
+each_wire = pytest.mark.parametrize("recorded", [pytest.param(r, id=r.wire.NAME) for r in RECORDED.values()])
+each_body = pytest.mark.parametrize(
+    ("recorded", "name"), [pytest.param(r, n, id=f"{r.wire.NAME}-{n}") for r, n in BODIES]
+)
 each_stream = pytest.mark.parametrize(
-    ("api", "events"), [pytest.param(w, e, id=f"{w.NAME}-{n}") for w, n, e in STREAMS]
+    ("recorded", "name"), [pytest.param(r, n, id=f"{r.wire.NAME}-{n}") for r, n in STREAMS]
 )
 
 
@@ -56,53 +51,50 @@ def essence(response: ChatResponse) -> tuple[Any, ...]:
     return response.stop, response.text, response.reasoning, ids, closed, response.usage, response.id, response.model
 
 
-def objects(api: Wire, events: Iterable[Event]) -> list[Any]:
-    """A stream's events as the SDK hands them out."""
-    if api is CHAT_WIRE:
-        construct = cast(Any, ChatCompletionChunk).construct
-        return [construct(**event.data) for event in events if event.data != framing.DONE]
-    from anthropic._models import construct_type  # what the SDK itself builds events with
-
-    return [construct_type(type_=cast(Any, BetaRawMessageStreamEvent), value=event.data) for event in events]
-
-
 @each_body
-def test_body_and_stream_of_a_response_agree(api: Wire, body: Json) -> None:
+def test_body_and_stream_of_a_response_agree(recorded: Recorded, name: str) -> None:
     """What a body says, its stream says: the stop, the text, ids, the arguments of closed calls, usage."""
-    whole = api.decode(body, ctx=CTX)
+    api, ctx = recorded.wire, recorded.context(name)
+    whole = api.decode(recorded.bodies[name], ctx=ctx)
+    assert essence(api.decode(api.reply(whole, stream=False), ctx=ctx)) == essence(whole)
     events = cast(list[Event], api.reply(whole, stream=True))
-    deltas, again = streamed(api, events)
-    if body.get("choices", [{}])[0].get("finish_reason", "") is None:
+    deltas, again = streamed(api, events, ctx)
+    if whole.stop.reason is StopReason.MISSING or whole.stop.promoted_from is StopReason.MISSING:
         assert not again.stop.terminal_seen  # A stream with a null for its reason is a cut stream.
         return
     assert essence(again) == essence(whole)
     assert "".join(delta.text for delta in deltas) == whole.text
     assert "".join(delta.reasoning for delta in deltas) == (whole.reasoning or "")
-    assert essence(api.decode(api.reply(whole, stream=False), ctx=CTX)) == essence(whole)
 
 
 @each_body
-def test_watch_and_decode_agree_on_bodies(api: Wire, body: Json) -> None:
+def test_watch_and_decode_agree_on_bodies(recorded: Recorded, name: str) -> None:
     """A watch reads the same Stop and usage from a body, or the SDK's object of it, that decode reads."""
-    expected = api.decode(body, ctx=CTX)
-    assert watched(api, [body]) == expected.stop
-    construct = cast(Any, ChatCompletion if api is CHAT_WIRE else BetaMessage).construct
-    watch = api.watch(CTX)
-    watch.see(construct(**body))
-    seen = watch.close()
-    assert (seen.stop, seen.usage, seen.id, seen.model) == (expected.stop, expected.usage, expected.id, expected.model)
-    assert seen.tail == expected.text[-64:]
-    assert seen.output_chars == len(expected.text)
+    api, ctx, body = recorded.wire, recorded.context(name), recorded.bodies[name]
+    expected = api.decode(body, ctx=ctx)
+    for thing in (body, recorded.body_object and recorded.body_object(body)):
+        if thing is None:
+            continue
+        watch = api.watch(ctx)
+        watch.see(thing)
+        for seen in (watch.close(), api.whole(ctx, thing)):
+            assert seen.stop == expected.stop
+            assert (seen.usage, seen.id, seen.model) == (expected.usage, expected.id, expected.model)
+            assert seen.tail == expected.text[-64:]
+            assert seen.output_chars == len(expected.text)
 
 
 @each_stream
-def test_watch_and_decoder_agree_on_streams(api: Wire, events: list[Event]) -> None:
+def test_watch_and_decoder_agree_on_streams(recorded: Recorded, name: str) -> None:
     """A watch reads the same from a stream's mappings, its events, or the SDK's objects, that the decoder reads."""
-    deltas, response = streamed(api, events)
+    api, ctx, events = recorded.wire, recorded.context(name), recorded.streams[name]
+    deltas, response = streamed(api, events, ctx)
     assert "".join(delta.text for delta in deltas) == response.text
     plain = [event.data for event in events if event.data != framing.DONE]
-    for things in (plain, events, objects(api, events)):
-        watch = api.watch(CTX)
+    for things in (plain, events, recorded.event_objects and recorded.event_objects(events)):
+        if things is None:
+            continue
+        watch = api.watch(ctx)
         for thing in things:
             watch.see(thing)
         seen = watch.close()
@@ -112,12 +104,13 @@ def test_watch_and_decoder_agree_on_streams(api: Wire, events: list[Event]) -> N
 
 
 @each_stream
-def test_every_prefix_agrees_and_none_invents_an_end(api: Wire, events: list[Event]) -> None:
+def test_every_prefix_agrees_and_none_invents_an_end(recorded: Recorded, name: str) -> None:
     """At every event, watch and decoder agree; before the terminal the stop is `missing`, never a clean reason."""
-    decoder, watch = api.decoder(CTX), api.watch(CTX)
+    api, ctx, events = recorded.wire, recorded.context(name), recorded.streams[name]
+    decoder, watch = api.decoder(ctx), api.watch(ctx)
     text = ""
     assert decoder.close().stop.reason is StopReason.MISSING
-    final = streamed(api, events)[1].stop
+    final = streamed(api, events, ctx)[1].stop
     for event in events:
         text += "".join(delta.text for delta in decoder.feed(event))
         watch.see(event)
@@ -130,35 +123,60 @@ def test_every_prefix_agrees_and_none_invents_an_end(api: Wire, events: list[Eve
 
 
 @each_stream
-def test_a_stream_cut_at_any_byte(api: Wire, events: list[Event]) -> None:
+def test_a_stream_cut_at_any_byte(recorded: Recorded, name: str) -> None:
     """A stream cut anywhere in its bytes never ends clean before its terminal, keeps its text, and never crashes."""
+    api, ctx, events = recorded.wire, recorded.context(name), recorded.streams[name]
     short = events if len(events) < 100 else [*events[:6], *events[-5:]]
-    data = b"".join(framing.frame(event) for event in short)
-    whole = streamed(api, short)[1]
-    ended = _terminal(api, short)
+    data = b"".join(framing.frame(event, api.FRAMING) for event in short)
+    whole = streamed(api, short, ctx)[1]
+    ended = _terminal(api, short, ctx)
     for cut in range(len(data)):
-        tail = framing.SSEDecoder()
-        response = streamed(api, [*tail.feed(data[:cut]), *tail.close()])[1]
+        tail = framing.decoder(api.FRAMING)
+        response = streamed(api, [*tail.feed(data[:cut]), *tail.close()], ctx)[1]
         assert whole.text.startswith(response.text)
         if cut < ended:
             assert response.stop.reason is StopReason.MISSING
             assert all(not call.closed or call.arguments is not None for call in response.tool_calls)
 
 
-def _terminal(api: Wire, events: list[Event]) -> int:
-    """Where in the bytes the first event ends that makes the stop known, less its blank line and line end."""
+_LINE_ENDS = {Framing.SSE: 2, Framing.NDJSON: 1, Framing.EVENTSTREAM: 0}
+"""How many bytes at the end of a framed event may be missing without its being cut."""
+
+
+def _terminal(api: Wire, events: list[Event], ctx: Context) -> int:
+    """Where in the bytes the first event ends that makes the stop known, less its line ends."""
     size = 0
     for index, event in enumerate(events):
-        size += len(framing.frame(event))
-        if streamed(api, events[: index + 1])[1].stop.terminal_seen:
-            return size - 2
-    raise AssertionError("a stream without a terminal")
+        size += len(framing.frame(event, api.FRAMING))
+        if streamed(api, events[: index + 1], ctx)[1].stop.terminal_seen:
+            return size - _LINE_ENDS[api.FRAMING]
+    return size  # A stream that its provider cut.
+
+
+@each_wire
+def test_a_history_survives_the_wire(recorded: Recorded) -> None:
+    """What encode writes, request reads; written again, it is the same: nothing that a replay needs is lost."""
+    api = recorded.wire
+    for name, body in recorded.bodies.items():
+        response = api.decode(body, ctx=recorded.context(name))
+        answers = (
+            Message(role="tool", tool_call_id=call.id, content="14 °C") for call in response.tool_calls if call.closed
+        )
+        history = (Message(role="system", content="Be brief."), Message(role="user", content="hi"), response.message())
+        sent = Request(model="m", messages=(*history, *answers, Message(role="user", content="and?")), max_tokens=64)
+        written = api.encode(sent)
+        read = api.request({"model": "m", **written})
+        assert api.encode(read) == written, name
 
 
 @given(data=st.data())
 def test_any_chunking_gives_the_same_events(data: st.DataObject) -> None:
     """However the bytes arrive, the events are the same."""
-    _, _, events = data.draw(st.sampled_from(STREAMS))
+    recorded, name = data.draw(st.sampled_from(STREAMS))
+    if recorded.wire.FRAMING is not Framing.SSE:
+        _any_chunking(data, recorded.wire.FRAMING, recorded.streams[name][-12:])
+        return
+    events = recorded.streams[name]
     end = data.draw(st.sampled_from(["\n", "\r", "\r\n"]))
     raw = b"\xef\xbb\xbf: hello\n\n" + b"".join(framing.frame(event) for event in events[-12:])
     raw = raw.replace(b"\n", end.encode())
@@ -167,101 +185,98 @@ def test_any_chunking_gives_the_same_events(data: st.DataObject) -> None:
     assert list(framing.events(chunks)) == events[-12:]
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.sampled_from(["stop", "end_turn"]),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.text(max_size=5)
-            | st.sampled_from(
-                [
-                    "type",
-                    "message",
-                    "delta",
-                    "content",
-                    "choices",
-                    "index",
-                    "finish_reason",
-                    "tool_calls",
-                    "function",
-                    "name",
-                    "arguments",
-                    "usage",
-                    "id",
-                    "error",
-                    "text",
-                    "stop_reason",
-                    "content_block",
-                    "input",
-                    "message_start",
-                    "content_block_delta",
-                    "role",
-                    "prompt_tokens",
-                    "code",
-                ]
-            ),
-            inner,
-            max_size=5,
-        )
-    ),
-    max_leaves=25,
-)
+def _any_chunking(data: st.DataObject, kind: Framing, events: list[Event]) -> None:
+    raw = b"".join(framing.frame(event, kind) for event in events)
+    whole = list(framing.events([raw], kind))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=40)))
+    chunks = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    assert list(framing.events(chunks, kind)) == whole
+    assert len(whole) == len(events)
 
 
-@pytest.mark.parametrize("api", [CHAT_WIRE, ANTHROPIC_WIRE], ids=lambda api: api.NAME)
-@given(thing=JSON)
-def test_any_json_is_survived(api: Wire, thing: Any) -> None:
+def _words(thing: Any) -> set[str]:
+    """Every key, and every short text, of a JSON value."""
+    if isinstance(thing, dict):
+        return set(thing) | {word for inner in thing.values() for word in _words(inner)}
+    if isinstance(thing, list):
+        return {word for inner in thing for word in _words(inner)}
+    return {thing} if isinstance(thing, str) and len(thing) < 30 else set()
+
+
+def anything(words: Iterable[str] = ("stop", "end_turn")) -> st.SearchStrategy[Any]:
+    """Any JSON, with some words among its texts and keys."""
+    known = st.sampled_from(sorted(words))
+    leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | known
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | known, inner, max_size=5),
+        max_leaves=25,
+    )
+
+
+JSON = anything()
+WORDS = {
+    name: _words([*recorded.bodies.values(), *([event.data for event in s] for s in recorded.streams.values())])
+    for name, recorded in RECORDED.items()
+}
+
+
+@each_wire
+@given(data=st.data())
+def test_any_json_is_survived(recorded: Recorded, data: st.DataObject) -> None:
     """Whatever JSON arrives, as body, event or request arguments: a response or a ProviderError, nothing else."""
-    watch = api.watch(CTX)
+    api = recorded.wire
+    thing = data.draw(anything(WORDS[api.NAME]))
+    ctx = recorded.context(data.draw(st.sampled_from(list(recorded.bodies))))
+    watch = api.watch(ctx)
     watch.see(thing)
     watch.close()
     with suppress(ProviderError):
-        api.decode(thing, ctx=CTX)
+        api.decode(thing, ctx=ctx)
     with suppress(ProviderError):
-        streamed(api, [Event(None, thing)])
-    api.inspect(
-        thing if isinstance(thing, dict) else {"messages": thing, "max_tokens": thing, "system": thing, "n": thing}
-    )
-    api.decode_error(400, {}, repr(thing).encode("utf-8", "replace"), ctx=CTX)
+        streamed(api, [Event(None, thing)], ctx)
+    arguments = ("messages", "max_tokens", "system", "n", "contents", "config", "input", "prompt", "inferenceConfig")
+    api.inspect(thing if isinstance(thing, dict) else dict.fromkeys(arguments, thing))
+    api.decode_error(400, {}, repr(thing).encode("utf-8", "replace"), ctx=ctx)
+    if isinstance(thing, dict):
+        with suppress(ProviderError):
+            api.request(thing)
 
 
-@pytest.mark.parametrize(("api", "good"), [(CHAT_WIRE, CHAT["tool calls"]), (ANTHROPIC_WIRE, ANTHROPIC["tool use"])])
+@each_wire
 @given(data=st.data())
-def test_one_wrong_value_anywhere_is_survived(api: Wire, good: Json, data: st.DataObject) -> None:
+def test_one_wrong_value_anywhere_is_survived(recorded: Recorded, data: st.DataObject) -> None:
     """A good body with any one value replaced: a response, read alike by the watch, or a DecodeError."""
+    api, name = recorded.wire, data.draw(st.sampled_from(list(recorded.bodies)))
+    good, ctx = recorded.bodies[name], recorded.context(name)
     path = data.draw(st.sampled_from(list(_paths(good))))
     bad = _replaced(good, path, data.draw(JSON))
     try:
-        response = api.decode(bad, ctx=CTX)
+        response = api.decode(bad, ctx=ctx)
     except ProviderError:
         return
-    assert watched(api, [bad]) == response.stop
+    assert watched(api, [bad], ctx) == response.stop
     if response.stop.reason is StopReason.END_TURN:
         assert response.stop.raw is not None
 
 
-@pytest.mark.parametrize(
-    ("api", "good"), [(CHAT_WIRE, CHAT_STREAMS["tool calls"]), (ANTHROPIC_WIRE, ANTHROPIC_STREAMS["tool use"])]
-)
+@each_wire
 @given(data=st.data())
-def test_one_wrong_value_in_a_stream_is_survived(api: Wire, good: list[Event], data: st.DataObject) -> None:
+def test_one_wrong_value_in_a_stream_is_survived(recorded: Recorded, data: st.DataObject) -> None:
     """A good stream with any one value replaced: deltas, read alike by the watch, or a ProviderError."""
+    api, name = recorded.wire, data.draw(st.sampled_from(list(recorded.streams)))
+    good, ctx = recorded.streams[name], recorded.context(name)
     index = data.draw(st.integers(0, len(good) - 1))
     if good[index].data == framing.DONE:
         return
     path = data.draw(st.sampled_from(list(_paths(good[index].data))))
     bad = [*good]
-    bad[index] = Event(None, _replaced(good[index].data, path, data.draw(JSON)))
+    bad[index] = Event(good[index].name, _replaced(good[index].data, path, data.draw(JSON)))
     try:
-        response = streamed(api, bad)[1]
+        response = streamed(api, bad, ctx)[1]
     except ProviderError:
         return
-    assert watched(api, bad) == response.stop
+    assert watched(api, bad, ctx) == response.stop
 
 
 def _paths(thing: Any, path: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
@@ -280,18 +295,41 @@ def _replaced(thing: Any, path: tuple[Any, ...], value: Any) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("api", [CHAT_WIRE, ANTHROPIC_WIRE], ids=lambda api: api.NAME)
+@each_wire
 @pytest.mark.parametrize("bad", [None, 3, "x", [], ["x"]], ids=repr)
-def test_what_is_no_object_is_a_decode_error(api: Wire, bad: Any) -> None:
+def test_what_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> None:
     """A body or an event that is no object is the provider's fault, and is said so."""
+    ctx = recorded.context(next(iter(recorded.bodies)))
     with pytest.raises(DecodeError):
-        api.decode(bad, ctx=CTX)
+        recorded.wire.decode(bad, ctx=ctx)
     with pytest.raises(DecodeError):
-        streamed(api, [Event(None, bad)])
+        streamed(recorded.wire, [Event(None, bad)], ctx)
 
 
-def test_the_wires_have_all_the_names() -> None:
+@each_wire
+def test_the_wires_have_all_the_names(recorded: Recorded) -> None:
     """Each module has every name of the Protocol."""
     names = [name for name in Wire.__annotations__ | vars(Wire) if not name.startswith("_")]
-    for api in (CHAT_WIRE, ANTHROPIC_WIRE):
-        assert [name for name in names if not hasattr(api, name)] == []
+    assert [name for name in names if not hasattr(recorded.wire, name)] == []
+
+
+@each_wire
+def test_every_table_has_a_name_that_people_know(recorded: Recorded) -> None:
+    """A dialect with a name has a table, and a table whose dialect is somebody's has a name."""
+    assert recorded.wire.APIS.keys() <= recorded.wire.REASONS.keys()
+    assert recorded.wire.APIS
+
+
+@each_wire
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_knows_the_path_that_a_client_takes(recorded: Recorded, stream: bool) -> None:
+    """What route writes, routed reads."""
+    api = recorded.wire
+    asked = Request(model="vendor.some-model-v1:0", messages=(Message(role="user", content="hi"),))
+    method, path = api.route(asked, stream=stream)
+    routed = api.routed(method, path)
+    assert routed is not None
+    assert routed.model in (None, "vendor.some-model-v1:0")
+    assert routed.stream in (None, stream)
+    assert api.routed("DELETE", path) is None
+    assert [r.wire.NAME for r in RECORDED.values() if r.wire.routed(method, path) is not None] == [api.NAME]

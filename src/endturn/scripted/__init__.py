@@ -4,9 +4,9 @@
     with provider.serve() as url:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
 
-It speaks the chat completions and the Anthropic messages formats, streamed and not; the URL's path says which. It gives
-one choice, checks no key, and knows no other endpoint. What it answers is what it was told to: apart from `fit` and
-`essay`, no limit of the request changes a reply.
+It speaks every wire format, streamed and not; the URL's path says which. It gives one choice, checks no key, and knows
+no other endpoint. What it answers is what it was told to: apart from `fit` and `essay`, no limit of the request changes
+a reply.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
@@ -24,7 +23,7 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.scripted.loopback import Answer, Asked, Server, Transport
-from endturn.scripted.rendering import PROVIDER, Received, Rendering, refusal
+from endturn.scripted.rendering import Received, Rendering, refusal
 from endturn.scripted.script import (
     Ending,
     Exhausted,
@@ -49,6 +48,7 @@ from endturn.scripted.script import (
     tokens,
     truncate,
 )
+from endturn.wires import WIRES
 from endturn.wires import wire as _wire
 
 __all__ = [
@@ -77,16 +77,9 @@ __all__ = [
 
 log = logging.getLogger("endturn")
 
-_SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
-_PATHS: Final = {
-    "anthropic": re.compile(rf"{_SEGMENTS}/v1/messages"),
-    "openai_chat": re.compile(
-        rf"(?:{_SEGMENTS}/v1)?/chat/completions|{_SEGMENTS}/openai/deployments/[^/]+/chat/completions"
-    ),
-}
-"""Where the formats are spoken: `/v1` once, after whatever a gateway puts before it; or at the root; or as in Azure."""
-
-_SECRET: Final = frozenset({"authorization", "x-api-key", "api-key", "cookie"})
+_SECRET: Final = frozenset(
+    {"authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
+)
 
 
 class ScriptedProvider:
@@ -131,7 +124,7 @@ class ScriptedProvider:
     @property
     def provider(self) -> str:
         """The name of the provider that the wire belongs to."""
-        return PROVIDER[self.wire]
+        return _wire(self.wire).PROVIDER
 
     def complete(self, request: Request) -> ChatResponse:
         """Play the next reply, as a provider function.
@@ -189,17 +182,24 @@ class ScriptedProvider:
         return Rendering(reply, received, next(self._number))
 
     def _respond(self, asked: Asked) -> Answer:
-        path = asked.path.partition("?")[0]
-        name = "anthropic" if path.endswith("/messages") else "openai_chat"
-        if asked.method != "POST" or not _PATHS[name].fullmatch(path):
+        found = ((name, _wire(name).routed(asked.method, asked.path)) for name in WIRES)
+        name, routed = next(((name, routed) for name, routed in found if routed is not None), (self.wire, None))
+        if routed is None:
+            path = asked.path.partition("?")[0]
             return refusal(name, Failure(404, message=f"there is no {asked.method} {path} here"))
         try:
-            body = json.loads(asked.body)
-            request = _wire(name).request(body)
-        except (ValueError, AttributeError, DecodeError) as error:
+            body = {} if routed.retrieve is not None else json.loads(asked.body)
+            said = {"model": routed.model, "stream": routed.stream}
+            body |= {member: value for member, value in said.items() if value is not None}
+            if routed.retrieve is not None:
+                request = Request(model="", messages=(), retrieve=routed.retrieve)
+            else:
+                request = _wire(name).request(body)
+        except (ValueError, TypeError, AttributeError, DecodeError) as error:
             return refusal(name, Failure(400, message=f"the request is not in the provider's format: {error}"))
         headers = {header: value for header, value in asked.headers.items() if header not in _SECRET}
-        received = Received(request=request, wire=name, stream=bool(body.get("stream")), body=body, headers=headers)
+        stream = bool(_wire(name).inspect(body).stream)
+        received = Received(request=request, wire=name, stream=stream, body=body, headers=headers)
         try:
             return self._play(received).answer()
         except UsageError as error:

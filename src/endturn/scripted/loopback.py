@@ -29,7 +29,7 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One HTTP request. Header names are lower case."""
+    """One HTTP request. Header names are lower case; the path is as it was sent, its query included."""
 
     method: str
     path: str
@@ -104,7 +104,8 @@ class Transport:
 
 
 def _asked(request: Any, body: bytes) -> Asked:
-    return Asked(method=request.method, path=request.url.path, headers=dict(request.headers), body=body)
+    path = request.url.raw_path.decode("ascii")
+    return Asked(method=request.method, path=path, headers=dict(request.headers), body=body)
 
 
 class _Playback:

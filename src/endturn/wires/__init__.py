@@ -4,23 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.errors import ProviderError, UsageError
 from endturn.lean import lean
 from endturn.records import Strategy
-from endturn.stop import Row, Stop
+from endturn.stop import Row, Stop, StopReason
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 
-WIRES: Final = ("anthropic", "openai_chat")
+WIRES: Final = tuple(
+    n
+    for n in (
+        "anthropic",
+        "bedrock_converse",
+        "bedrock_invoke",
+        "cohere",
+        "completions",
+        "gemini",
+        "gemini_interactions",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+    )
+    if find_spec(f"endturn.wires.{n}")
+)  # TEMPORARY while wires are being written
 """The wire formats that endturn speaks."""
 
 TAIL: Final = 64
 """How many visible characters of an answer's end are kept, in memory only, to recognise its continuation."""
+
+
+class Framing(StrEnum):
+    """How the events of a stream are told apart in its bytes."""
+
+    SSE = "sse"
+    """Server-sent events: `event:` and `data:` lines, a blank line after each."""
+    NDJSON = "ndjson"
+    """One JSON value to a line."""
+    EVENTSTREAM = "eventstream"
+    """AWS's binary messages: lengths, headers, payload, checksums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API as people know it, for one dialect of a wire.
+
+    Attributes:
+        name: as the table of stop reasons has it, "openai.chat".
+        path: where a body says why it stopped, "choices[i].finish_reason".
+        stream_path: where a stream does.
+    """
+
+    name: str
+    path: str
+    stream_path: str
+
+
+class Route(NamedTuple):
+    """The method of a request, and its path below the base URL, query included."""
+
+    method: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """What the path of a request says where its body does not; None where the path does not say it either."""
+
+    model: str | None = None
+    stream: bool | None = None
+    retrieve: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """How a server of a format speaks beside its replies: for a provider that plays a script.
+
+    Attributes:
+        response_id, call_id: how the ids of responses and of calls begin.
+        request_id: the header that holds the request's id.
+        words: what is said for a reason, where it is not the first row of the table that means it.
+    """
+
+    response_id: str
+    call_id: str
+    request_id: str
+    words: Mapping[StopReason, str] = field(default_factory=dict)
 
 
 class Event(NamedTuple):
@@ -39,6 +114,7 @@ class Asked:
         maximum: the output limit that the request sets.
         choices: how many answers are asked for.
         stream: whether the answer is streamed.
+        stream_usage: whether a stream's end tells the usage: OpenAI's chat streams must be asked to.
         background: the call starts a job on the server and does not wait for it.
         json_format: the answer is constrained to JSON.
         compaction: the call asks for nothing but a summary of the conversation (Anthropic's `compaction`).
@@ -53,6 +129,7 @@ class Asked:
     maximum: int | None = None
     choices: int = 1
     stream: bool = False
+    stream_usage: bool = True
     background: bool = False
     json_format: bool = False
     compaction: bool = False
@@ -121,10 +198,22 @@ class Wire(Protocol):
     """The names that every wire module has."""
 
     NAME: str
+    PROVIDER: str
+    """Whose format it is, as in `gen_ai.provider.name`."""
+    FRAMING: Framing
     REASONS: Mapping[str, Mapping[str, Row]]
     """dialect → raw value → row. The dialect "" is the format's home."""
+    APIS: Mapping[str, Api]
+    """dialect → what people call it; a dialect that is nobody's in particular has none."""
+    VOICE: Voice
 
-    def encode(self, request: Request, *, stream: bool = False) -> Json: ...
+    def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
+        """Where the request goes."""
+
+    def routed(self, method: str, path: str) -> Routed | None:
+        """What a request's method and path say; None where this format is not spoken there."""
+
+    def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json: ...
 
     def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse: ...
 
@@ -133,7 +222,7 @@ class Wire(Protocol):
     def decode_error(self, status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError: ...
 
     def resume(
-        self, request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT
+        self, request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
     ) -> Request: ...
 
     def inspect(self, kwargs: Mapping[str, Any]) -> Asked: ...
@@ -142,9 +231,19 @@ class Wire(Protocol):
 
     def whole(self, ctx: Context, body: Any) -> Seen: ...
 
-    def reply(self, response: ChatResponse, *, stream: bool) -> Json | list[Event]: ...
+    def request(self, body: Json) -> Request:
+        """A request's body as ours; `model` and `stream` are in it, wherever the format has them."""
 
-    def request(self, body: Json) -> Request: ...
+    def reply(self, response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+        """A response as a server sends it. Streamed, one whose terminal was not seen breaks off: nothing closes it."""
+
+    def reply_error(
+        self, status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+    ) -> Json | Event:
+        """An error answer's body as a server sends it; with `stream`, as the event that it is within a stream.
+
+        What is None is filled with what the provider says with that status. `number` is the request's.
+        """
 
 
 @cache

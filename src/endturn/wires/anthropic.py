@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,17 +10,21 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Asked, Context, Seen
-from endturn.wires.anthropic_reply import reply
+from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires.anthropic_reply import reply, reply_error
 from endturn.wires.anthropic_response import NAME, Decoder, decode
 from endturn.wires.anthropic_watch import REASONS, Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import count, items, member, minted, number, text
+from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, text
 
 __all__ = [
+    "APIS",
     "DEFAULT_MAX_TOKENS",
+    "FRAMING",
     "NAME",
+    "PROVIDER",
     "REASONS",
+    "VOICE",
     "Decoder",
     "Watch",
     "decode",
@@ -28,11 +33,25 @@ __all__ = [
     "encode",
     "inspect",
     "reply",
+    "reply_error",
     "request",
     "resume",
+    "route",
+    "routed",
     "watch",
     "whole",
 ]
+
+PROVIDER: Final = "anthropic"
+FRAMING: Final = Framing.SSE
+APIS: Final[Mapping[str, Api]] = {
+    "": Api(
+        "anthropic.messages",
+        "stop_reason, stop_sequence, stop_details",
+        "message_delta.delta.stop_reason then message_stop",
+    )
+}
+VOICE: Final = Voice("msg_", "toolu_", "request-id")
 
 DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
@@ -40,7 +59,20 @@ DEFAULT_MAX_TOKENS: Final = 4_096
 _OURS: Final = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "stream"})
 
 
-def encode(request: Request, *, stream: bool = False) -> Json:
+_PATH: Final = re.compile(rf"{SEGMENTS}/v1/messages")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request for a message goes."""
+    return Route("POST", "/v1/messages")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v1/messages`, after whatever a gateway puts before it."""
+    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out.
 
     Raises:
@@ -229,7 +261,9 @@ def _read_tool(raw: Any) -> Tool | None:
     return Tool(name=name, description=text(member(raw, "description")), parameters=schema)
 
 
-def resume(request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT) -> Request:
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
     """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
 
     A pause is resent: the assistant's blocks verbatim, no user message after them.

@@ -1,4 +1,4 @@
-"""Bytes ↔ events of a server-sent event stream, incrementally and in both directions.
+"""Bytes ↔ events of a stream, incrementally and in both directions; server-sent events and lines of JSON are here.
 
 Written out because the kept decoders each come with an HTTP library attached (httpx-sse imports httpx, openai and
 anthropic import httpx2), and a wire does no I/O. The format: https://html.spec.whatwg.org/multipage/server-sent-events.html
@@ -8,16 +8,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol, assert_never
 
 from endturn.errors import DecodeError
-from endturn.wires import Event
+from endturn.wires import Event, Framing
+from endturn.wires import eventstream as aws
 from endturn.wires.failure import shortened
 
 DONE: Final = "[DONE]"
 """The data of the event that ends a stream of the chat format: a word, not JSON."""
 
 _BOM: Final = b"\xef\xbb\xbf"
+
+
+CONTENT_TYPE: Final = {
+    Framing.SSE: "text/event-stream; charset=utf-8",
+    Framing.NDJSON: "application/x-ndjson",
+    Framing.EVENTSTREAM: "application/vnd.amazon.eventstream",
+}
+"""What a stream of each framing is called in its headers."""
+
+
+class BytesDecoder(Protocol):
+    """Turns a stream's bytes, cut anywhere, into events."""
+
+    def feed(self, chunk: bytes) -> Iterator[Event]: ...
+
+    def close(self) -> list[Event]: ...
+
+
+def decoder(framing: Framing) -> BytesDecoder:
+    """A decoder of that framing."""
+    match framing:
+        case Framing.SSE:
+            return SSEDecoder()
+        case Framing.NDJSON:
+            return LinesDecoder()
+        case Framing.EVENTSTREAM:
+            return aws.MessagesDecoder()
+        case _:
+            assert_never(framing)
 
 
 class SSEDecoder:
@@ -96,6 +126,40 @@ class SSEDecoder:
         return Event(name, DONE if data.strip() == DONE else parse(data))
 
 
+class LinesDecoder:
+    """Turns lines of JSON, cut anywhere, into events without a name."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that these bytes complete.
+
+        Raises:
+            DecodeError: a line is not JSON.
+        """
+        *lines, rest = chunk.split(b"\n")
+        if not lines:
+            self._rest.append(chunk)
+            return
+        lines[0] = b"".join(self._rest) + lines[0]
+        self._rest = [rest]
+        for line in lines:
+            if line.strip():
+                yield Event(None, parse(line))
+
+    def close(self) -> list[Event]:
+        """The last line, where the stream ended without a line end, if it is a whole object."""
+        rest, self._rest = b"".join(self._rest), []
+        try:
+            data = parse(rest) if rest.strip() else None
+        except DecodeError:
+            return []
+        return [Event(None, data)] if isinstance(data, dict) else []
+
+
 def parse(data: str | bytes) -> Any:
     """JSON as Python values.
 
@@ -109,30 +173,34 @@ def parse(data: str | bytes) -> Any:
         raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(readable)) from None
 
 
-def events(chunks: Iterable[bytes]) -> Iterator[Event]:
+def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[Event]:
     """The events of a response's bytes, as they arrive.
 
     Raises:
         DecodeError: an event's data is not JSON.
     """
-    decoder = SSEDecoder()
+    reading = decoder(framing)
     for chunk in chunks:
-        yield from decoder.feed(chunk)
-    yield from decoder.close()
+        yield from reading.feed(chunk)
+    yield from reading.close()
 
 
-async def aevents(chunks: AsyncIterable[bytes]) -> AsyncIterator[Event]:
+async def aevents(chunks: AsyncIterable[bytes], framing: Framing = Framing.SSE) -> AsyncIterator[Event]:
     """`events`, of bytes that arrive asynchronously."""
-    decoder = SSEDecoder()
+    reading = decoder(framing)
     async for chunk in chunks:
-        for event in decoder.feed(chunk):
+        for event in reading.feed(chunk):
             yield event
-    for event in decoder.close():
+    for event in reading.close():
         yield event
 
 
-def frame(event: Event) -> bytes:
-    """One event as bytes, its name first where it has one."""
+def frame(event: Event, framing: Framing = Framing.SSE) -> bytes:
+    """One event as bytes."""
+    if framing is Framing.NDJSON:
+        return json.dumps(event.data, separators=(",", ":")).encode() + b"\n"
+    if framing is Framing.EVENTSTREAM:
+        return aws.message(event)
     data = event.data if event.data == DONE else json.dumps(event.data, separators=(",", ":"))
     name = f"event: {event.name}\n" if event.name else ""
     return f"{name}data: {data}\n\n".encode()

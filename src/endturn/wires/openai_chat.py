@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Asked, Context, Event
+from endturn.wires import Asked, Context, Framing, Route, Routed, Voice
 from endturn.wires.failure import error_of
-from endturn.wires.framing import DONE
-from endturn.wires.openai_chat_reasons import REASONS
+from endturn.wires.openai_chat_reasons import APIS, REASONS
+from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
 from endturn.wires.openai_chat_watch import Watch, whole
-from endturn.wires.reading import arguments, count, items, member, minted, number, raw_reason, text
+from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, text
 
 __all__ = [
+    "APIS",
+    "FRAMING",
     "NAME",
+    "PROVIDER",
     "REASONS",
+    "VOICE",
     "Decoder",
     "Watch",
     "decode",
@@ -30,8 +33,11 @@ __all__ = [
     "encode",
     "inspect",
     "reply",
+    "reply_error",
     "request",
     "resume",
+    "route",
+    "routed",
     "watch",
     "whole",
 ]
@@ -42,7 +48,32 @@ _OURS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "temperature", "seed", "response_format", "max_tokens"}
     | {"max_completion_tokens", "stream", "stream_options"}
 )
-_WORD: Final = re.compile(r"\s*\S+|\s+")
+
+PROVIDER: Final = "openai"
+FRAMING: Final = Framing.SSE
+# The words that OpenAI itself uses where its format has no reason of its own: a refusal is a member of the message, the
+# full window is a `length`.
+VOICE: Final = Voice(
+    "chatcmpl-",
+    "call_",
+    "x-request-id",
+    {StopReason.REFUSED: "stop", StopReason.CONTEXT_WINDOW_EXCEEDED: "length"},
+)
+
+_PATH: Final = re.compile(
+    rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
+)
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a chat request goes; watsonx serves it below `/text`."""
+    return Route("POST", "/text/chat" if dialect == "watsonx" else "/chat/completions")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v1/chat/completions` after whatever a gateway puts before it, or without `/v1`; or a deployment of Azure's."""
+    found = _PATH.fullmatch(path.partition("?")[0])
+    return Routed(found["model"]) if method == "POST" and found else None
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -96,7 +127,7 @@ def _written(message: Message) -> Json | None:
         return None
     written: Json = {"role": "assistant", "content": message.content or None}
     if message.tool_calls:
-        written["tool_calls"] = [_call(call) for call in message.tool_calls]
+        written["tool_calls"] = [call_of(call) for call in message.tool_calls]
     return written
 
 
@@ -112,11 +143,6 @@ def _replayed(message: Message, block: Json) -> Json | None:
     elif message.tool_calls and block.get("function_call") is not None:
         written["function_call"] = block["function_call"]
     return written if calls or "function_call" in written or written.get("content") or written.get("refusal") else None
-
-
-def _call(call: ToolCall) -> Json:
-    raw = call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": raw}}
 
 
 def _tool(tool: Tool) -> Json:
@@ -190,7 +216,7 @@ def _message(raw: Any) -> Message:
             arguments_raw=text(member(function, "arguments")),
             arguments=arguments(text(member(function, "arguments"))),
         )
-        for position, call in enumerate(items(raw.get("tool_calls")))
+        for position, call in enumerate(_calls(raw))
         for function in (member(call, "function") or {},)
     )
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else content or ""
@@ -206,6 +232,12 @@ def _message(raw: Any) -> Message:
     if _written(message) == raw:
         return message
     return message.but(blocks=Blocks(NAME, (raw,)))
+
+
+def _calls(raw: Json) -> Sequence[Any]:
+    """The calls of a message; the one of the deprecated `function_call` too, which has no id."""
+    legacy = raw.get("function_call")
+    return items(raw.get("tool_calls")) or ([{"function": legacy}] if isinstance(legacy, dict) else ())
 
 
 def _read_tool(raw: Any) -> Tool | None:
@@ -266,6 +298,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         maximum=count(kwargs.get("max_tokens")) if limit is None else limit,
         choices=count(kwargs.get("n")) or 1,
         stream=kwargs.get("stream") is True,
+        stream_usage=member(kwargs.get("stream_options"), "include_usage") is True,
         json_format=isinstance(form, type) or member(form, "type") in ("json_object", "json_schema"),
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("top_p")),
@@ -288,70 +321,3 @@ def decoder(ctx: Context) -> Decoder:
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
     """The exception for an error answer, to be raised by the caller."""
     return error_of(status, headers, body, ctx=ctx)
-
-
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
-    """A response as a server of this format would send it: a body, or the events of a stream."""
-    raw = raw_reason(response.stop, REASONS["openrouter"])
-    message = _reply_message(response)
-    usage = _reply_usage(response.usage)
-    head = {"id": response.id or "chatcmpl-endturn", "created": 0, "model": response.model or "scripted"}
-    if not stream:
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": raw}
-        body: Json = {**head, "object": "chat.completion", "choices": [choice]}
-        return {**body, "usage": usage} if usage else body
-
-    def chunk(delta: Json, finish_reason: str | None = None) -> Event:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return Event(None, {**head, "object": "chat.completion.chunk", "choices": [choice]})
-
-    events = [chunk({"role": "assistant", "content": ""})]
-    for name, value in message.items():
-        if name in ("reasoning_content", "reasoning", "content", "refusal"):
-            events += [chunk({name: word}) for word in _WORD.findall(value or "")]
-        elif name == "tool_calls":
-            events += [chunk({"tool_calls": [piece]}) for piece in _call_pieces(value)]
-        elif name != "role":
-            events.append(chunk({name: value}))
-    if raw is not None:
-        events.append(chunk({}, raw))
-    if usage:
-        events.append(Event(None, {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}))
-    return [*events, Event(None, DONE)]
-
-
-def _call_pieces(calls: list[Json]) -> list[Json]:
-    pieces: list[Json] = []
-    for index, call in enumerate(calls):
-        kind = "custom" if call.get("type") == "custom" else "function"
-        written = "input" if kind == "custom" else "arguments"
-        raw = text(call[kind].get(written))
-        pieces.append({**call, "index": index, kind: {"name": call[kind]["name"], written: ""}})
-        pieces += [{"index": index, kind: {written: word}} for word in _WORD.findall(raw)]
-    return pieces
-
-
-def _reply_message(response: ChatResponse) -> Json:
-    if response.blocks is not None and response.blocks.wire == NAME and response.blocks.items:
-        return dict(response.blocks.items[0])
-    message: Json = {"role": "assistant"}
-    if response.reasoning:
-        message["reasoning_content"] = response.reasoning
-    declined = response.stop.reason is StopReason.REFUSED and response.stop.raw == "stop"
-    message |= {"content": None, "refusal": response.text} if declined else {"content": response.text or None}
-    if response.tool_calls:
-        message["tool_calls"] = [_call(call) for call in response.tool_calls]
-    return message
-
-
-def _reply_usage(usage: Usage | None) -> Json | None:
-    if usage is None:
-        return None
-    prompt, output = usage.input_tokens or 0, usage.output_tokens or 0
-    written: Json = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
-    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    if any(tokens is not None for tokens in cached.values()):
-        written["prompt_tokens_details"] = {name: tokens for name, tokens in cached.items() if tokens is not None}
-    if usage.reasoning_tokens is not None:
-        written["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return written

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from endturn.stop import Resume, Row, StopReason, find_row
+from endturn.wires import Api
 
 _HOME: Final = {
     "stop": Row(StopReason.END_TURN, source="openai 3.54"),
@@ -70,6 +71,21 @@ _ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
     "cerebras": {},
     "groq": {},
     "xai": {},
+    # The proto enum's names, as xai-sdk gives them; the REST endpoint speaks OpenAI's words.
+    "xai_grpc": {
+        "REASON_STOP": _end("xai-sdk 1.21"),
+        "REASON_MAX_LEN": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="xai-sdk 1.21"),
+        "REASON_MAX_CONTEXT": _window("xai-sdk 1.21"),
+        "REASON_TOOL_CALLS": Row(StopReason.TOOL_CALL, source="xai-sdk 1.21"),
+        "REASON_TIME_LIMIT": _error("xai-sdk 1.21", "timeout"),
+        # The enum's zero: nothing was set.
+        "REASON_INVALID": Row(StopReason.UNKNOWN, source="xai-sdk 1.21"),
+    },
+    "watsonx": {
+        "time_limit": _error("watsonx.ai API reference, text chat", "timeout"),
+        "cancelled": Row(StopReason.CANCELLED, True, source="watsonx.ai API reference, text chat"),
+        "error": _error("watsonx.ai API reference, text chat"),
+    },
     "ollama": {},
     "copilot": {},
     "lmstudio": {},
@@ -102,6 +118,29 @@ REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
     COMPATIBLE: {word: row for added in _ADDED.values() for word, row in added.items()} | _HOME,
 }
 """dialect → raw value → row. The dialect "" is OpenAI itself."""
+
+
+_NAMES: Final = {"": "openai.chat", "moonshot": "moonshot(moonpalace)", "xai_grpc": "xai.grpc"}
+_BARE: Final = frozenset({"sglang", "tgi"})
+"""Servers whose chat endpoint and native one are one API in the table, as both say the same."""
+_STREAM: Final = "choices[i].finish_reason (last content chunk), then usage chunk, then [DONE]"
+_PATHS: Final = {
+    "openrouter": "choices[i].finish_reason + native_finish_reason",
+    "vllm": "choices[i].finish_reason + stop_reason",
+    "sglang": "meta_info.finish_reason{type} or choices[i].finish_reason",
+    "tgi": "details.finish_reason | choices[i].finish_reason",
+    "xai_grpc": "outputs[i].finish_reason",
+}
+
+APIS: Final[Mapping[str, Api]] = {
+    dialect: Api(
+        _NAMES.get(dialect) or (dialect if dialect in _BARE else f"{dialect}.chat"),
+        _PATHS.get(dialect, "choices[i].finish_reason"),
+        "same, last chunk" if dialect == "xai_grpc" else _STREAM,
+    )
+    for dialect in ("", *_ADDED)
+}
+"""dialect → what people call it."""
 
 
 def rows_of(dialect: str) -> Mapping[str, Row]:

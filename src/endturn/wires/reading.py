@@ -12,6 +12,9 @@ from endturn.chat import Json
 from endturn.stop import Row, Stop, StopReason, find_row
 from endturn.wires import TAIL
 
+SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
+"""What a gateway puts before a format's own path: any segments but a version, with which the path itself begins."""
+
 PLAIN: Final = (str, bytes, int, float, list, tuple)
 """What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
 _PLAIN: Final = frozenset({*PLAIN, bool})
