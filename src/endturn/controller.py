@@ -11,6 +11,7 @@ retried: that is the provider function's own business.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_t
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.turn import CallProvider, Course, RunTool, ToolRan
+from endturn.continuation.turn import Abilities, CallProvider, Course, MakeRoom, RunTool, ToolRan, Wait
 from endturn.errors import ProviderError, UsageError
 from endturn.records import Turn
 from endturn.stop import Stop, StopReason
@@ -81,6 +82,8 @@ Item = Delta | TurnResult
 class _Controller:
     """A provider function, tools and a policy, and a turn over them as a generator. See ContinuationController."""
 
+    _slept: Callable[[float], Any]
+
     def __init__(
         self,
         provider: Provider,
@@ -91,7 +94,9 @@ class _Controller:
         wire: str = "",
         agent: str | None = None,
         conversation_id: str | None = None,
+        dialect: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], Any] | None = None,
         new_id: Callable[[], str] = records.new_id,
     ) -> None:
         _check(provider, tools, policy)
@@ -104,7 +109,13 @@ class _Controller:
         else:
             self._declared = tuple(tool for tool, _ in tools)
             self._tools = {tool.name: function for tool, function in tools}
-        self._policy = policy if policy is not None else ContinuationPolicy.from_environment()
+        self._policy = policy if policy is not None else ContinuationPolicy.load()
+        self._abilities = Abilities(
+            dialect=_told(provider, "dialect") if dialect is None else dialect,
+            retrieves=_says(provider, "retrieves"),
+            follows_tokens=_says(provider, "follows_tokens"),
+        )
+        self._sleep = sleep or self._slept
         self._agent = agent
         self._conversation = conversation_id
         self._clock = clock
@@ -125,11 +136,11 @@ class _Controller:
         runnable = None if self._tools is None else frozenset(self._tools)
         course = Course(
             start, policy=self._policy, wire=self._wire, turn=turn, provider=self._name, runnable=runnable,
-            clock=self._clock,
+            clock=self._clock, abilities=self._abilities,
         )  # fmt: skip
         scope = start_turn(turn)
         steps = course.steps()
-        reply: ToolRan | Exception | None = None
+        reply: ToolRan | Exception | Request | None = None
         try:
             while True:
                 with scope.step():
@@ -146,6 +157,10 @@ class _Controller:
                         reply = yield from self._exchange(step, scope)
                     case RunTool():
                         reply = yield from self._run_tool(step.call, turn)
+                    case MakeRoom():
+                        reply = yield from self._make_room(step, scope)
+                    case Wait():
+                        yield _Act(partial(self._sleep, step.seconds), (scope,), "sleep")
         except BaseException as error:
             with scope.step():
                 partial_result = course.interrupt(None if isinstance(error, _Left) else error)
@@ -198,6 +213,17 @@ class _Controller:
             if close is not None:
                 yield _Act(close, scopes)
 
+    def _make_room(self, step: MakeRoom, scope: TurnScope) -> Generator[_Act, Any, Request | None]:
+        """Ask the host's function for a request that fits. Returns None where it gives up."""
+        hook = self._policy.on_context_exceeded
+        assert callable(hook)
+        answer = yield _Act(partial(hook, step.request, step.response), (scope,), "on_context_exceeded")
+        if isinstance(answer, _Failed):
+            raise answer.error
+        if answer is not None and not isinstance(answer, Request):
+            raise UsageError(f"on_context_exceeded gives a Request to go on with, or None, not {_a(answer)}")
+        return answer
+
     def _run_tool(self, call: ToolCall, turn: Turn) -> Generator[_Act, Any, ToolRan]:
         assert self._tools is not None
         run = start_tool(turn, name=call.name, call_id=call.id)
@@ -227,12 +253,16 @@ class ContinuationController(_Controller):
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
         wire: the format that the provider function speaks; `openai_chat` where nobody says.
+        dialect: whose variant of the format; what the provider function says, where not given.
         agent, conversation_id: for what is announced.
-        clock: gives seconds; new_id: gives a turn's id.
+        clock: gives seconds; sleep: lets some pass, between two looks at a response that is still being made; new_id:
+            gives a turn's id.
 
     Raises:
         UsageError: there is no such wire, the environment holds no usable policy, or an argument is something else.
     """
+
+    _slept = staticmethod(time.sleep)
 
     def run(self, start: Request | Resumption) -> TurnResult:
         """One turn, to its end.
@@ -283,6 +313,8 @@ class ContinuationController(_Controller):
 
 class AsyncContinuationController(_Controller):
     """`ContinuationController` for asyncio; the provider function and each tool may be async, or not."""
+
+    _slept = staticmethod(asyncio.sleep)
 
     async def run(self, start: Request | Resumption) -> TurnResult:
         """One turn, to its end; see `ContinuationController.run`. Cancelling it is an interrupt."""
@@ -361,6 +393,11 @@ def _told(provider: Provider, name: str) -> str:
         if isinstance(value, str) and value:
             return value
     return ""
+
+
+def _says(provider: Provider, name: str) -> bool:
+    """Whether a provider function, or a bound method's object, says that it can do this."""
+    return any(getattr(owner, name, None) is True for owner in (provider, getattr(provider, "__self__", None)))
 
 
 def _stream(answer: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:

@@ -62,10 +62,12 @@ class Strategy(StrEnum):
 
     NATIVE_TOKEN = "native_token"  # noqa: S105 - a way of continuing, not a secret
     RESEND = "resend"
+    RETRIEVE = "retrieve"
+    """A response that was still being made, fetched by its id."""
     PREFILL = "prefill"
     PROMPT = "prompt"
     RETRY = "retry"
-    """A failed stream asked for again."""
+    """The same question asked again: after a failed stream, after an answer of which nothing can be used."""
     REPAIR = "repair"
     """A cut tool payload asked for again."""
 

@@ -58,7 +58,15 @@ class Account:
         """Add a response's usage, estimated where the provider gave none."""
         usage = measured(response, self.sent)
         self.usage += usage
+        price = self._policy.price(self.base.model)
+        if price is not None:
+            self.counters.cost += ((usage.input_tokens or 0) * price[0] + (usage.output_tokens or 0) * price[1]) / 1e6
         return usage
+
+    def forget(self) -> None:
+        """Nothing of the answer that is being written is used: it comes again."""
+        self.pending = ()
+        self.stitcher = self._new_stitcher()
 
     def enter(self, response: ChatResponse, calls: tuple[ToolCall, ...] = (), *, text: str | None = None) -> None:
         """Record a response with the calls that were run or answered, after the nudge that it answers."""
@@ -85,7 +93,7 @@ class Account:
             strategy=strategy,
             earlier=self.earlier,
             text=self.stitcher.text,
-            seam=strategy is not None and strategy is not Strategy.RESEND,
+            seam=strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR),
             segments=tuple(self._segments),
             tool_results=tuple(self._results),
             usage=self.usage,

@@ -17,9 +17,10 @@ class Counters:
     Attributes:
         calls: every call to the model.
         iterations: ordinary calls: neither continuation nor resume nor repair.
-        attempts, resumes, repairs: the other three.
+        attempts, resumes, repairs, again: the other four; `again` is the same question asked once more.
         tokens, chars: output of cut responses, their continuations and repairs.
         ceiling: the effective maximum of output tokens: the request's, else what the first cut response used.
+        cost: USD that all calls of the turn have cost, by the policy's prices.
     """
 
     calls: int = 0
@@ -27,14 +28,16 @@ class Counters:
     attempts: int = 0
     resumes: int = 0
     repairs: int = 0
+    again: int = 0
     tokens: int = 0
     chars: int = 0
     ceiling: int | None = None
+    cost: float = 0.0
 
     @property
     def continuations(self) -> int:
         """Calls made only because a response was cut off."""
-        return self.attempts + self.repairs
+        return self.attempts + self.repairs + self.again
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,23 @@ def tokens_left(counters: Counters, policy: ContinuationPolicy) -> int | None:
     return max(0, limit - counters.tokens)
 
 
-def clamp(asked: int | None, counters: Counters, policy: ContinuationPolicy) -> int | None:
+def affordable(counters: Counters, policy: ContinuationPolicy, model: str) -> int | None:
+    """How many output tokens of the model the rest of the money buys; None where money is no limit."""
+    price = policy.price(model)
+    if policy.max_cost is None or price is None or not price[1]:
+        return None
+    return max(0, int((policy.max_cost - counters.cost) * 1e6 / price[1]))
+
+
+def clamp(asked: int | None, counters: Counters, policy: ContinuationPolicy, model: str = "") -> int | None:
     """The `max_tokens` of a continuation or repair: what the request asked for, or what is left if that is less.
 
     A request without a maximum keeps none as long as the provider's own (as seen in the first cut) fits into the rest.
     """
     left = tokens_left(counters, policy)
+    bought = affordable(counters, policy, model)
+    if bought is not None:
+        left = bought if left is None else min(left, bought)
     if left is None:
         return asked
     if asked is None:
@@ -79,9 +93,19 @@ def clamp(asked: int | None, counters: Counters, policy: ContinuationPolicy) -> 
     return min(asked, left)
 
 
-def _spent(counters: Counters, policy: ContinuationPolicy, elapsed_s: float, thinking: int) -> TurnOutcome | None:
+def _over(counters: Counters, policy: ContinuationPolicy, elapsed_s: float) -> TurnOutcome | None:
+    """What ends a turn before any further call, whatever it is for: its time or its money is up."""
     if policy.deadline_s is not None and elapsed_s >= policy.deadline_s:
         return TurnOutcome.DEADLINE
+    if policy.max_cost is not None and counters.cost >= policy.max_cost:
+        return TurnOutcome.COST_BUDGET
+    return None
+
+
+def _spent(counters: Counters, policy: ContinuationPolicy, elapsed_s: float, thinking: int) -> TurnOutcome | None:
+    over = _over(counters, policy, elapsed_s)
+    if over is not None:
+        return over
     left = tokens_left(counters, policy)
     # A request for 64 tokens can never leave 256 of them: there, one more answer of its size is enough.
     floor = thinking + min(MARGIN, counters.ceiling or MARGIN)
@@ -114,23 +138,37 @@ def before_repair(
     return _spent(counters, policy, elapsed_s, thinking)
 
 
-def before_resume(
-    counters: Counters, policy: ContinuationPolicy, resume: Resume, *, elapsed_s: float
+def before_asking_again(
+    counters: Counters, policy: ContinuationPolicy, otherwise: TurnOutcome, *, elapsed_s: float, thinking: int = 0
 ) -> TurnOutcome | None:
-    """Why a paused response is not taken up again, None if it is. Only resending unchanged is driven."""
-    if resume is not Resume.RESEND_UNCHANGED:
+    """Why the same question is not asked once more, None if it is. `otherwise`: what its answer came to."""
+    if counters.again:
+        return otherwise
+    return _spent(counters, policy, elapsed_s, thinking)
+
+
+DRIVEN: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN, Resume.RETRIEVE_SAME_ID})
+"""The ways of taking a pause up that a controller can go, given a provider function that goes them."""
+
+
+def before_resume(
+    counters: Counters, policy: ContinuationPolicy, resume: Resume, *, able: bool = True, elapsed_s: float
+) -> TurnOutcome | None:
+    """Why a paused response is not taken up again, None if it is.
+
+    Args:
+        resume: how it would be.
+        able: the provider function can: it fetches, it does not follow tokens by itself, and the token is a new one.
+    """
+    if resume not in DRIVEN or not able:
         return TurnOutcome.LEFT_PAUSED
     if counters.resumes >= policy.continuation_max_resumes:
         return TurnOutcome.RESUME_LIMIT
-    if policy.deadline_s is not None and elapsed_s >= policy.deadline_s:
-        return TurnOutcome.DEADLINE
-    return None
+    return _over(counters, policy, elapsed_s)
 
 
 def before_iteration(counters: Counters, policy: ContinuationPolicy, *, elapsed_s: float) -> TurnOutcome | None:
     """Why the tool loop does not go on, None if it does."""
     if counters.iterations >= policy.max_iterations:
         return TurnOutcome.MAX_ITERATIONS
-    if policy.deadline_s is not None and elapsed_s >= policy.deadline_s:
-        return TurnOutcome.DEADLINE
-    return None
+    return _over(counters, policy, elapsed_s)

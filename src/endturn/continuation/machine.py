@@ -4,8 +4,9 @@ The rules:
 
 1. A turn starts in `Request` and ends in `Complete` or `Abort`; both know no further signal.
 2. Every response, to whatever call, goes to `EvaluateStop`. That state alone looks at what a response says.
-3. A call that is made only because of what the last response was (continuation, resume, repair) is reached through a
-   pending state, which asks about limits and knows two signals only: `under_limits` and `limit_reached`.
+3. A call that is made only because of what the last response was (continuation, resume, repair, the same question
+   again) is reached through a pending state, which asks about limits and knows two signals only: `under_limits` and
+   `limit_reached`. A continuation whose way of asking the provider refuses goes back there, to ask in another way.
 4. Tools are run in `ExecuteTools` alone, and that is reached by two signals: the gate passed the batch (`tool_call`:
    run it), or refused complete calls for what they say (`invalid_calls`: answer them with errors, run nothing).
 5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless goes to `Abort`.
@@ -40,6 +41,8 @@ class State(StrEnum):
     RESUME_UNCHANGED = "ResumeUnchanged"
     REPAIR_PENDING = "RepairPending"
     REPAIR = "Repair"
+    ASK_AGAIN_PENDING = "AskAgainPending"
+    ASK_AGAIN = "AskAgain"
     ABORT_PARTIAL = "AbortPartial"
     ABORT = "Abort"
     COMPLETE = "Complete"
@@ -62,6 +65,10 @@ class Signal(StrEnum):
     REPAIR_REFUSED = "repair_refused"
     """Asked for the payload again, the model declined, or a filter did. It is not asked a third time."""
     MAX_TOKENS = "max_tokens"
+    WORTHLESS = "worthless"
+    """Cut so that no continuation helps, but the same question may: half a JSON text, nothing but thinking, a full
+    window that the host has made room in."""
+    INVALID_JSON = "invalid_json"
     PAUSED = "paused"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
     SAFETY_BLOCKED = "safety_blocked"
@@ -74,6 +81,9 @@ class Signal(StrEnum):
     UNDER_LIMITS = "under_limits"
     LIMIT_REACHED = "limit_reached"
     RESULTS_APPENDED = "tool_results_appended"
+    FINISHED = "finish_signal"
+    """A tool was run that ends the turn: the model says that it is done."""
+    PREFILL_REFUSED = "prefill_refused"
     RETURNED = "return_partial_with_notice"
 
 
@@ -90,6 +100,8 @@ class Step(StrEnum):
     SEND_RESUME = "send_resume"
     CHECK_REPAIR = "check_repair"
     SEND_REPAIR = "send_repair"
+    CHECK_ASK_AGAIN = "check_ask_again"
+    SEND_AGAIN = "send_again"
     KEEP_PARTIAL = "keep_partial"
     FINISH = "finish"
 
@@ -121,6 +133,8 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.EVALUATE_STOP, Signal.HAND_OVER): _COMPLETE,
         (State.EVALUATE_STOP, Signal.GATE_REFUSED): Transition(State.REPAIR_PENDING, Step.CHECK_REPAIR),
         (State.EVALUATE_STOP, Signal.MAX_TOKENS): Transition(State.CONTINUE_PENDING, Step.CHECK_CONTINUATION),
+        (State.EVALUATE_STOP, Signal.WORTHLESS): Transition(State.ASK_AGAIN_PENDING, Step.CHECK_ASK_AGAIN),
+        (State.EVALUATE_STOP, Signal.INVALID_JSON): _KEEP,
         (State.EVALUATE_STOP, Signal.PAUSED): Transition(State.RESUME_PENDING, Step.CHECK_RESUME),
         (State.EVALUATE_STOP, Signal.CONTEXT_WINDOW_EXCEEDED): _ABORT,
         (State.EVALUATE_STOP, Signal.SAFETY_BLOCKED): _ABORT,
@@ -132,12 +146,16 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.EVALUATE_STOP, Signal.CANCELLED): _KEEP,
         #
         (State.EXECUTE_TOOLS, Signal.RESULTS_APPENDED): Transition(State.REQUEST, Step.SEND),
+        (State.EXECUTE_TOOLS, Signal.FINISHED): _COMPLETE,
         (State.EXECUTE_TOOLS, Signal.LIMIT_REACHED): _KEEP,
         (State.EXECUTE_TOOLS, Signal.INTERRUPTED): _KEEP,
         #
         (State.CONTINUE_PENDING, Signal.UNDER_LIMITS): Transition(State.REQUEST_CONTINUATION, Step.SEND_CONTINUATION),
         (State.CONTINUE_PENDING, Signal.LIMIT_REACHED): _KEEP,
         (State.REQUEST_CONTINUATION, Signal.RESPONSE): _EVALUATE,
+        (State.REQUEST_CONTINUATION, Signal.PREFILL_REFUSED): Transition(
+            State.CONTINUE_PENDING, Step.CHECK_CONTINUATION
+        ),
         (State.REQUEST_CONTINUATION, Signal.FAILED): _KEEP,
         (State.REQUEST_CONTINUATION, Signal.INTERRUPTED): _KEEP,
         #
@@ -152,6 +170,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.REPAIR, Signal.RESPONSE): _EVALUATE,
         (State.REPAIR, Signal.FAILED): _KEEP,
         (State.REPAIR, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.ASK_AGAIN_PENDING, Signal.UNDER_LIMITS): Transition(State.ASK_AGAIN, Step.SEND_AGAIN),
+        (State.ASK_AGAIN_PENDING, Signal.LIMIT_REACHED): _KEEP,
+        (State.ASK_AGAIN, Signal.RESPONSE): _EVALUATE,
+        (State.ASK_AGAIN, Signal.FAILED): _KEEP,
+        (State.ASK_AGAIN, Signal.INTERRUPTED): _KEEP,
         #
         (State.ABORT_PARTIAL, Signal.RETURNED): _COMPLETE,
     }
@@ -225,6 +249,8 @@ OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
     {
         Signal.END_TURN: TurnOutcome.COMPLETED,
         Signal.HAND_OVER: TurnOutcome.COMPLETED,
+        Signal.FINISHED: TurnOutcome.COMPLETED,
+        Signal.INVALID_JSON: TurnOutcome.INVALID_JSON,
         Signal.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
         Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
         Signal.REFUSED: TurnOutcome.REFUSED,

@@ -14,15 +14,19 @@ class Part:
 
     Pieces of tool calls are not given out: until the gate has passed them, nobody may act on them.
 
+    Args:
+        held: where the pieces of text go that the consumer may not see yet; None where it may see them at once.
+
     Attributes:
         response: None until `close` was called; what had arrived, with the stop `missing`, where the response itself
             never came.
     """
 
-    __slots__ = ("_calls", "_reasoning", "_said", "_stitcher", "response")
+    __slots__ = ("_calls", "_held", "_reasoning", "_said", "_stitcher", "response")
 
-    def __init__(self, stitcher: Stitcher) -> None:
+    def __init__(self, stitcher: Stitcher, held: list[Delta] | None = None) -> None:
         self.response: ChatResponse | None = None
+        self._held = held
         self._stitcher = stitcher
         self._said: list[str] = []
         self._reasoning: list[str] = []
@@ -32,7 +36,7 @@ class Part:
     def feed(self, delta: Delta) -> Iterator[Delta]:
         """Take the next delta."""
         if delta.restart:
-            yield from self._held()
+            yield from self._shown(self._rest())
             self._said.clear()
         if delta.reasoning:
             self._reasoning.append(delta.reasoning)
@@ -46,7 +50,7 @@ class Part:
             self._said.append(delta.text)
             piece = self._stitcher.feed(delta.text)
             if piece is not None:
-                yield Delta(text=piece.text, restart=True) if delta.restart else piece
+                yield from self._shown([Delta(text=piece.text, restart=True) if delta.restart else piece])
 
     def close(self, response: ChatResponse | None) -> Iterator[Delta]:
         """The response is over: `response` is what it came to, None where it never said so. Only the first time counts.
@@ -74,9 +78,16 @@ class Part:
             piece = self._stitcher.feed(response.text[len(said) :])
             if piece is not None:
                 out.append(piece)
-        out += self._held()
-        return iter(out)
+        out += self._rest()
+        return iter(self._shown(out))
 
-    def _held(self) -> list[Delta]:
+    def _rest(self) -> list[Delta]:
         piece = self._stitcher.close()
         return [] if piece is None else [piece]
+
+    def _shown(self, pieces: list[Delta]) -> list[Delta]:
+        """Those of the pieces that the consumer may see now: none of a text that is held back."""
+        if self._held is None:
+            return pieces
+        self._held += [piece for piece in pieces if piece.text]
+        return [piece for piece in pieces if not piece.text]

@@ -1,10 +1,13 @@
-"""What a turn may spend and what it trusts: the policy, from keywords or the environment."""
+"""What a turn may spend and what it trusts: the policy, from keywords, the environment or a file."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -20,7 +23,12 @@ If you intended a tool call, emit one complete tool call payload only.
 Do not repeat already-sent text."""
 """The nudge: the recovery prompt of the source design."""
 
+FILE: Final = "ENDTURN_CONFIG_FILE"
+"""The environment variable that names a TOML file; its table `agent` has the policy's keys."""
+
 Dispatch = Literal["verified_terminal", "tool_call_only", "any_parsed"]
+Price = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+"""USD per million tokens of the input, and of the output."""
 
 
 class ContinuationPolicy(BaseModel):
@@ -33,6 +41,9 @@ class ContinuationPolicy(BaseModel):
         continuation_max_output_chars: the same responses, in characters.
         continuation_tool_repair_attempts: how often a turn may ask again for a cut or unverified tool payload.
         continuation_max_resumes: how often a turn may take up what the provider paused.
+        max_cost: USD after which no further call is made; needs a price for the model. Output limits of continuations
+            are lowered to what is left of it.
+        prices: USD per million input and output tokens, by model: {"gpt-5-mini": (0.25, 2.0)}.
         deadline_s: seconds from the turn's start after which no further call is made; None for no limit.
         max_iterations: calls of the tool loop, continuations, repairs and resumes not counted.
         dispatch: which tool calls are run. `verified_terminal`: a batch that the provider said is complete, and that
@@ -40,6 +51,17 @@ class ContinuationPolicy(BaseModel):
             calls of a cut response that parse.
         suspect_full_budget: a `tool_call` that used the whole token budget counts as cut (not for `any_parsed`).
         prompt: the nudge that asks for the rest.
+        on_reasoning_only: what follows a response that was cut before it said anything: `stop`; `escalate_once`: the
+            same question with four times the output tokens, as far as the budget allows; `reasoning_off_once`: the
+            same question without thinking, where the model is known to be able to.
+        on_context_exceeded: `abort`; or a function that is given the request and the response, makes room, and returns
+            the request to go on with (None gives up). It is asked once a turn, and may be async.
+        stream_json: in a turn that asks for a JSON format, whether the answer is `held` back until it is known to be
+            JSON (or not), or streamed as it comes (`eager`): then it cannot be asked for again.
+        mode: which tool of `endturn.termination` ends a turn on purpose: `response`: finish_response; `task`:
+            finish_task; None: neither.
+        wallet_guard: in a mode, whether answers that go nowhere end the turn without that tool.
+        transcript: a file that every message of every turn is appended to; see `endturn.transcript`.
         min_overlap, max_overlap: characters that a repetition at a seam must have to be removed, and that are looked at
             (and held back, when streaming) at most.
 
@@ -55,12 +77,20 @@ class ContinuationPolicy(BaseModel):
     continuation_tool_repair_attempts: int = Field(default=1, ge=0)
     continuation_max_resumes: int = Field(default=10, ge=0)
     deadline_s: float | None = Field(default=None, gt=0)
+    max_cost: float | None = Field(default=None, gt=0)
+    prices: Mapping[str, Price] = Field(default_factory=dict)
     max_iterations: int = Field(default=50, ge=1)
     dispatch: Dispatch = "verified_terminal"
     suspect_full_budget: bool = True
     prompt: str = Field(default=PROMPT, pattern=r"\S")
     min_overlap: int = Field(default=16, ge=1)
     max_overlap: int = Field(default=1_024, ge=1)
+    on_reasoning_only: Literal["stop", "escalate_once", "reasoning_off_once"] = "stop"
+    on_context_exceeded: Literal["abort"] | Callable[..., Any] = "abort"
+    stream_json: Literal["held", "eager"] = "held"
+    mode: Literal["response", "task"] | None = None
+    wallet_guard: bool = True
+    transcript: Path | None = None
 
     if not TYPE_CHECKING:  # the checker keeps the signature that pydantic makes of the fields
 
@@ -76,6 +106,35 @@ class ContinuationPolicy(BaseModel):
             raise ValueError(f"min_overlap ({self.min_overlap}) is larger than max_overlap ({self.max_overlap})")
         return self
 
+    @model_validator(mode="after")
+    def _costs(self) -> Self:
+        if self.max_cost is not None and not self.prices:
+            raise ValueError("max_cost needs prices: prices={'model': (USD per million input tokens, output tokens)}")
+        return self
+
+    def price(self, model: str) -> Price | None:
+        """The price of a model, where it is given."""
+        return self.prices.get(model)
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **values: Any
+    ) -> ContinuationPolicy:
+        """A policy from a file, the environment and keywords; the later win.
+
+        Args:
+            path: a TOML file with a table `agent`; by default what ENDTURN_CONFIG_FILE names, if it names one.
+            environ: as in `from_environment`.
+            values: keys that win over both.
+
+        Raises:
+            UsageError: the file cannot be read or is not TOML, or a key or value makes no sense.
+        """
+        environ = os.environ if environ is None else environ
+        path = path or environ.get(FILE) or None
+        beneath = {} if path is None else _read(Path(path))
+        return cls(**{**beneath, **_from(environ), **values})
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **values: Any) -> ContinuationPolicy:
         """A policy from `ENDTURN_AGENT_…` variables, e.g. ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS=5.
@@ -87,16 +146,43 @@ class ContinuationPolicy(BaseModel):
         Raises:
             UsageError: a variable names no key of the policy, or holds a value that makes no sense.
         """
-        environ = os.environ if environ is None else environ
-        found = {
-            name.removeprefix(PREFIX).lower(): value
-            for name, value in environ.items()
-            if name.startswith(PREFIX) and value
-        }
-        for key in found:
-            if key not in cls.model_fields:
-                raise UsageError(f"{PREFIX}{key.upper()} is no setting; the keys are: {', '.join(cls.model_fields)}")
-        return cls(**{**found, **values})
+        return cls(**{**_from(os.environ if environ is None else environ), **values})
+
+
+def _from(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The keys that variables set."""
+    found = {
+        name.removeprefix(PREFIX).lower(): value for name, value in environ.items() if name.startswith(PREFIX) and value
+    }
+    for key in found:
+        if key not in ContinuationPolicy.model_fields:
+            keys = ", ".join(ContinuationPolicy.model_fields)
+            raise UsageError(f"{PREFIX}{key.upper()} is no setting; the keys are: {keys}")
+    return {key: _parsed(key, value) for key, value in found.items()}
+
+
+def _parsed(key: str, value: str) -> Any:
+    """A variable's value; of `prices`, which is a mapping, the JSON that it holds."""
+    if key != "prices":
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise UsageError(
+            f'{PREFIX}PRICES is not JSON: write it like {{"gpt-5-mini": [0.25, 2.0]}}, USD per million tokens'
+        ) from None
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("agent", {})
+    except OSError as error:
+        raise UsageError(f"the configuration file {str(path)!r} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration file {str(path)!r} is not TOML: {error}") from None
+    if not isinstance(table, dict):
+        raise UsageError(f"`agent` in the configuration file {str(path)!r} is a table: write [agent]")
+    return table
 
 
 def _sentence(error: ValidationError) -> str:

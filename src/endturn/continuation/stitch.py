@@ -75,6 +75,12 @@ class Stitcher:
         """
         self._seam = _Seam(self.text, least=self._least, most=self._most, stripped=stripped) if self._length else None
 
+    def again(self) -> None:
+        """What is fed from now on is the same text from its beginning, as far as it has come."""
+        self.seam()
+        if self._seam is not None:
+            self._seam.expect_restart()
+
     def feed(self, text: str) -> Delta | None:
         """Take the next piece of a part; returns what can be given out now, None if that is nothing."""
         if self._seam is None:
@@ -132,6 +138,10 @@ class _Seam:
         self._position: int | None = None
         self.held = ""
         self.restarted = False
+
+    def expect_restart(self) -> None:
+        """What comes begins as the text does: nothing else is looked for."""
+        self._position = 0
 
     def feed(self, text: str, *, last: bool = False) -> str | None:
         if self._position is not None:

@@ -3,6 +3,8 @@
     steps = Course(request, …).steps()
     CallProvider  → the driver calls the provider, feeds `part` with what arrives; answers None, or what was raised
     RunTool       → the driver runs the tool; answers ToolRan
+    MakeRoom      → the driver asks the host's function for a shorter request; answers that, or None
+    Wait          → the driver lets some seconds pass; answers None
     Delta         → the driver hands it to the consumer; answers None
     StopIteration → its value is the TurnResult
 
@@ -12,8 +14,8 @@ No I/O and no clock of its own, so one course serves plain functions and corouti
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from endturn.announce import end_turn
@@ -28,10 +30,10 @@ from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.signs import loop_start
 from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, declared, judge
 from endturn.continuation.voice import Voice
-from endturn.errors import ProviderError
+from endturn.errors import ProviderError, RequestRejected, UsageError
 from endturn.records import Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, StopReason
-from endturn.wires import Wire
+from endturn.wires import Wire, capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,59 @@ class ToolRan:
     is_error: bool = False
 
 
-Reply = ToolRan | Exception | None
-Steps = Generator[CallProvider | RunTool | Delta, Reply, TurnResult]
+@dataclass(frozen=True, slots=True)
+class MakeRoom:
+    """Give the host's function a request that filled the window, and the response, for a request that does not."""
+
+    request: Request
+    response: ChatResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let this time pass: the provider is still making its response."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the provider function can do beside answering; see `Provider` in `endturn.controller`.
+
+    Attributes:
+        dialect: whose variant of the wire it speaks.
+        retrieves: it takes a request to fetch a response by its id.
+        follows_tokens: it takes continuation tokens up by itself, so that nobody else must.
+        refused: (provider, model) of the models that have refused a prefill; shared by the turns of a controller.
+    """
+
+    dialect: str = ""
+    retrieves: bool = False
+    follows_tokens: bool = False
+    refused: set[tuple[str, str]] = field(default_factory=set)
+
+
+Act = CallProvider | RunTool | MakeRoom | Wait | Delta
+Reply = ToolRan | Exception | Request | None
+Steps = Generator[Act, Reply, TurnResult]
 
 SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, StopReason.REFUSED})
 """The stop reasons that arrive as HTTP errors too: such an error counts as a response. So does one to be repaired."""
 
-_COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.NATIVE_TOKEN, Strategy.REPAIR})
+_COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
 """The calls whose output counts against the budgets, however they end."""
 
-_POINTLESS: Final = frozenset({TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED})
+_RESUMING: Final[Mapping[Resume, Strategy]] = {
+    Resume.RESEND_UNCHANGED: Strategy.RESEND,
+    Resume.NATIVE_TOKEN: Strategy.NATIVE_TOKEN,
+    Resume.RETRIEVE_SAME_ID: Strategy.RETRIEVE,
+}
+"""How each kind of pause is taken up."""
+RESUMES: Final = frozenset(_RESUMING.values())
+
+_POINTLESS: Final = frozenset(
+    {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}
+)
 """The outcomes after which asking again would bring the same."""
 
 
@@ -79,6 +124,10 @@ class Course:
         provider: the provider's name, for what is announced.
         runnable: the names of the tools that have a function; None where the host runs tools itself.
         clock: gives seconds.
+        abilities: of the provider function.
+
+    Raises:
+        UsageError: the policy limits money, and gives no price for the model.
     """
 
     def __init__(
@@ -91,6 +140,7 @@ class Course:
         provider: str,
         runnable: Container[str] | None,
         clock: Callable[[], float],
+        abilities: Abilities | None = None,
     ) -> None:
         self._account = Account(start, policy)
         self._strategy = start.strategy if isinstance(start, Resumption) else None
@@ -100,7 +150,18 @@ class Course:
         self._voice = Voice(turn, provider, self._account.base.model)
         self._tools = declared(self._account.base)
         self._runnable = runnable
+        self._abilities = abilities or Abilities()
         self._clock = clock
+        base = self._account.base
+        if policy.max_cost is not None and policy.price(base.model) is None:
+            raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
+        self._provider = provider
+        self._capability = capabilities.of(wire.NAME, self._abilities.dialect, base.model, format=base.format)
+        self._is_held = base.format is not None and policy.stream_json == "held"
+        self._held: list[Delta] = []
+        self._asked_before: tuple[Request, ChatResponse] | None = None
+        self._otherwise = TurnOutcome.NO_PROGRESS
+        self._again: Request | None = None
         self._began_s = clock()
         self._machine = Machine()
         self._part: Part | None = None
@@ -134,7 +195,10 @@ class Course:
                     self._number = counters.calls
                     step = yield from self._call()
                 case Step.EVALUATE:
-                    step = self._machine.on(self._evaluate())
+                    signal = self._evaluate()
+                    if signal is Signal.CONTEXT_WINDOW_EXCEEDED:
+                        signal = yield from self._make_room()
+                    step = self._machine.on(signal)
                 case Step.CHECK_CONTINUATION:
                     spent = self._elapsed_s
                     step = self._go_on_unless(
@@ -153,11 +217,29 @@ class Course:
                         self._repaired(attempted=False, succeeded=False)
                 case Step.CHECK_RESUME:
                     resume, spent = self._last.stop.resume, self._elapsed_s
-                    step = self._go_on_unless(limits.before_resume(counters, policy, resume, elapsed_s=spent))
-                case Step.SEND_CONTINUATION | Step.SEND_REPAIR | Step.SEND_RESUME:
+                    step = self._go_on_unless(
+                        limits.before_resume(counters, policy, resume, able=self._can(resume), elapsed_s=spent)
+                    )
+                case Step.CHECK_ASK_AGAIN:
+                    spent = self._elapsed_s
+                    step = self._go_on_unless(
+                        limits.before_asking_again(
+                            counters, policy, self._otherwise, elapsed_s=spent, thinking=thinking
+                        )
+                    )
+                case Step.SEND_CONTINUATION | Step.SEND_REPAIR:
                     self._ask_for_rest()
                     step = yield from self._call()
+                case Step.SEND_RESUME:
+                    self._ask_for_rest()
+                    if self._strategy is Strategy.RETRIEVE:
+                        yield Wait(min(2.0 ** (counters.resumes - 1), LONGEST_WAIT_S))
+                    step = yield from self._call()
+                case Step.SEND_AGAIN:
+                    self._ask_again()
+                    step = yield from self._call()
                 case Step.RUN_TOOLS:
+                    yield from self._release()
                     yield from self._show_calls()
                     yield from self._run_tools()
                     step = self._after_tools()
@@ -168,6 +250,7 @@ class Course:
                 case Step.KEEP_PARTIAL:
                     step = self._machine.on(Signal.RETURNED)
                 case Step.FINISH:
+                    yield from self._release()
                     if self._machine.state is State.COMPLETE and isinstance(self._verdict, Run):
                         yield from self._show_calls()
                     return self._finish()
@@ -181,10 +264,15 @@ class Course:
         assert self._response is not None
         return self._response
 
+    def _release(self) -> Generator[Delta, Reply, None]:
+        """Give the consumer what was held back until its end was known."""
+        held, self._held = self._held, []
+        yield from held
+
     def _call(self) -> Generator[CallProvider, Reply, Step]:
         counters = self._account.counters
         self._error = None
-        self._part = part = Part(self._account.stitcher)
+        self._part = part = Part(self._account.stitcher, held=self._held if self._is_held else None)
         raised = yield CallProvider(self._account.sent, part)
         self._turn.continuation = None
         self._take(part)
@@ -194,10 +282,26 @@ class Course:
         if stop is not None and (stop.reason in SAID_BY_ERRORS or stop.resume is Resume.REPAIR):
             self._response, self._error = self._last.but(stop=stop), raised
             return self._machine.on(Signal.RESPONSE)
+        if self._is_refused_prefill(raised):
+            return self._machine.on(Signal.PREFILL_REFUSED)
         if counters.calls == 1 and not self._last.text:
             raise raised
         self._fail(Signal.FAILED, raised)
         return self._machine.on(Signal.FAILED)
+
+    def _is_refused_prefill(self, raised: Exception) -> bool:
+        """Whether the model does not take a prefill after all. That is remembered, and costs no attempt."""
+        if self._strategy is not Strategy.PREFILL or self._asked_before is None:
+            return False
+        if not isinstance(raised, RequestRejected) or raised.status not in (400, 422):
+            return False
+        account = self._account
+        self._abilities.refused.add((self._provider, account.base.model))
+        account.sent, self._response = self._asked_before
+        account.pending, self._strategy = (), None
+        account.counters.attempts -= 1
+        account.stitcher.close()
+        return True
 
     def _take(self, part: Part) -> None:
         assert part.response is not None
@@ -243,53 +347,148 @@ class Course:
             reasoned=bool(response.reasoning or (response.usage and response.usage.reasoning_tokens)),
             repetitive=loop is not None,
         )
-        account.enter(response, _kept(verdict), text=None if loop is None else response.text[:loop])
+        signal = self._judged(signal, response)
+        if not self._is_passing(signal):
+            account.enter(response, _kept(verdict), text=None if loop is None else response.text[:loop])
         if signal in machine.OUTCOMES:
             self._outcome = machine.OUTCOMES[signal]
         if signal is Signal.MISSING:
             self._resumption = self._onward()
         return signal
 
+    def _is_passing(self, signal: Signal) -> bool:
+        """Whether a response leaves no trace in the history: the whole of it comes again."""
+        fetched = signal is Signal.PAUSED and self._last.stop.resume is Resume.RETRIEVE_SAME_ID
+        return signal is Signal.WORTHLESS or fetched
+
     def _repaired(self, *, attempted: bool, succeeded: bool) -> None:
         if self._issue is not None:
             self._voice.repaired(self._issue, attempted=attempted, succeeded=succeeded)
         self._issue = None
 
+    def _judged(self, signal: Signal, response: ChatResponse) -> Signal:
+        """The signal of a cut or complete answer, where what was asked for changes what it is worth."""
+        account = self._account
+        if signal is Signal.END_TURN and account.base.format is not None and not _is_json(self._answer_text(response)):
+            return Signal.INVALID_JSON
+        if signal is not Signal.MAX_TOKENS:
+            return signal
+        if self._is_held and self._capability.json:
+            # Half a JSON text goes on badly, and the whole fits or does not.
+            self._otherwise, self._again = TurnOutcome.INVALID_JSON, self._whole_again()
+            return Signal.WORTHLESS
+        if self._progress.reasoned and not self._progress.visible and not response.text.strip():
+            self._otherwise, self._again = TurnOutcome.REASONING_EXHAUSTED, self._less_thinking()
+            if self._again is not None:
+                return Signal.WORTHLESS
+        return signal
+
+    def _answer_text(self, response: ChatResponse) -> str:
+        return self._account.stitcher.text or response.text
+
+    def _whole_again(self) -> Request:
+        """The same question, with all the output tokens that are left."""
+        account = self._account
+        left = limits.tokens_left(account.counters, self._policy)
+        return account.sent.but(max_tokens=max(left or 0, account.base.max_tokens or 0) or None)
+
+    def _less_thinking(self) -> Request | None:
+        """The same question, asked so that something is left for an answer; None where the policy does not want it."""
+        account = self._account
+        match self._policy.on_reasoning_only:
+            case "escalate_once":
+                asked = 4 * (account.base.max_tokens or account.counters.ceiling or 0) or None
+                return account.sent.but(max_tokens=limits.clamp(asked, account.counters, self._policy))
+            case "reasoning_off_once" if self._capability.reasoning_off:
+                return account.sent.but(extra={**account.sent.extra, **self._capability.reasoning_off})
+            case _:
+                return None
+
+    def _make_room(self) -> Generator[MakeRoom, Reply, Signal]:
+        """Ask the host to make room in a full window, once a turn."""
+        if self._policy.on_context_exceeded == "abort" or self._account.counters.again:
+            return Signal.CONTEXT_WINDOW_EXCEEDED
+        made = yield MakeRoom(self._account.sent, self._last)
+        if not isinstance(made, Request):
+            return Signal.CONTEXT_WINDOW_EXCEEDED
+        self._otherwise, self._again = TurnOutcome.CONTEXT_WINDOW_EXCEEDED, made
+        return Signal.WORTHLESS
+
     # --- Asking for the rest --------------------------------------------------------------------------------------
 
     def _ask_for_rest(self) -> None:
         account = self._account
+        self._asked_before = account.sent, self._last
         account.sent, strategy, account.pending = self._rest(self._last)
         self._announce(strategy)
-        if strategy is not Strategy.RESEND:
-            text = account.stitcher.text
-            account.stitcher.seam(stripped=text[len(text.rstrip()) :] if strategy is Strategy.PREFILL else "")
+        stitcher = account.stitcher
+        if strategy is Strategy.RETRIEVE:
+            stitcher.again()
+        elif strategy not in RESUMES:
+            text = stitcher.text
+            stitcher.seam(stripped=text[len(text.rstrip()) :] if strategy is Strategy.PREFILL else "")
+
+    def _ask_again(self) -> None:
+        """Ask the same once more; nothing of what came is used."""
+        account = self._account
+        assert self._again is not None
+        account.sent, self._again = self._again, None
+        account.forget()
+        self._held.clear()
+        self._announce(Strategy.RETRY)
+
+    def _can(self, resume: Resume) -> bool:
+        """Whether the provider function can take a pause up, and has something new to take it up with."""
+        last = self._last
+        match resume:
+            case Resume.NATIVE_TOKEN:
+                new = last.token is not None and last.token != self._account.sent.token
+                return new and not self._abilities.follows_tokens
+            case Resume.RETRIEVE_SAME_ID:
+                return self._abilities.retrieves and last.id is not None
+            case _:
+                return True
 
     def _rest(self, cut: ChatResponse) -> tuple[Request, Strategy, tuple[Message, ...]]:
         """The request for what follows `cut`, how it asks, and those of its messages that are to be recorded."""
-        account, sent = self._account, self._account.sent
+        account, sent, dialect = self._account, self._account.sent, self._abilities.dialect
         if cut.stop.reason is StopReason.PAUSED:
-            return self._wire.resume(sent, cut, prompt="", strategy=Strategy.RESEND), Strategy.RESEND, ()
+            strategy = _RESUMING.get(cut.stop.resume, Strategy.RESEND)
+            if strategy is Strategy.RETRIEVE:
+                return sent.but(retrieve=cut.id), strategy, ()
+            return self._wire.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
         cut = cut.with_stop(resume=Resume.PROMPT)  # whatever its row says: what follows is asked for
-        request = self._wire.resume(sent, cut, prompt=self._policy.prompt, strategy=Strategy.PROMPT)
-        strategy = Strategy.PREFILL if request.messages[-1].role == "assistant" else Strategy.PROMPT
-        if self._issue is not None:  # a forced choice of tool stands: a call is what is asked for
+        strategy = Strategy.PREFILL if self._prefills(cut) else Strategy.PROMPT
+        if self._issue is not None:
             strategy = Strategy.REPAIR
+        asks = Strategy.PREFILL if strategy is Strategy.PREFILL else Strategy.PROMPT
+        request = self._wire.resume(sent, cut, prompt=self._policy.prompt, strategy=asks, dialect=dialect)
+        if strategy is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
             request = request.but(tool_choice=account.base.tool_choice, extra=account.base.extra)
         nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
-        maximum = limits.clamp(account.base.max_tokens, account.counters, self._policy)
+        maximum = limits.clamp(account.base.max_tokens, account.counters, self._policy, account.base.model)
         return request.but(max_tokens=maximum), strategy, nudge
+
+    def _prefills(self, cut: ChatResponse) -> bool:
+        """Whether the rest is asked for by a prefill: the model takes one, does not think, and has said something."""
+        base = self._account.base
+        known = self._capability.prefill and (self._provider, base.model) not in self._abilities.refused
+        thinks = thinking_budget(base) > 0 or cut.reasoning is not None
+        return known and not thinks and bool(cut.text.strip()) and not cut.tool_calls
 
     def _announce(self, strategy: Strategy) -> None:
         """Count a call that is made only because of what the last response was, and say so."""
         self._strategy, policy, counters = strategy, self._policy, self._account.counters
         match strategy:
-            case Strategy.RESEND:
+            case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
                 counters.resumes += 1
                 left = policy.continuation_max_resumes - counters.resumes
             case Strategy.REPAIR:
                 counters.repairs += 1
                 left = policy.continuation_tool_repair_attempts - counters.repairs
+            case Strategy.RETRY:
+                counters.again += 1
+                left = 0
             case _:
                 counters.attempts += 1
                 left = policy.continuation_max_attempts - counters.attempts
@@ -383,10 +582,12 @@ class Course:
         match self._strategy:
             case None:
                 counters.iterations -= 1
-            case Strategy.RESEND:
+            case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
                 counters.resumes -= 1
             case Strategy.REPAIR:
                 counters.repairs -= 1
+            case Strategy.RETRY:
+                counters.again -= 1
             case _:
                 counters.attempts -= 1
 
@@ -395,15 +596,9 @@ class Course:
         account, response = self._account, self._last
         if response.stop.reason is StopReason.MISSING and not response.text.strip() and self._issue is None:
             return account.resumption(account.sent, self._strategy)
-        if response.stop.reason is not StopReason.PAUSED or response.stop.resume is Resume.RESEND_UNCHANGED:
-            return account.resumption(*self._rest(response))
-        match response.stop.resume:
-            case Resume.NATIVE_TOKEN:
-                return account.resumption(account.sent.but(token=response.token), None)
-            case Resume.RETRIEVE_SAME_ID:
-                return account.resumption(account.sent.but(retrieve=response.id), None)
-            case _:
-                return None
+        if response.stop.reason is StopReason.PAUSED and response.stop.resume not in _RESUMING:
+            return None
+        return account.resumption(*self._rest(response))
 
     def _finish(self, error: BaseException | None = None) -> TurnResult:
         end_turn(self._turn, self._outcome, error=error or self._error)
@@ -416,6 +611,19 @@ class Course:
             duration_s=self._elapsed_s,
             resumption=self._resumption,
         )
+
+
+LONGEST_WAIT_S: Final = 60.0
+"""Between two looks at a response that is still being made. The first comes after a second; each wait doubles."""
+
+
+def _is_json(text: str) -> bool:
+    """Whether an answer is the JSON that was asked for; a code fence around it is not."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def thinking_budget(request: Request) -> int:

@@ -53,7 +53,7 @@ class Voice:
     ) -> None:
         """A call follows that is made only because of what the last response was; whoever announces it is told so."""
         turn = self.turn
-        if strategy is Strategy.RESEND:
+        if strategy in (Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE):
             turn.resumes += 1
         else:
             turn.continuations += 1
