@@ -233,11 +233,12 @@ def test_what_brought_nothing_is_not_continued(progress: Progress, outcome: Turn
 
 
 @pytest.mark.behaviour(13)
+@pytest.mark.parametrize("able", [True, False])
 @pytest.mark.parametrize("resume", Resume, ids=lambda value: value.value)
-def test_only_resending_unchanged_is_driven(resume: Resume) -> None:
-    """A pause that needs anything but the same request again is left to the host."""
-    driven = resume is Resume.RESEND_UNCHANGED
-    assert before_resume(Counters(), ContinuationPolicy(), resume, elapsed_s=0) is (
+def test_only_what_the_provider_function_can_do_is_driven(resume: Resume, able: bool) -> None:
+    """A pause is taken up by resending, by its token or by its id, if it can be; anything else is left to the host."""
+    driven = able and resume in (Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN, Resume.RETRIEVE_SAME_ID)
+    assert before_resume(Counters(), ContinuationPolicy(), resume, able=able, elapsed_s=0) is (
         None if driven else TurnOutcome.LEFT_PAUSED
     )
 

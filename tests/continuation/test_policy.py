@@ -24,6 +24,14 @@ def test_the_defaults_are_the_contracts() -> None:
         "suspect_full_budget": True,
         "min_overlap": 16,
         "max_overlap": 1_024,
+        "max_cost": None,
+        "prices": {},
+        "on_reasoning_only": "stop",
+        "on_context_exceeded": "abort",
+        "stream_json": "held",
+        "mode": None,
+        "wallet_guard": True,
+        "transcript": None,
     }
 
 

@@ -74,7 +74,7 @@ def affordable(counters: Counters, policy: ContinuationPolicy, model: str) -> in
     price = policy.price(model)
     if policy.max_cost is None or price is None or not price[1]:
         return None
-    return max(0, int((policy.max_cost - counters.cost) * 1e6 / price[1]))
+    return max(0, int((policy.max_cost - counters.cost) * 1e6 / price[1] + 1e-6))  # a sum of cents, as floats have it
 
 
 def clamp(asked: int | None, counters: Counters, policy: ContinuationPolicy, model: str = "") -> int | None:

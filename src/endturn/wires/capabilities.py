@@ -32,7 +32,7 @@ class Capability:
     reasoning_off: Mapping[str, Any] = field(default_factory=lambda: _NO_EXTRA)
 
 
-# Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so; LiteLLM's table of models,
+# Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so; LiteLLM's table,
 # `supports_assistant_prefill`, says of which).
 _CLAUDE: Final = re.compile(
     r"claude-(?:instant|v?[12]\b|3(?:[.-]|$)|(?:sonnet|opus|haiku)-4(?:-[015])?(?=$|[@:]|-\d{8}|-v\d))"

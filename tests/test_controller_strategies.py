@@ -1,0 +1,326 @@
+"""How a turn goes on where a prompt is not the best way: tokens, fetching, prefill, the same question again; money."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from endturn.chat import ChatResponse, Delta, Request
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+from endturn.errors import RequestRejected, UsageError
+from endturn.records import ContinuationAttempted, Strategy
+from endturn.stop import Resume, StopReason
+from endturn.wires import capabilities, wire
+from tests.support.turns import Played, ask, cut, heard, paused, said
+
+OLD = "claude-sonnet-4-5-20250929"
+NEW = "claude-opus-5"
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def played(
+    *script: ChatResponse | BaseException,
+    request: Request | None = None,
+    speaks: str = "openai_chat",
+    slept: list[float] | None = None,
+    chunk: int | None = None,
+    says: dict[str, Any] | None = None,
+    **policy: Any,
+) -> tuple[Played, TurnResult]:
+    """One turn over a script. `says` is what the provider function says of itself; `slept` takes the pauses."""
+    provider = Played(*script, chunk=chunk)
+    for name, value in (says or {}).items():
+        setattr(provider, name, value)
+    sleep = (slept if slept is not None else []).append
+    controller = ContinuationController(provider, wire=speaks, policy=ContinuationPolicy(**policy), sleep=sleep)
+    return provider, controller.run(request or ask())
+
+
+# --- Tokens, and fetching -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(13)
+@pytest.mark.behaviour(14)
+def test_a_token_is_sent_back_without_a_prompt() -> None:
+    """A native continuation token goes into the same request; the parts join as they are, and no attempt is spent."""
+    script = (paused("One ", Resume.NATIVE_TOKEN, token="t1"), paused("two ", Resume.NATIVE_TOKEN, token="t2"))
+    with heard() as records:
+        provider, result = played(*script, said("three."), speaks="gemini")
+    assert (result.text, result.complete, result.continuations) == ("One two three.", True, 0)
+    assert [request.token for request in provider.requests] == [None, "t1", "t2"]
+    assert all(message.role == "user" for request in provider.requests for message in request.messages)
+    asked = [record for record in records if isinstance(record, ContinuationAttempted)]
+    assert [record.continuation.strategy for record in asked] == [Strategy.NATIVE_TOKEN] * 2
+
+
+@pytest.mark.behaviour(13)
+def test_the_same_token_twice_stops() -> None:
+    """A token that was sent and comes back would come back for ever."""
+    script = (paused("One ", Resume.NATIVE_TOKEN, token="t1"), paused("", Resume.NATIVE_TOKEN, token="t1"))
+    provider, result = played(*script, said("never"), speaks="gemini")
+    assert len(provider.requests) == 2
+    assert (result.text, result.outcome, result.complete) == ("One ", "left_paused", False)
+
+
+@pytest.mark.behaviour(14)
+def test_an_sdk_that_follows_tokens_is_not_driven_a_second_time() -> None:
+    """Where the provider function says that it follows tokens, one that it hands back is left to the host."""
+    provider, result = played(
+        paused("One ", Resume.NATIVE_TOKEN, token="t1"), said("never"), speaks="gemini", says={"follows_tokens": True}
+    )
+    assert (len(provider.requests), result.outcome) == (1, "left_paused")
+    assert result.resume().next.token == "t1"
+
+
+@pytest.mark.behaviour(13)
+def test_a_response_that_is_being_made_is_fetched_by_its_id() -> None:
+    """It is asked for after a second, two, four …; what it brings replaces what there was, and stands once."""
+    slept: list[float] = []
+    being_made = paused("One", Resume.RETRIEVE_SAME_ID, id="resp_1")
+    provider, result = played(
+        being_made, paused("One two", Resume.RETRIEVE_SAME_ID, id="resp_1"), said("One two three.", id="resp_1"),
+        speaks="openai_responses", slept=slept, says={"retrieves": True},
+    )  # fmt: skip
+    assert [request.retrieve for request in provider.requests] == [None, "resp_1", "resp_1"]
+    assert slept == [1.0, 2.0]
+    assert (result.text, result.complete) == ("One two three.", True)
+    assert [message.text for message in result.messages] == ["hi", "One two three."]
+
+
+@pytest.mark.behaviour(13)
+async def test_the_async_controller_waits_without_blocking() -> None:
+    """Its pauses are awaited."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    provider = Played(paused("", Resume.RETRIEVE_SAME_ID, id="r"), said("Done."))
+    provider.retrieves = True  # type: ignore[attr-defined]  # what a provider function may say of itself
+    result = await AsyncContinuationController(provider, wire="openai_responses", sleep=sleep).run(ask())
+    assert (result.text, slept) == ("Done.", [1.0])
+
+
+@pytest.mark.behaviour(13)
+@pytest.mark.parametrize("resume", [Resume.RETRIEVE_SAME_ID, Resume.SERVER, Resume.NONE], ids=lambda value: value.value)
+def test_what_cannot_be_taken_up_is_left_paused(resume: Resume) -> None:
+    """Without a function that fetches, or where the server goes on by itself, nothing is sent."""
+    provider, result = played(paused("One", resume, id="r"), said("never"))
+    assert (len(provider.requests), result.outcome, result.text) == (1, "left_paused", "One")
+
+
+# --- Prefill ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(14)
+@pytest.mark.behaviour(22)
+def test_a_model_that_takes_a_prefill_gets_one() -> None:
+    """The partial answer is the last message, its trailing white space stripped, and put back once."""
+    provider, result = played(cut("One "), said(" two."), request=ask(model=OLD), speaks="anthropic")
+    sent = wire("anthropic").encode(provider.requests[1])["messages"][-1]
+    assert sent == {"role": "assistant", "content": [{"type": "text", "text": "One"}]}
+    assert (result.text, result.complete) == ("One two.", True)
+
+
+@pytest.mark.behaviour(14)
+@pytest.mark.parametrize(
+    ("model", "extra", "response"),
+    [
+        pytest.param(NEW, {}, cut("One "), id="a newer model"),
+        pytest.param(
+            OLD, {"thinking": {"type": "enabled", "budget_tokens": 50}}, cut("One "), id="thinking is asked for"
+        ),
+        pytest.param(OLD, {}, cut("One ", reasoning="Hm"), id="it has thought"),
+    ],
+)
+def test_others_get_a_prompt(model: str, extra: dict[str, Any], response: ChatResponse) -> None:
+    """A prefill is refused by newer models, and beside thinking."""
+    request = ask(model=model, extra=extra, max_tokens=1000)
+    provider, result = played(response, said("two."), request=request, speaks="anthropic")
+    assert provider.requests[1].messages[-1].synthetic
+    assert result.text == "One two."
+
+
+@pytest.mark.behaviour(14)
+def test_a_refused_prefill_is_asked_by_prompt_and_remembered() -> None:
+    """A 400 on a prefill downgrades once, spends no attempt, and the next turn does not try again."""
+    provider = Played(
+        cut("One "), RequestRejected("no prefill", status=400), said("two."), cut("Three "), said("four.")
+    )
+    controller = ContinuationController(
+        provider, wire="anthropic", policy=ContinuationPolicy(continuation_max_attempts=1)
+    )
+    first, second = controller.run(ask(model=OLD)), controller.run(ask(model=OLD))
+    assert (first.text, first.complete) == ("One two.", True)
+    assert (second.text, second.complete) == ("Three four.", True)
+    tails = [request.messages[-1].role for request in provider.requests]
+    assert tails == ["user", "assistant", "user", "user", "user"]
+    assert provider.requests[2].messages[:-2] == provider.requests[0].messages
+
+
+@pytest.mark.behaviour(14)
+def test_any_other_refusal_ends_the_turn() -> None:
+    """A 401 on a prefill says nothing about prefills."""
+    provider, result = played(
+        cut("One "), RequestRejected("who are you", status=401), request=ask(model=OLD), speaks="anthropic"
+    )
+    assert (len(provider.requests), result.outcome, result.text) == (2, "provider_error", "One ")
+
+
+@pytest.mark.behaviour(14)
+@pytest.mark.parametrize(
+    ("speaks", "dialect", "model", "prefills"),
+    [
+        ("anthropic", "", "claude-sonnet-4-5", True),
+        ("anthropic", "", "claude-haiku-4-5@20251001", True),
+        ("bedrock_converse", "", "us.anthropic.claude-opus-4-1-20250805-v1:0", True),
+        ("anthropic", "", "claude-3-opus-20240229", True),
+        ("anthropic", "", "claude-sonnet-4-6", False),
+        ("anthropic", "", "claude-opus-4-6", False),
+        ("anthropic", "", "claude-opus-4-10", False),
+        ("anthropic", "", "claude-opus-5-5", False),
+        ("openai_chat", "vllm", "any", True),
+        ("openai_chat", "mistral", "mistral-large-latest", True),
+        ("openai_chat", "", "gpt-5", False),
+        ("openai_responses", "", "gpt-5", False),
+        ("completions", "", "any", True),
+        ("gemini", "", "gemini-3-pro", False),
+    ],
+)
+def test_the_record_of_who_takes_a_prefill(speaks: str, dialect: str, model: str, prefills: bool) -> None:
+    """By wire, dialect and model."""
+    assert capabilities.of(speaks, dialect, model).prefill is prefills
+
+
+# --- The same question again ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(31)
+def test_half_a_json_text_is_asked_for_again_whole() -> None:
+    """No nudge: the same question with all the tokens that are left; the half is forgotten, not stitched."""
+    provider, result = played(cut('{"a": 1', tokens=100), said('{"a": 12}'), request=ask(format=SCHEMA))
+    assert (result.text, result.complete, result.outcome) == ('{"a": 12}', True, "completed")
+    assert provider.requests[1] == ask(format=SCHEMA, max_tokens=300)
+    assert [message.text for message in result.messages] == ["hi", '{"a": 12}']
+
+
+@pytest.mark.behaviour(31)
+def test_it_is_asked_for_again_only_once() -> None:
+    """Cut a second time, the turn ends invalid_json; what there is, is shown, and no brace is added."""
+    provider, result = played(cut('{"a": 1'), cut('{"a": 1, "b": 2'), said("never"), request=ask(format=SCHEMA))
+    assert len(provider.requests) == 2
+    assert (result.text, result.outcome, result.complete) == ('{"a": 1, "b": 2', "invalid_json", False)
+
+
+@pytest.mark.behaviour(31)
+@pytest.mark.parametrize("text", ["Here you are: {}", '{"a": 1', ""], ids=["prose", "half", "nothing"])
+def test_a_whole_answer_that_is_no_json_says_so(text: str) -> None:
+    """An end_turn whose text does not parse is no success."""
+    _, result = played(said(text), request=ask(format=SCHEMA))
+    assert (result.outcome, result.complete) == ("invalid_json", False)
+
+
+@pytest.mark.behaviour(31)
+def test_without_a_native_constraint_the_text_is_continued_and_then_parsed() -> None:
+    """A format that the API cannot be told is text like any other until it is whole."""
+    request = ask(model=NEW, format={"type": "json_object"})
+    provider, result = played(cut('{"a": '), said("12}"), request=request, speaks="anthropic")
+    assert provider.requests[1].messages[-1].synthetic
+    assert (result.text, result.complete) == ('{"a": 12}', True)
+
+
+def streamed(controller: ContinuationController, request: Request) -> tuple[list[str], TurnResult]:
+    """The texts that the consumer of a stream saw, one by one, and the result."""
+    *deltas, result = controller.stream(request)
+    assert isinstance(result, TurnResult)
+    return [delta.text for delta in deltas if isinstance(delta, Delta)], result
+
+
+@pytest.mark.behaviour(31)
+def test_a_streamed_json_answer_is_held_until_it_is_whole() -> None:
+    """The consumer never sees the half that is replaced."""
+    provider = Played(cut('{"a": 1'), said('{"a": 12}'), chunk=3)
+    seen, result = streamed(ContinuationController(provider), ask(format=SCHEMA))
+    assert "".join(seen) == result.text == '{"a": 12}'
+    assert json.loads(result.text) == {"a": 12}
+
+
+@pytest.mark.behaviour(31)
+def test_an_eager_json_stream_is_not_asked_for_again() -> None:
+    """Text once given out is never taken back: it is continued like any other, and judged at the end."""
+    provider = Played(cut('{"a": 1'), said(", oops"), chunk=3)
+    controller = ContinuationController(provider, policy=ContinuationPolicy(stream_json="eager"))
+    seen, result = streamed(controller, ask(format=SCHEMA))
+    assert "".join(seen) == result.text == '{"a": 1, oops'
+    assert (result.outcome, result.complete) == ("invalid_json", False)
+
+
+@pytest.mark.behaviour(15)
+def test_thinking_alone_ends_the_turn_by_default() -> None:
+    """Nothing is asked again unless the policy says so."""
+    provider, result = played(cut("", reasoning="Hm"), said("never"))
+    assert (len(provider.requests), result.outcome) == (1, "reasoning_exhausted")
+
+
+@pytest.mark.behaviour(15)
+def test_thinking_alone_may_be_given_more_room_once() -> None:
+    """The same question with four times the tokens, as far as the budget goes; then no more."""
+    thought = cut("", reasoning="Hm", tokens=100)
+    provider, result = played(thought, said("42."), on_reasoning_only="escalate_once")
+    assert (result.text, result.complete) == ("42.", True)
+    assert provider.requests[1] == ask(max_tokens=300)  # 4 × 100 of output in all, of which 100 are gone
+    provider, result = played(thought, thought, said("never"), on_reasoning_only="escalate_once")
+    assert (len(provider.requests), result.outcome) == (2, "reasoning_exhausted")
+
+
+@pytest.mark.behaviour(15)
+def test_thinking_alone_may_be_asked_without_thinking_once() -> None:
+    """The same question, thinking turned off in the wire's own words."""
+    provider, result = played(cut("", reasoning="Hm"), said("42."), on_reasoning_only="reasoning_off_once")
+    assert (result.text, provider.requests[1].extra) == ("42.", {"reasoning_effort": "none"})
+    assert provider.requests[1].messages == ask().messages
+
+
+def test_the_host_may_make_room_in_a_full_window_once() -> None:
+    """The hook is given the request and the response, and gives a shorter request, or gives up."""
+    full = said("", StopReason.CONTEXT_WINDOW_EXCEEDED)
+    asked: list[tuple[Request, ChatResponse]] = []
+
+    def shorten(request: Request, response: ChatResponse) -> Request | None:
+        asked.append((request, response))
+        return ask("shorter")
+
+    provider, result = played(full, said("Fits."), on_context_exceeded=shorten)
+    assert (result.text, result.complete, len(asked)) == ("Fits.", True, 1)
+    assert provider.requests[1] == ask("shorter")
+    assert played(full, full, on_context_exceeded=shorten)[1].outcome == "context_window_exceeded"
+    assert len(asked) == 2
+    assert played(full, on_context_exceeded=lambda request, response: None)[1].outcome == "context_window_exceeded"
+    with pytest.raises(UsageError, match="on_context_exceeded gives a Request"):
+        played(full, on_context_exceeded=lambda request, response: "shorter")
+
+
+# --- Money --------------------------------------------------------------------------------------------------------
+
+
+def test_money_ends_a_turn_before_the_next_call() -> None:
+    """At the price of a dollar per output token, two dollars are spent by two tokens; then nothing more is asked."""
+    prices = {"m": (0, 1e6)}
+    provider, result = played(cut("a ", tokens=2), said("never"), prices=prices, max_cost=2.0)
+    assert (len(provider.requests), result.outcome, result.status) == (1, "cost_budget", "budget_exhausted")
+
+
+def test_a_continuation_may_spend_no_more_than_is_left() -> None:
+    """Its max_tokens are what the rest of the money buys."""
+    prices = {"m": (0, 1e4)}  # a cent for each token of the output
+    provider, _ = played(cut("a ", tokens=90), said("b"), prices=prices, max_cost=1.4)
+    assert provider.requests[1].max_tokens == 50
+
+
+def test_a_limit_without_a_price_is_a_mistake() -> None:
+    """Money cannot be limited for a model that has no price."""
+    with pytest.raises(UsageError, match="no price for 'm'"):
+        played(said("x"), prices={"other": (1, 1)}, max_cost=1.0)
