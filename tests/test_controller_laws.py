@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, suppress
+from itertools import count, islice
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endturn.chat import ChatResponse, Delta, Message, ToolCall
+from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.errors import ProviderUnavailable
-from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, TurnEnded
+from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected
+from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, Strategy, TurnEnded, TurnOutcome
 from endturn.stop import Resume, StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 
@@ -26,6 +30,8 @@ WORDS = [
     "",
     " ",
     "1 ",
+    '{"a": 1}',
+    '{"a": ',
 ]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=4).map("".join)
 CALLS = st.lists(
@@ -52,10 +58,14 @@ def responses(draw: st.DrawFn) -> ChatResponse:
         suspected=draw(st.booleans()) and reason is StopReason.TOOL_CALL,
         resume=draw(st.sampled_from(Resume)),
         terminal_seen=reason is not StopReason.MISSING,
+        reasoning=draw(st.sampled_from([None, None, "Hm."])),
+        token=draw(st.sampled_from([None, "t"])),
+        id=draw(st.sampled_from([None, "r"])),
     )
 
 
-SCRIPTS = st.lists(responses() | st.just(ProviderUnavailable("no")), min_size=1, max_size=8)
+FAILURES = st.sampled_from([ProviderUnavailable("no"), RequestRejected("no", status=400)])
+SCRIPTS = st.lists(responses() | FAILURES, min_size=1, max_size=8)
 POLICIES = st.builds(
     ContinuationPolicy,
     continuation_max_attempts=st.integers(0, 3),
@@ -65,25 +75,62 @@ POLICIES = st.builds(
     continuation_max_output_chars=st.integers(1, 300),
     max_iterations=st.integers(1, 4),
     dispatch=st.sampled_from(["verified_terminal", "tool_call_only", "any_parsed"]),
+    on_reasoning_only=st.sampled_from(["stop", "escalate_once", "reasoning_off_once"]),
+    max_cost=st.sampled_from([None, 1e-4, 4e-4]),
+    prices=st.just({"m": (1, 1), "claude-sonnet-4-5": (0, 1)}),
+    stream_json=st.sampled_from(["held", "eager"]),
     min_overlap=st.just(4),
     max_overlap=st.integers(4, 64),
 )
 
 
+REQUEST = ask(tools=(SEARCH, NOW))
+CLAUDE = REQUEST.but(model="claude-sonnet-4-5")
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+ASKED = st.sampled_from(
+    [
+        ("openai_chat", REQUEST),
+        ("openai_chat", REQUEST.but(max_tokens=None)),
+        ("openai_chat", REQUEST.but(format=SCHEMA)),
+        ("anthropic", CLAUDE),
+        ("anthropic", CLAUDE.but(format={"type": "json_object"})),
+        ("anthropic", CLAUDE.but(extra={"thinking": {"type": "enabled", "budget_tokens": 20}})),
+    ]
+)
+"""A wire, and what is asked over it: text and JSON, of a model that takes a prefill and of one that does not."""
+
+
 class Turns:
     """One script played as often as wanted, from the beginning each time; its end repeats."""
 
-    def __init__(self, script: list[Any], policy: ContinuationPolicy) -> None:
+    def __init__(
+        self,
+        script: list[Any],
+        policy: ContinuationPolicy,
+        asked: tuple[str, Request] = ("openai_chat", REQUEST),
+        *,
+        retrieves: bool = False,
+    ) -> None:
         self.script = script
         self.policy = policy
+        self.wire, self.request = asked
+        self.retrieves = retrieves
         self.ran: list[tuple[int, str]] = []
         self.provider = Played()
 
     def _play(self, chunk: int | None) -> Played:
         # More calls than any policy of this test allows: a turn that went on for ever would run out.
         self.provider = Played(*(self.script * 20)[:60], chunk=chunk)
+        self.provider.retrieves = self.retrieves  # type: ignore[attr-defined]  # what a provider function may say
         self.ran = []
         return self.provider
+
+    def settings(self) -> dict[str, Any]:
+        """What both controllers are given; their ids and seconds are the same in every turn."""
+        return {
+            "tools": self.tools(), "policy": self.policy, "wire": self.wire, "clock": lambda: 0.0,
+            "sleep": lambda seconds: None, "new_id": lambda: "t",
+        }  # fmt: skip
 
     def tools(self) -> dict[str, Any]:
         """Tools that note which call ran in answer to which request."""
@@ -96,40 +143,32 @@ class Turns:
 
     def stream(self, chunk: int | None) -> tuple[list[Delta], TurnResult | None]:
         """The turn as a stream; None where its first call failed."""
-        controller = ContinuationController(
-            self._play(chunk), tools=self.tools(), policy=self.policy, clock=lambda: 0.0, new_id=lambda: "t"
-        )
+        controller = ContinuationController(self._play(chunk), **self.settings())
         items: list[Any] = []
         try:
-            items.extend(controller.stream(REQUEST))
-        except ProviderUnavailable:
+            items.extend(controller.stream(self.request))
+        except ProviderError:
             return [], None
         return items[:-1], items[-1]
 
     def run(self, chunk: int | None) -> TurnResult | None:
         """The turn as a whole."""
-        controller = ContinuationController(
-            self._play(chunk), tools=self.tools(), policy=self.policy, clock=lambda: 0.0, new_id=lambda: "t"
-        )
+        controller = ContinuationController(self._play(chunk), **self.settings())
         try:
-            return controller.run(REQUEST)
-        except ProviderUnavailable:
+            return controller.run(self.request)
+        except ProviderError:
             return None
 
     async def run_async(self, chunk: int | None) -> TurnResult | None:
         """The same on the async controller, over an async provider function."""
         played = self._play(chunk)
         controller = AsyncContinuationController(
-            played.coroutine if chunk is None else played.asynchronous,
-            tools=self.tools(), policy=self.policy, clock=lambda: 0.0, new_id=lambda: "t",
-        )  # fmt: skip
+            played.coroutine if chunk is None else played.asynchronous, **self.settings()
+        )
         try:
-            return await controller.run(REQUEST)
-        except ProviderUnavailable:
+            return await controller.run(self.request)
+        except ProviderError:
             return None
-
-
-REQUEST = ask(tools=(SEARCH, NOW))
 
 
 def same(a: TurnResult | None, b: TurnResult | None) -> bool:
@@ -140,10 +179,12 @@ def same(a: TurnResult | None, b: TurnResult | None) -> bool:
 @pytest.mark.behaviour(30)
 @pytest.mark.behaviour(32)
 @settings(max_examples=300, deadline=None)
-@given(script=SCRIPTS, policy=POLICIES, chunk=st.integers(1, 9))
-def test_run_stream_and_async_agree(script: list[Any], policy: ContinuationPolicy, chunk: int) -> None:
+@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
+def test_run_stream_and_async_agree(
+    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool, chunk: int
+) -> None:
     """run equals stream, sync equals async, and the joined deltas are the text, whatever the chunks."""
-    turns = Turns(script, policy)
+    turns = Turns(script, policy, asked, retrieves=retrieves)
     whole = turns.run(None)
     deltas, streamed = turns.stream(None)
     assert same(whole, streamed)
@@ -162,10 +203,12 @@ def test_run_stream_and_async_agree(script: list[Any], policy: ContinuationPolic
 @pytest.mark.behaviour(34)
 @pytest.mark.behaviour(37)
 @settings(max_examples=500, deadline=None)
-@given(script=SCRIPTS, policy=POLICIES)
-def test_every_turn_ends_within_its_limits(script: list[Any], policy: ContinuationPolicy) -> None:
+@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans())
+def test_every_turn_ends_within_its_limits(
+    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool
+) -> None:
     """Every run ends, no limit is exceeded, no cut call is dispatched, no call twice."""
-    turns = Turns(script, policy)
+    turns = Turns(script, policy, asked, retrieves=retrieves)
     with heard() as records:
         result = turns.run(None)
     provider = turns.provider
@@ -177,17 +220,20 @@ def test_every_turn_ends_within_its_limits(script: list[Any], policy: Continuati
         + policy.continuation_max_attempts
         + policy.continuation_tool_repair_attempts
         + policy.continuation_max_resumes
+        + 2  # the same question once more, and a prefill that is refused
     )
     assert len(provider.requests) <= allowed
-    attempts = [record for record in records if isinstance(record, ContinuationAttempted)]
-    for strategy, limit in (
-        ("prompt", policy.continuation_max_attempts),
-        ("repair", policy.continuation_tool_repair_attempts),
-        ("resend", policy.continuation_max_resumes),
-    ):
-        assert sum(attempt.continuation.strategy == strategy for attempt in attempts) <= limit
-    assert len(turns.ran) == len(set(turns.ran))
+    attempts = [record.continuation.strategy for record in records if isinstance(record, ContinuationAttempted)]
     played = (script * 20)[:60]
+    refused = any(isinstance(response, RequestRejected) for response in played[: len(provider.requests)])
+    for strategies, limit in (
+        ({Strategy.PROMPT, Strategy.PREFILL}, policy.continuation_max_attempts + (refused and "prefill" in attempts)),
+        ({Strategy.REPAIR}, policy.continuation_tool_repair_attempts),
+        ({Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE}, policy.continuation_max_resumes),
+        ({Strategy.RETRY}, 1),
+    ):
+        assert sum(strategy in strategies for strategy in attempts) <= limit
+    assert len(turns.ran) == len(set(turns.ran))
     if policy.dispatch != "any_parsed":
         for number, call_id in turns.ran:
             response = played[number - 1]
@@ -203,9 +249,17 @@ def test_every_turn_ends_within_its_limits(script: list[Any], policy: Continuati
         assert result.notice is None
         assert result.stop is not None
         assert not result.stop.truncated
-    limit = policy.continuation_max_total_completion_tokens or 400
-    clamped = [request.max_tokens for request in provider.requests if request.messages[-1].synthetic]
-    assert all(maximum is not None and maximum <= min(limit, 100) for maximum in clamped)
+    calls = [record.started for record in records if isinstance(record, CallEnded)]
+    used = 0
+    budget = policy.continuation_max_total_completion_tokens or (turns.request.max_tokens and 400)
+    for request, call, response in zip(provider.requests, calls, played, strict=False):
+        strategy = None if call.continuation is None else call.continuation.strategy
+        if strategy in (None, Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE):
+            assert strategy is not None or request.max_tokens == turns.request.max_tokens
+        elif budget is not None and request.max_tokens is not None:
+            assert request.max_tokens <= budget - used
+        cut = isinstance(response, ChatResponse) and response.stop.reason is StopReason.MAX_TOKENS
+        used += (response.usage.output_tokens or 0) if cut and response.usage is not None else 0
 
 
 @pytest.mark.behaviour(21)
@@ -213,10 +267,10 @@ def test_every_turn_ends_within_its_limits(script: list[Any], policy: Continuati
 @pytest.mark.behaviour(24)
 @pytest.mark.behaviour(25)
 @settings(max_examples=300, deadline=None)
-@given(script=SCRIPTS, policy=POLICIES)
-def test_every_history_can_be_sent(script: list[Any], policy: ContinuationPolicy) -> None:
+@given(script=SCRIPTS, policy=POLICIES, asked=ASKED)
+def test_every_history_can_be_sent(script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request]) -> None:
     """In every request and in the result: the prefix unchanged, no dangling call, no empty message, no nudge left."""
-    turns = Turns(script, policy)
+    turns = Turns(script, policy, asked)
     result = turns.run(None)
     for request in turns.provider.requests:
         assert request.messages[: len(REQUEST.messages)] == REQUEST.messages
@@ -265,16 +319,160 @@ def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: Con
 
 
 @settings(max_examples=200, deadline=None)
-@given(script=SCRIPTS, policy=POLICIES)
-def test_whatever_has_a_handle_can_be_taken_up(script: list[Any], policy: ContinuationPolicy) -> None:
+@given(script=SCRIPTS, policy=POLICIES, asked=ASKED.filter(lambda asked: asked[1].format is None))
+def test_whatever_has_a_handle_can_be_taken_up(
+    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request]
+) -> None:
     """An unfinished turn goes on from its handle to a whole answer, its text kept as the beginning."""
-    turns = Turns(script, policy)
+    turns = Turns(script, policy, asked)
     result = turns.run(None)
     if result is None or result.resumption is None:
         return
     assert not result.complete
-    finished = ContinuationController(Played(said("The end.")), policy=policy, tools={}).run(result.resume())
+    finished = ContinuationController(Played(said("The end.")), policy=policy, wire=asked[0], tools={}).run(
+        result.resume()
+    )
     assert finished.complete
     assert finished.text.startswith(result.text)
     assert finished.iterations == result.iterations + 1
     assert_sendable(finished.messages)
+
+
+# --- Held JSON ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(31)
+@settings(max_examples=300, deadline=None)
+@given(script=SCRIPTS, policy=POLICIES, chunk=st.none() | st.integers(1, 9))
+def test_a_json_answer_is_whole_or_says_so(script: list[Any], policy: ContinuationPolicy, chunk: int | None) -> None:
+    """A complete turn that asked for JSON has a text that parses; a held one shows nothing that is replaced."""
+    turns = Turns(script, policy, ("openai_chat", REQUEST.but(format=SCHEMA)))
+    deltas, result = turns.stream(chunk)
+    if result is None:
+        return
+    if result.complete:
+        json.loads(result.answer)
+    assert "".join(delta.text for delta in deltas) == result.text
+    if policy.stream_json == "held":
+        assert not any(delta.restart for delta in deltas)
+
+
+# --- Being stopped --------------------------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """What stops a turn from without."""
+
+
+class Stopping:
+    """A script played in pieces; at its act of a given number (a call, a piece, a tool) the turn is stopped."""
+
+    def __init__(self, script: list[Any], at: int) -> None:
+        self.played = Played(*(script * 20)[:60], chunk=3)
+        self.acts = count()
+        self.at = at
+        self.open = 0
+
+    def act(self) -> None:
+        if next(self.acts) == self.at:
+            raise Stopped
+
+    def __call__(self, request: Request) -> Iterator[Delta | ChatResponse]:
+        self.act()
+        return self._stream(self.played(request))
+
+    def _stream(self, items: Any) -> Iterator[Delta | ChatResponse]:
+        self.open += 1
+        try:
+            for item in items:
+                self.act()
+                yield item
+        finally:
+            self.open -= 1
+
+    async def asynchronous(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
+        """The same as an async generator."""
+        self.act()
+        stream = self._stream(self.played(request))
+        try:
+            for item in stream:
+                await asyncio.sleep(0)
+                yield item
+        finally:
+            stream.close()  # type: ignore[attr-defined]
+
+    def tools(self) -> dict[str, Any]:
+        """Tools that count as acts."""
+
+        def run(call: ToolCall) -> str:
+            self.act()
+            return "found"
+
+        return {"search": run, "now": run}
+
+    def settings(self, policy: ContinuationPolicy, wire: str) -> dict[str, Any]:
+        """What both controllers are given."""
+        return {"tools": self.tools(), "policy": policy, "wire": wire, "clock": lambda: 0.0}
+
+
+@pytest.mark.behaviour(18)
+@settings(max_examples=300, deadline=None)
+@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, at=st.integers(0, 40), plain=st.booleans())
+def test_a_turn_that_is_stopped_keeps_what_it_has(
+    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], at: int, plain: bool
+) -> None:
+    """Stopped at any act: no stream stays open, the turn ends once, its text is what was shown, it can be sent."""
+    wire, request = asked
+    stopping = Stopping(script, at)
+    seen: list[Any] = []
+
+    async def watched() -> None:
+        controller = AsyncContinuationController(stopping.asynchronous, **stopping.settings(policy, wire))
+        async with aclosing(controller.stream(request)) as items:  # type: ignore[type-var]
+            async for item in items:
+                seen.append(item)  # noqa: PERF401 - what came before it was stopped counts
+
+    result: TurnResult | None = None
+    with heard(TurnEnded) as ended:
+        try:
+            if plain:
+                seen.extend(ContinuationController(stopping, **stopping.settings(policy, wire)).stream(request))
+            else:
+                asyncio.run(watched())
+        except Stopped as error:
+            result = error.turn_result  # type: ignore[attr-defined]
+            assert result is not None
+            assert result.outcome is TurnOutcome.CANCELLED
+        except ProviderError:
+            pass
+    assert stopping.open == 0
+    assert len(ended) == 1
+    if result is None:
+        return
+    assert result.outcome is ended[0].outcome
+    assert not result.complete
+    shown = "".join(item.text for item in seen)
+    assert result.text.startswith(shown)
+    if request.format is None:  # what was held back for a seam is kept, too
+        assert len(result.text) - len(shown) <= policy.max_overlap
+    assert result.messages[: len(request.messages)] == request.messages
+    assert_sendable(result.messages)
+
+
+@pytest.mark.behaviour(18)
+@settings(max_examples=200, deadline=None)
+@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, items=st.integers(0, 20))
+def test_a_stream_that_is_left_closes_the_providers(
+    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], items: int
+) -> None:
+    """Whoever leaves after any number of items leaves no stream open, and the turn ends once."""
+    wire, request = asked
+    stopping = Stopping(script, -1)
+    with heard(TurnEnded) as ended:
+        stream = ContinuationController(stopping, **stopping.settings(policy, wire)).stream(request)
+        with suppress(ProviderError):
+            for _ in islice(stream, items):
+                pass
+        stream.close()  # type: ignore[attr-defined]
+    assert stopping.open == 0
+    assert len(ended) == bool(items)

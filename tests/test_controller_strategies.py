@@ -10,7 +10,7 @@ import pytest
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.errors import RequestRejected, UsageError
+from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.records import ContinuationAttempted, Strategy
 from endturn.stop import Resume, StopReason
 from endturn.wires import capabilities, wire
@@ -159,6 +159,30 @@ def test_a_refused_prefill_is_asked_by_prompt_and_remembered() -> None:
     tails = [request.messages[-1].role for request in provider.requests]
     assert tails == ["user", "assistant", "user", "user", "user"]
     assert provider.requests[2].messages[:-2] == provider.requests[0].messages
+
+
+@pytest.mark.behaviour(22)
+@pytest.mark.behaviour(25)
+def test_white_space_before_a_prefill_stands_once_everywhere() -> None:
+    """In the history as in the text; and also where the prefill failed first, and the turn was taken up again."""
+    _, result = played(cut("One "), said(" two."), request=ask(model=OLD), speaks="anthropic")
+    assert [message.text for message in result.messages] == ["hi", "One two."]
+    _, failed = played(cut("One "), ProviderUnavailable("busy"), request=ask(model=OLD), speaks="anthropic")
+    resumed = ContinuationController(Played(said(" two.")), wire="anthropic").run(failed.resume())
+    assert resumed.text == resumed.messages[-1].text == "One two."
+
+
+@pytest.mark.behaviour(13)
+def test_what_is_fetched_after_a_failure_stands_once() -> None:
+    """A turn whose fetch failed keeps what it has, is taken up by fetching, and the whole replaces the beginning."""
+    provider = Played(paused("One ", Resume.RETRIEVE_SAME_ID, id="r"), ProviderUnavailable("busy"))
+    provider.retrieves = True  # type: ignore[attr-defined]  # what a provider function may say of itself
+    failed = ContinuationController(provider, sleep=lambda seconds: None).run(ask())
+    assert (failed.text, failed.messages[-1].text, failed.outcome) == ("One ", "One ", "provider_error")
+    again = Played(cut("One two "), said("three."))
+    resumed = ContinuationController(again).run(failed.resume())
+    assert resumed.text == resumed.messages[-1].text == "One two three."
+    assert [request.retrieve for request in again.requests] == ["r", None]
 
 
 @pytest.mark.behaviour(14)

@@ -24,12 +24,14 @@ from typing import Any, Final
 from endturn import records, wires
 from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
+from endturn.continuation import termination
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.turn import Abilities, CallProvider, Course, MakeRoom, RunTool, ToolRan, Wait
 from endturn.errors import ProviderError, UsageError
 from endturn.records import Turn
 from endturn.stop import Stop, StopReason
+from endturn.transcript import Transcript
 
 __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
 
@@ -110,11 +112,18 @@ class _Controller:
             self._declared = tuple(tool for tool, _ in tools)
             self._tools = {tool.name: function for tool, function in tools}
         self._policy = policy if policy is not None else ContinuationPolicy.load()
+        mode = self._policy.mode
+        if mode is not None and self._tools is not None:
+            known = {tool.name for tool in self._declared}
+            self._declared += tuple(tool for tool, _ in termination.tools(mode) if tool.name not in known)
+            self._tools = {**termination.FUNCTIONS[mode], **self._tools}
         self._abilities = Abilities(
             dialect=_told(provider, "dialect") if dialect is None else dialect,
             retrieves=_says(provider, "retrieves"),
             follows_tokens=_says(provider, "follows_tokens"),
         )
+        path = self._policy.transcript
+        self._transcript = None if path is None else Transcript(path)
         self._sleep = sleep or self._slept
         self._agent = agent
         self._conversation = conversation_id
@@ -137,6 +146,7 @@ class _Controller:
         course = Course(
             start, policy=self._policy, wire=self._wire, turn=turn, provider=self._name, runnable=runnable,
             clock=self._clock, abilities=self._abilities,
+            tell=None if self._transcript is None else self._transcript.of(turn.id),
         )  # fmt: skip
         scope = start_turn(turn)
         steps = course.steps()
@@ -187,7 +197,8 @@ class _Controller:
                 pull, close = _stream(answer)
                 if call is not None:
                     call.facts["stream"] = True
-                while (answer := (yield _Act(pull, scopes))) is not _END and not isinstance(answer, _Failed):
+                pulling = _Act(pull, scopes)
+                while (answer := (yield pulling)) is not _END and not isinstance(answer, _Failed):
                     if call is not None and call.first_chunk_s is None:
                         call.first_chunk()
                     if isinstance(answer, ChatResponse):
@@ -249,7 +260,8 @@ class ContinuationController(_Controller):
             how a cut answer is taken up again, and what the provider is called.
         tools: the functions, see Tools; None where the host runs tools itself: a turn then ends with the calls that
             passed the gate in `TurnResult.calls`. A function gets the ToolCall and returns text, content parts, or what
-            JSON can say; what it raises is told to the model.
+            JSON can say; what it raises is told to the model. Where the policy has a mode, the tool that ends a turn is
+            added and run; a function or a declaration of the host's, under its name, wins. {} where there is no other.
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
         wire: the format that the provider function speaks; `openai_chat` where nobody says.
@@ -259,7 +271,8 @@ class ContinuationController(_Controller):
             gives a turn's id.
 
     Raises:
-        UsageError: there is no such wire, the environment holds no usable policy, or an argument is something else.
+        UsageError: there is no such wire, the environment holds no usable policy, its transcript cannot be opened, or
+            an argument is something else.
     """
 
     _slept = staticmethod(time.sleep)
@@ -301,7 +314,7 @@ class ContinuationController(_Controller):
                 if isinstance(item, _Act):
                     with item.within():
                         value = item.do()
-                    if isawaitable(value):
+                    if value.__class__ is not Delta and isawaitable(value):
                         getattr(value, "close", lambda: None)()
                         told = f"{item.whose} is async: use AsyncContinuationController"
                         value = _Failed(UsageError(told), misused=True)
@@ -339,7 +352,7 @@ class AsyncContinuationController(_Controller):
                 if isinstance(item, _Act):
                     with item.within():
                         value = item.do()
-                        if isawaitable(value):
+                        if value.__class__ is not Delta and isawaitable(value):
                             value = await value
                 else:
                     yield item

@@ -73,8 +73,9 @@ PLAIN = [
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize(("a", "b"), PLAIN)
 def test_what_is_no_repetition_is_joined_as_it_is(a: str, b: str) -> None:
-    """Nothing is removed, nothing invented."""
+    """Nothing is removed, nothing invented, however it is fed."""
     assert stitch(a, b) == a + b
+    assert [in_chunks(a, b, size).text for size in (1, 2, 3)] == [a + b] * 3
 
 
 @pytest.mark.behaviour(29)
@@ -281,7 +282,7 @@ def test_white_space_that_a_prefill_left_out_is_put_back_once(b: str, expected: 
     """The answer's trailing white space is not doubled by the continuation's."""
     for size in (1, 100):
         stitcher = Stitcher("one  ")
-        stitcher.seam(stripped="  ")
+        stitcher.seam(prefilled=True)
         for start in range(0, len(b), size):
             stitcher.feed(b[start : start + size])
         stitcher.close()

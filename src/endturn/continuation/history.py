@@ -44,7 +44,7 @@ def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap:
             continue
         before = collapsed[-1] if collapsed else None
         if before is not None and before.role == message.role == "assistant" and (nudged or _unfinished(before)):
-            collapsed[-1] = _joined(before, message, min_overlap, max_overlap)
+            collapsed[-1] = _joined(before, message, min_overlap, max_overlap, prefilled=not nudged)
         else:
             collapsed.append(message)
         nudged = False
@@ -66,12 +66,12 @@ def _empty(message: Message) -> bool:
     )
 
 
-def _joined(first: Message, second: Message, min_overlap: int, max_overlap: int) -> Message:
+def _joined(first: Message, second: Message, min_overlap: int, max_overlap: int, *, prefilled: bool) -> Message:
     if _empty(first):
         return second
     if first.stop_reason is StopReason.PAUSED:
         return second.but(content=first.text + second.text, blocks=_together(first.blocks, second.blocks))
-    text = stitch(first.text, second.text, min_overlap=min_overlap, max_overlap=max_overlap)
+    text = stitch(first.text, second.text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled)
     return second.but(content=text, blocks=None)
 
 

@@ -7,13 +7,16 @@ The rules:
 3. A call that is made only because of what the last response was (continuation, resume, repair, the same question
    again) is reached through a pending state, which asks about limits and knows two signals only: `under_limits` and
    `limit_reached`. A continuation whose way of asking the provider refuses goes back there, to ask in another way.
+   An answer that says nothing, where the model should have said that it is done, is asked again in the same way, as an
+   ordinary call (`IteratePending` → `Request`).
 4. Tools are run in `ExecuteTools` alone, and that is reached by two signals: the gate passed the batch (`tool_call`:
    run it), or refused complete calls for what they say (`invalid_calls`: answer them with errors, run nothing).
 5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless goes to `Abort`.
+   A model that says that it is done, or is found to be (`finish_signal`, `implicit_completion`), completes the turn.
 6. An illegal pair raises IllegalTransition and changes nothing.
 
 No clock, no I/O, no telemetry. What is not here: when a limit is reached (limits), which text is kept (stitch), which
-calls are good (toolgate), and what a step does (turn).
+calls are good (toolgate), what ends a turn on purpose (termination), and what a step does (turn).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class State(StrEnum):
     REPAIR = "Repair"
     ASK_AGAIN_PENDING = "AskAgainPending"
     ASK_AGAIN = "AskAgain"
+    ITERATE_PENDING = "IteratePending"
     ABORT_PARTIAL = "AbortPartial"
     ABORT = "Abort"
     COMPLETE = "Complete"
@@ -83,6 +87,12 @@ class Signal(StrEnum):
     RESULTS_APPENDED = "tool_results_appended"
     FINISHED = "finish_signal"
     """A tool was run that ends the turn: the model says that it is done."""
+    IMPLICIT = "implicit_completion"
+    """Such a tool was offered and not called, and the wallet guard finds that the model is done."""
+    TRIVIAL = "trivial_answer"
+    """Such a tool was offered and not called, and the answer says next to nothing."""
+    EMPTY = "empty_response"
+    """The same, and it is asked no more."""
     PREFILL_REFUSED = "prefill_refused"
     RETURNED = "return_partial_with_notice"
 
@@ -102,6 +112,7 @@ class Step(StrEnum):
     SEND_REPAIR = "send_repair"
     CHECK_ASK_AGAIN = "check_ask_again"
     SEND_AGAIN = "send_again"
+    CHECK_ITERATION = "check_iteration"
     KEEP_PARTIAL = "keep_partial"
     FINISH = "finish"
 
@@ -140,6 +151,9 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.EVALUATE_STOP, Signal.SAFETY_BLOCKED): _ABORT,
         (State.EVALUATE_STOP, Signal.REFUSED): _ABORT,
         (State.EVALUATE_STOP, Signal.UNKNOWN): _ABORT,
+        (State.EVALUATE_STOP, Signal.IMPLICIT): _COMPLETE,
+        (State.EVALUATE_STOP, Signal.TRIVIAL): Transition(State.ITERATE_PENDING, Step.CHECK_ITERATION),
+        (State.EVALUATE_STOP, Signal.EMPTY): _KEEP,
         (State.EVALUATE_STOP, Signal.REPAIR_REFUSED): _KEEP,
         (State.EVALUATE_STOP, Signal.MISSING): _KEEP,
         (State.EVALUATE_STOP, Signal.ERROR): _KEEP,
@@ -147,6 +161,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         #
         (State.EXECUTE_TOOLS, Signal.RESULTS_APPENDED): Transition(State.REQUEST, Step.SEND),
         (State.EXECUTE_TOOLS, Signal.FINISHED): _COMPLETE,
+        (State.EXECUTE_TOOLS, Signal.IMPLICIT): _COMPLETE,
         (State.EXECUTE_TOOLS, Signal.LIMIT_REACHED): _KEEP,
         (State.EXECUTE_TOOLS, Signal.INTERRUPTED): _KEEP,
         #
@@ -176,6 +191,9 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.ASK_AGAIN, Signal.RESPONSE): _EVALUATE,
         (State.ASK_AGAIN, Signal.FAILED): _KEEP,
         (State.ASK_AGAIN, Signal.INTERRUPTED): _KEEP,
+        #
+        (State.ITERATE_PENDING, Signal.UNDER_LIMITS): INITIAL,
+        (State.ITERATE_PENDING, Signal.LIMIT_REACHED): _KEEP,
         #
         (State.ABORT_PARTIAL, Signal.RETURNED): _COMPLETE,
     }
@@ -250,6 +268,8 @@ OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
         Signal.END_TURN: TurnOutcome.COMPLETED,
         Signal.HAND_OVER: TurnOutcome.COMPLETED,
         Signal.FINISHED: TurnOutcome.COMPLETED,
+        Signal.IMPLICIT: TurnOutcome.IMPLICIT_COMPLETION,
+        Signal.EMPTY: TurnOutcome.EMPTY_RESPONSE,
         Signal.INVALID_JSON: TurnOutcome.INVALID_JSON,
         Signal.CONTEXT_WINDOW_EXCEEDED: TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
         Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from endturn.chat import ChatResponse, Delta, ToolCall
 from endturn.continuation.stitch import Stitcher
@@ -16,25 +16,38 @@ class Part:
 
     Args:
         held: where the pieces of text go that the consumer may not see yet; None where it may see them at once.
+        until: whether the text that is held may be seen now, with all that follows; None keeps all of it.
 
     Attributes:
         response: None until `close` was called; what had arrived, with the stop `missing`, where the response itself
             never came.
     """
 
-    __slots__ = ("_calls", "_held", "_reasoning", "_said", "_stitcher", "response")
+    __slots__ = ("_calls", "_held", "_reasoning", "_said", "_stitcher", "_until", "response")
 
-    def __init__(self, stitcher: Stitcher, held: list[Delta] | None = None) -> None:
+    def __init__(
+        self, stitcher: Stitcher, held: list[Delta] | None = None, until: Callable[[str], bool] | None = None
+    ) -> None:
         self.response: ChatResponse | None = None
         self._held = held
+        self._until = until
         self._stitcher = stitcher
         self._said: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, list[str]] = {}
         stitcher.begin()
 
-    def feed(self, delta: Delta) -> Iterator[Delta]:
+    def feed(self, delta: Delta) -> Iterable[Delta]:
         """Take the next delta."""
+        text = delta.text
+        # Nearly every delta is text, and nothing stands in its way: it costs little, and passes as it is.
+        plain = text and not (delta.reasoning or delta.restart) and delta.call is None and self._held is None
+        if plain and self._stitcher.passes(text):
+            self._said.append(text)
+            return (delta,)
+        return self._looked_at(delta)
+
+    def _looked_at(self, delta: Delta) -> Iterator[Delta]:
         if delta.restart:
             yield from self._shown(self._rest())
             self._said.clear()
@@ -90,4 +103,9 @@ class Part:
         if self._held is None:
             return pieces
         self._held += [piece for piece in pieces if piece.text]
-        return [piece for piece in pieces if not piece.text]
+        seen = [piece for piece in pieces if not piece.text]
+        if self._until is not None and self._until("".join(piece.text for piece in self._held)):
+            seen += self._held
+            self._held.clear()
+            self._held = None
+        return seen

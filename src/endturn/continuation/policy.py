@@ -58,9 +58,10 @@ class ContinuationPolicy(BaseModel):
             the request to go on with (None gives up). It is asked once a turn, and may be async.
         stream_json: in a turn that asks for a JSON format, whether the answer is `held` back until it is known to be
             JSON (or not), or streamed as it comes (`eager`): then it cannot be asked for again.
-        mode: which tool of `endturn.termination` ends a turn on purpose: `response`: finish_response; `task`:
-            finish_task; None: neither.
-        wallet_guard: in a mode, whether answers that go nowhere end the turn without that tool.
+        mode: which tool of `endturn.continuation.termination` ends a turn on purpose: `response`: finish_response;
+            `task`: finish_task; None: neither. A controller that runs tools offers it to the model.
+        wallet_guard: in a mode, whether the turn of a model that does not call that tool ends by the guard's rules; if
+            not, an answer without calls ends it, as it does without a mode.
         transcript: a file that every message of every turn is appended to; see `endturn.transcript`.
         min_overlap, max_overlap: characters that a repetition at a seam must have to be removed, and that are looked at
             (and held back, when streaming) at most.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from endturn.chat import Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
 from endturn.continuation.limits import Counters
+from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import Stop
@@ -26,6 +27,7 @@ class Resumption:
         seam: the text that comes joins an answer that was cut.
         counters: what counts against the limits.
         ran: the calls that were run, which never run again.
+        passing: a response of which `next` asks for the whole.
     """
 
     request: Request
@@ -40,6 +42,7 @@ class Resumption:
     usage: Usage = field(default_factory=Usage)
     counters: Counters = field(default_factory=Counters)
     ran: frozenset[tuple[int, str]] = frozenset()
+    passing: ChatResponse | None = None
 
     def afresh(self) -> Resumption:
         """The same with all limits at their beginning."""
@@ -53,10 +56,12 @@ class TurnResult:
     Attributes:
         text: all that the user was shown, exactly: the joined deltas of a stream (of a turn that was taken up again,
             with those of the turn before).
-        answer: the part of it that follows the last tool run.
+        answer: the part of it that follows the last tool run; where that ended the turn, what was said with its calls.
         segments: the turn's messages one by one, nudges included: the audit view.
         messages: the whole conversation, the request's messages first, every answer one message, no nudges.
-        outcome: why the turn ended. status: the same in the source designs' words (`budget_exhausted`).
+        outcome: why the turn ended. status: the same in the source designs' words (`budget_exhausted`; of a task that
+            the model has ended `pending_review`).
+        finish: how it was ended on purpose; None where the policy has no mode, or the turn ended otherwise.
         complete: the answer is whole. Never true of a truncated one.
         notice: a sentence for the user where it is not; never part of the text.
         stop: of the last response, None if there was none.
@@ -74,6 +79,7 @@ class TurnResult:
     messages: tuple[Message, ...]
     outcome: TurnOutcome
     status: str
+    finish: Finish | None
     complete: bool
     notice: str | None
     stop: Stop | None

@@ -32,18 +32,19 @@ class Stitcher:
         restarted: a continuation began anew and was appended whole.
     """
 
-    __slots__ = ("_began", "_least", "_length", "_most", "_parts", "_seam", "restarted")
+    __slots__ = ("_began", "_is_again", "_least", "_most", "_parts", "_seam", "restarted")
 
     def __init__(self, text: str = "", *, min_overlap: int = 16, max_overlap: int = 1_024) -> None:
         self._parts = [text] if text else []
-        self._length = self._began = len(text)
+        self._began = len(text)
+        self._is_again = False
         self._least = min_overlap
         self._most = max_overlap
         self._seam: _Seam | None = None
         self.restarted = False
 
     def __len__(self) -> int:
-        return self._length
+        return len(self.text)
 
     @property
     def text(self) -> str:
@@ -63,23 +64,41 @@ class Stitcher:
         return self.text[self._began :]
 
     def begin(self) -> None:
-        """A part of the answer begins here."""
-        self._began = self._length
+        """A part of the answer begins here, unless it is the latest once more."""
+        if not self._is_again:
+            self._began = len(self)
+        self._is_again = False
 
-    def seam(self, *, stripped: str = "") -> None:
+    def forget(self) -> None:
+        """The latest part is no part of the answer."""
+        self._parts = [self.text[: self._began]]
+
+    def seam(self, *, prefilled: bool = False) -> None:
         """What is fed from now on continues a text that was cut off here.
 
         Args:
-            stripped: white space at the text's end that the request left out (a prefill may not end with any): where
-                the continuation begins with it, it is not written twice.
+            prefilled: no question stands between. White space at the text's end was left out (a prefill may not end
+                with any): where the continuation begins with it, it is not written twice.
         """
-        self._seam = _Seam(self.text, least=self._least, most=self._most, stripped=stripped) if self._length else None
+        text = self.text
+        stripped = text[len(text.rstrip()) :] if prefilled else ""
+        self._seam = _Seam(text, least=self._least, most=self._most, stripped=stripped) if text else None
 
-    def again(self) -> None:
-        """What is fed from now on is the same text from its beginning, as far as it has come."""
-        self.seam()
-        if self._seam is not None:
+    def again(self, part: str) -> None:
+        """What is fed from now on is the latest part from its beginning, as far as it has come: `part`."""
+        self._is_again = True
+        if self.text.endswith(part):
+            self._began = len(self) - len(part)
+        if part:
+            self._seam = _Seam(part, least=self._least, most=self._most, stripped="")
             self._seam.expect_restart()
+
+    def passes(self, text: str) -> bool:
+        """Take the next piece of a part if it can be given out as it is: nothing is undecided. Whether it was taken."""
+        if self._seam is not None:
+            return False
+        self._parts.append(text)
+        return True
 
     def feed(self, text: str) -> Delta | None:
         """Take the next piece of a part; returns what can be given out now, None if that is nothing."""
@@ -107,14 +126,13 @@ class Stitcher:
         if not text:
             return None
         self._parts.append(text)
-        self._length += len(text)
         return Delta(text=text, restart=restart)
 
 
-def stitch(a: str, b: str, *, min_overlap: int = 16, max_overlap: int = 1_024) -> str:
-    """A cut text and its continuation as one text."""
+def stitch(a: str, b: str, *, min_overlap: int = 16, max_overlap: int = 1_024, prefilled: bool = False) -> str:
+    """A cut text and its continuation as one text; `prefilled` as in `Stitcher.seam`."""
     stitcher = Stitcher(a, min_overlap=min_overlap, max_overlap=max_overlap)
-    stitcher.seam()
+    stitcher.seam(prefilled=prefilled)
     stitcher.feed(b)
     stitcher.close()
     return stitcher.text

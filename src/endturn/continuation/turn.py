@@ -14,24 +14,26 @@ No I/O and no clock of its own, so one course serves plain functions and corouti
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from endturn.announce import end_turn
 from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, ToolCall
-from endturn.continuation import limits, machine
+from endturn.continuation import limits, machine, termination
 from endturn.continuation.account import Account
+from endturn.continuation.entry import Answered, Began, Ended, Entered, Tell
 from endturn.continuation.limits import Progress
 from endturn.continuation.machine import Machine, Signal, State, Step
 from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.signs import loop_start
+from endturn.continuation.termination import Finish, Watchman
 from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, declared, judge
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError, RequestRejected, UsageError
-from endturn.records import Strategy, Turn, TurnOutcome
+from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, StopReason
 from endturn.wires import Wire, capabilities
 
@@ -101,13 +103,13 @@ SAID_BY_ERRORS: Final = frozenset({StopReason.CONTEXT_WINDOW_EXCEEDED, StopReaso
 _COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
 """The calls whose output counts against the budgets, however they end."""
 
-_RESUMING: Final[Mapping[Resume, Strategy]] = {
+RESUMING: Final[Mapping[Resume, Strategy]] = {
     Resume.RESEND_UNCHANGED: Strategy.RESEND,
     Resume.NATIVE_TOKEN: Strategy.NATIVE_TOKEN,
     Resume.RETRIEVE_SAME_ID: Strategy.RETRIEVE,
 }
 """How each kind of pause is taken up."""
-RESUMES: Final = frozenset(_RESUMING.values())
+RESUMES: Final = frozenset(RESUMING.values())
 
 _POINTLESS: Final = frozenset(
     {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}
@@ -125,6 +127,7 @@ class Course:
         runnable: the names of the tools that have a function; None where the host runs tools itself.
         clock: gives seconds.
         abilities: of the provider function.
+        tell: is told all that is worth writing down, at once.
 
     Raises:
         UsageError: the policy limits money, and gives no price for the model.
@@ -141,8 +144,9 @@ class Course:
         runnable: Container[str] | None,
         clock: Callable[[], float],
         abilities: Abilities | None = None,
+        tell: Tell | None = None,
     ) -> None:
-        self._account = Account(start, policy)
+        self._account = Account(start, policy, tell)
         self._strategy = start.strategy if isinstance(start, Resumption) else None
         self._policy = policy
         self._wire = wire
@@ -158,7 +162,13 @@ class Course:
         self._provider = provider
         self._capability = capabilities.of(wire.NAME, self._abilities.dialect, base.model, format=base.format)
         self._is_held = base.format is not None and policy.stream_json == "held"
+        self._is_offered = termination.is_offered(policy.mode, self._tools)
+        self._watchman: Watchman | None = None
+        if policy.mode is not None and policy.wallet_guard and self._is_offered:
+            self._watchman = Watchman(policy.mode)
+        self._ending: Finish | None = None
         self._held: list[Delta] = []
+        self._kept = 0  # so many of them are of earlier parts
         self._asked_before: tuple[Request, ChatResponse] | None = None
         self._otherwise = TurnOutcome.NO_PROGRESS
         self._again: Request | None = None
@@ -185,6 +195,8 @@ class Course:
         account, policy = self._account, self._policy
         counters = account.counters
         thinking = thinking_budget(account.base)
+        if account.tell is not None:
+            account.tell(self._beginning(account))
         if self._strategy is not None:
             self._announce(self._strategy)
         step = Step.SEND
@@ -227,6 +239,8 @@ class Course:
                             counters, policy, self._otherwise, elapsed_s=spent, thinking=thinking
                         )
                     )
+                case Step.CHECK_ITERATION:
+                    step = self._iterate()
                 case Step.SEND_CONTINUATION | Step.SEND_REPAIR:
                     self._ask_for_rest()
                     step = yield from self._call()
@@ -245,7 +259,7 @@ class Course:
                     step = self._after_tools()
                 case Step.ANSWER_CALLS:
                     assert isinstance(self._verdict, Answer)
-                    self._answers = [_error_result(call, told) for call, told in self._verdict.errors]
+                    self._note(*(_error_result(call, told) for call, told in self._verdict.errors))
                     step = self._after_tools()
                 case Step.KEEP_PARTIAL:
                     step = self._machine.on(Signal.RETURNED)
@@ -254,6 +268,14 @@ class Course:
                     if self._machine.state is State.COMPLETE and isinstance(self._verdict, Run):
                         yield from self._show_calls()
                     return self._finish()
+
+    def _beginning(self, account: Account) -> Began:
+        can = self._abilities
+        return Began(
+            request=account.base, segments=account.segments, counters=replace(account.counters), usage=account.usage,
+            wire=self._wire.NAME, provider=self._provider, dialect=can.dialect, retrieves=can.retrieves,
+            follows_tokens=can.follows_tokens,
+        )  # fmt: skip
 
     @property
     def _elapsed_s(self) -> float:
@@ -269,13 +291,22 @@ class Course:
         held, self._held = self._held, []
         yield from held
 
-    def _call(self) -> Generator[CallProvider, Reply, Step]:
+    def _call(self) -> Generator[CallProvider | Delta, Reply, Step]:
         counters = self._account.counters
         self._error = None
-        self._part = part = Part(self._account.stitcher, held=self._held if self._is_held else None)
+        if self._strategy is not Strategy.RETRIEVE:
+            self._kept = len(self._held)
+        if self._is_held:
+            part = Part(self._account.stitcher, held=self._held)
+        elif self._may_be_trivial:
+            part = Part(self._account.stitcher, held=self._held, until=_says_something)
+        else:
+            yield from self._release()
+            part = Part(self._account.stitcher)
+        self._part = part
         raised = yield CallProvider(self._account.sent, part)
         self._turn.continuation = None
-        self._take(part)
+        self._take(part, raised if isinstance(raised, Exception) else None)
         if not isinstance(raised, Exception):
             return self._machine.on(Signal.RESPONSE)
         stop = raised.stop if isinstance(raised, ProviderError) else None
@@ -303,8 +334,10 @@ class Course:
         account.stitcher.close()
         return True
 
-    def _take(self, part: Part) -> None:
+    def _take(self, part: Part, raised: Exception | None = None) -> None:
         assert part.response is not None
+        if self._account.tell is not None:
+            self._account.tell(Answered(part.response, raised))
         self._response, self._part = part.response, None
         self._account.counters.calls += 1
 
@@ -348,7 +381,13 @@ class Course:
             repetitive=loop is not None,
         )
         signal = self._judged(signal, response)
-        if not self._is_passing(signal):
+        if signal is Signal.END_TURN and self._is_offered:
+            signal = self._unsignalled(self._answer_text(response))
+        if signal is Signal.HAND_OVER and isinstance(verdict, Run):
+            self._ending = self._signalled(verdict.calls)
+        if self._is_passing(signal):
+            account.let_pass(response)
+        else:
             account.enter(response, _kept(verdict), text=None if loop is None else response.text[:loop])
         if signal in machine.OUTCOMES:
             self._outcome = machine.OUTCOMES[signal]
@@ -357,9 +396,10 @@ class Course:
         return signal
 
     def _is_passing(self, signal: Signal) -> bool:
-        """Whether a response leaves no trace in the history: the whole of it comes again."""
+        """Whether a response leaves no trace in the history if the turn goes on: the whole of it comes again."""
         fetched = signal is Signal.PAUSED and self._last.stop.resume is Resume.RETRIEVE_SAME_ID
-        return signal is Signal.WORTHLESS or fetched
+        lost = signal is Signal.MISSING and self._strategy is Strategy.RETRIEVE
+        return signal in (Signal.WORTHLESS, Signal.TRIVIAL, Signal.CONTEXT_WINDOW_EXCEEDED) or fetched or lost
 
     def _repaired(self, *, attempted: bool, succeeded: bool) -> None:
         if self._issue is not None:
@@ -390,7 +430,7 @@ class Course:
         """The same question, with all the output tokens that are left."""
         account = self._account
         left = limits.tokens_left(account.counters, self._policy)
-        return account.sent.but(max_tokens=max(left or 0, account.base.max_tokens or 0) or None)
+        return account.sent.but(max_tokens=account.base.max_tokens if left is None else left)
 
     def _less_thinking(self) -> Request | None:
         """The same question, asked so that something is left for an answer; None where the policy does not want it."""
@@ -398,7 +438,7 @@ class Course:
         match self._policy.on_reasoning_only:
             case "escalate_once":
                 asked = 4 * (account.base.max_tokens or account.counters.ceiling or 0) or None
-                return account.sent.but(max_tokens=limits.clamp(asked, account.counters, self._policy))
+                return account.sent.but(max_tokens=asked)
             case "reasoning_off_once" if self._capability.reasoning_off:
                 return account.sent.but(extra={**account.sent.extra, **self._capability.reasoning_off})
             case _:
@@ -419,22 +459,29 @@ class Course:
     def _ask_for_rest(self) -> None:
         account = self._account
         self._asked_before = account.sent, self._last
-        account.sent, strategy, account.pending = self._rest(self._last)
+        account.sent, strategy, nudge = self._rest(self._last)
+        account.pending += nudge
         self._announce(strategy)
         stitcher = account.stitcher
         if strategy is Strategy.RETRIEVE:
-            stitcher.again()
+            stitcher.again(self._last.text)
         elif strategy not in RESUMES:
-            text = stitcher.text
-            stitcher.seam(stripped=text[len(text.rstrip()) :] if strategy is Strategy.PREFILL else "")
+            stitcher.seam(prefilled=strategy is Strategy.PREFILL)
 
     def _ask_again(self) -> None:
-        """Ask the same once more; nothing of what came is used."""
-        account = self._account
-        assert self._again is not None
-        account.sent, self._again = self._again, None
-        account.forget()
-        self._held.clear()
+        """Ask the same once more; nothing of what came is used, unless it was shown."""
+        account, asked = self._account, self._again
+        assert asked is not None
+        if self._held or not account.stitcher.added:
+            account.forget()
+            del self._held[self._kept :]
+            if asked.messages is not account.sent.messages:  # the host's: no nudge of ours is in it
+                account.pending = ()
+        else:
+            account.enter(self._last)
+            account.stitcher.seam(prefilled=True)
+        maximum = limits.clamp(asked.max_tokens, account.counters, self._policy, account.base.model)
+        account.sent, self._again = asked.but(max_tokens=maximum, retrieve=None), None
         self._announce(Strategy.RETRY)
 
     def _can(self, resume: Resume) -> bool:
@@ -451,9 +498,10 @@ class Course:
 
     def _rest(self, cut: ChatResponse) -> tuple[Request, Strategy, tuple[Message, ...]]:
         """The request for what follows `cut`, how it asks, and those of its messages that are to be recorded."""
-        account, sent, dialect = self._account, self._account.sent, self._abilities.dialect
+        account, dialect = self._account, self._abilities.dialect
+        sent = account.sent.but(token=None, retrieve=None)  # they took something else up
         if cut.stop.reason is StopReason.PAUSED:
-            strategy = _RESUMING.get(cut.stop.resume, Strategy.RESEND)
+            strategy = RESUMING.get(cut.stop.resume, Strategy.RESEND)
             if strategy is Strategy.RETRIEVE:
                 return sent.but(retrieve=cut.id), strategy, ()
             return self._wire.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
@@ -518,10 +566,25 @@ class Course:
                 assert isinstance(ran, ToolRan)
             else:
                 ran = ToolRan("this call was run before; it is not run again", is_error=True)
-            self._answers.append(Message(role="tool", content=ran.content, tool_call_id=call.id, is_error=ran.is_error))
+            self._note(Message(role="tool", content=ran.content, tool_call_id=call.id, is_error=ran.is_error))
+
+    def _note(self, *answers: Message) -> None:
+        """Keep what calls were answered with until all are; it is written down at once."""
+        self._answers += answers
+        if self._account.tell is not None:
+            for answer in answers:
+                self._account.tell(Entered(answer))
 
     def _after_tools(self) -> Step:
-        self._answer()
+        failed = {answer.tool_call_id for answer in self._answers if answer.is_error}
+        self._ending = self._signalled(call for call in self._calls if call.id not in failed)
+        signal = Signal.FINISHED
+        if self._ending is None and self._watchman is not None:
+            signal, self._ending = Signal.IMPLICIT, self._watched(self._watchman)
+        self._answer(last=self._ending is not None)
+        if self._ending is not None:
+            self._outcome = machine.OUTCOMES[signal]
+            return self._machine.on(signal)
         outcome = limits.before_iteration(self._account.counters, self._policy, elapsed_s=self._elapsed_s)
         if outcome is None:
             return self._machine.on(Signal.RESULTS_APPENDED)
@@ -529,9 +592,58 @@ class Course:
         self._resumption = self._account.resumption(self._account.sent, None)
         return self._machine.on(Signal.LIMIT_REACHED)
 
-    def _answer(self) -> None:
-        self._account.answer(self._answers)
+    def _answer(self, *, last: bool = False) -> None:
+        self._account.answer(self._answers, last=last)
         self._answers, self._calls, self._verdict, self._strategy = [], (), None, None
+
+    # --- Ending on purpose ----------------------------------------------------------------------------------------
+
+    def _signalled(self, calls: Iterable[ToolCall]) -> Finish | None:
+        """What the first of these calls says that ends the turn."""
+        said = (termination.signal_of(call, self._policy.mode) for call in calls)
+        return next((finish for finish in said if finish is not None), None)
+
+    def _watched(self, watchman: Watchman) -> Finish | None:
+        """Whether a response whose calls were run, or answered, goes nowhere."""
+        asked = {call.id: call for call in self._last.tool_calls}
+        return watchman.see(
+            self._account.stitcher.text,
+            calls=[f"{call.name} {call.arguments_raw or call.arguments}" for call in asked.values()],
+            results=[(asked[answer.tool_call_id or ""].name, answer.text) for answer in self._answers],
+        )
+
+    @property
+    def _may_be_trivial(self) -> bool:
+        """Whether an answer that says nothing is asked for again: it is text, and all of it comes from one call."""
+        alone = self._strategy in (None, Strategy.RETRY) and self._account.base.format is None
+        return self._watchman is not None and alone
+
+    def _unsignalled(self, text: str) -> Signal:
+        """What an answer without calls signals, where the model was offered a tool to end the turn with."""
+        if self._watchman is None:
+            return Signal.END_TURN if text.strip() else Signal.EMPTY
+        finish = self._watchman.see(text)
+        if finish is None:
+            if self._may_be_trivial:
+                return Signal.TRIVIAL
+            finish = Finish(termination.IMPLICIT if text.strip() else termination.EMPTY, "no_action")
+        if finish.signal == termination.EMPTY:
+            return Signal.EMPTY
+        self._ending = finish
+        return Signal.IMPLICIT
+
+    def _iterate(self) -> Step:
+        """Ask the same once more, as an ordinary call; at a limit the answer that there is, is kept."""
+        account = self._account
+        outcome = limits.before_iteration(account.counters, self._policy, elapsed_s=self._elapsed_s)
+        if outcome is not None:
+            account.enter(self._last)
+            self._outcome = outcome
+            return self._machine.on(Signal.LIMIT_REACHED)
+        account.forget()
+        self._held.clear()
+        self._strategy = None
+        return self._machine.on(Signal.UNDER_LIMITS)
 
     # --- The end --------------------------------------------------------------------------------------------------
 
@@ -550,9 +662,11 @@ class Course:
         elif self._machine.state is State.EXECUTE_TOOLS and self._calls:
             done = {answer.tool_call_id for answer in self._answers}
             told = "the turn was stopped before this call was done"
-            self._answers += [_error_result(call, told) for call in self._calls if call.id not in done]
+            self._note(*(_error_result(call, told) for call in self._calls if call.id not in done))
             self._answer()
             self._resumption = self._account.resumption(self._account.sent, None)
+        elif self._machine.state is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
+            self._resumption = self._account.resumption(self._account.sent, self._strategy, self._account.pending)
         if (self._machine.state, Signal.INTERRUPTED) in machine.TRANSITIONS:
             self._machine.on(Signal.INTERRUPTED)
         self._outcome = TurnOutcome.CANCELLED
@@ -567,7 +681,10 @@ class Course:
         self._outcome, self._error = machine.OUTCOMES[signal], error
         if isinstance(error, ProviderError) and error.retryable:
             self._give_back()
-        if partial.text.strip():
+        if self._strategy is Strategy.RETRIEVE:  # the whole of it can be fetched once more
+            account.let_pass(partial)
+            self._resumption = account.resumption(account.sent, self._strategy, account.pending)
+        elif partial.text.strip():
             account.enter(partial)
             self._resumption = self._onward()
         else:  # nothing came of it: its nudge goes, and the same request can be sent again
@@ -594,16 +711,30 @@ class Course:
     def _onward(self) -> Resumption | None:
         """How the turn could go on after its last response, which was cut, paused or lost."""
         account, response = self._account, self._last
-        if response.stop.reason is StopReason.MISSING and not response.text.strip() and self._issue is None:
-            return account.resumption(account.sent, self._strategy)
-        if response.stop.reason is StopReason.PAUSED and response.stop.resume not in _RESUMING:
+        is_nothing = not response.text.strip() and self._issue is None
+        if response.stop.reason is StopReason.MISSING and (is_nothing or self._strategy is Strategy.RETRIEVE):
+            return account.resumption(account.sent, self._strategy, account.pending)
+        if response.stop.reason is StopReason.PAUSED and response.stop.resume not in RESUMING:
             return None
-        return account.resumption(*self._rest(response))
+        request, strategy, nudge = self._rest(response)
+        return account.resumption(request, strategy, (*account.pending, *nudge))
 
     def _finish(self, error: BaseException | None = None) -> TurnResult:
+        if self._outcome not in COMPLETE:
+            self._ending = None
+        elif self._ending is not None:
+            self._voice.finished(
+                self._ending,
+                iteration=self._account.counters.calls,
+                max_iterations=self._policy.max_iterations,
+                requires_review=self._policy.mode == "task",
+            )
         end_turn(self._turn, self._outcome, error=error or self._error)
+        if self._account.tell is not None:
+            self._account.tell(Ended(self._outcome))
         return self._account.result(
             self._outcome,
+            finish=self._ending,
             stop=None if self._response is None else self._response.stop,
             calls=self._calls if self._outcome is TurnOutcome.COMPLETED else (),
             continuations=self._turn.continuations,
@@ -615,6 +746,10 @@ class Course:
 
 LONGEST_WAIT_S: Final = 60.0
 """Between two looks at a response that is still being made. The first comes after a second; each wait doubles."""
+
+
+def _says_something(text: str) -> bool:
+    return not termination.is_trivial(text)
 
 
 def _is_json(text: str) -> bool:

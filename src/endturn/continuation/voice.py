@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from endturn import announce
 from endturn.chat import ToolCall
-from endturn.records import Continuation, ContinuationAttempted, DispatchBlocked, PayloadRepaired, Strategy, Turn
+from endturn.continuation.termination import Finish
+from endturn.records import (
+    Continuation,
+    ContinuationAttempted,
+    DispatchBlocked,
+    PayloadRepaired,
+    Strategy,
+    TerminationSignalled,
+    Turn,
+)
 
 log = logging.getLogger("endturn")
 
@@ -69,6 +78,19 @@ class Voice:
                 attempts_remaining=max(0, attempts_remaining),
                 tokens_remaining=tokens_remaining,
                 chars_remaining=max(0, chars_remaining),
+            )
+        )
+
+    def finished(self, finish: Finish, *, iteration: int, max_iterations: int, requires_review: bool) -> None:
+        """The turn was ended on purpose, or was found to be over."""
+        announce.announce(
+            TerminationSignalled(
+                turn=self.turn,
+                signal=finish.signal,
+                status=finish.status,
+                iteration=iteration,
+                max_iterations=max_iterations,
+                requires_review=requires_review,
             )
         )
 

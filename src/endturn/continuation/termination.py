@@ -1,0 +1,268 @@
+"""Ending on purpose: the tools by which a model says that it is done, what calling them means, and the wallet guard.
+
+The rules:
+
+1. A mode listens to its own tool: `response` to finish_response, `task` to finish_task and its deprecated alias
+   task_completed. The other mode's tool is a tool like any other.
+2. A call counts once it has passed the gate and its function has run without an error: never from a cut payload. The
+   batch that holds it is run whole. Then the turn is over, whatever the stop reason; of several, the first counts.
+3. The status is `done`, `partial` or `blocked`; a task waits for review whatever it is. It stands in a field, and for
+   loops that see text only as `[FINISH_STATUS:x]` at the very end of the result's text: a summary, which may quote such
+   a marker, stands before it.
+4. Where such a tool was offered and is not called, the wallet guard looks at each answer, in this order:
+   `no_action`: it says something, and asks for nothing to be run;
+   `echo`: it repeats a tool's result word for word, or holds the label `[Tool Result]`;
+   `repeated`: it is the answer before once more: the same first 200 characters, and the same calls;
+   `trivial`: it is the third in a row that has fewer than 10 characters and asks for nothing to be run.
+   Each ends the turn as `implicit_completion`. What is less than three times trivial is asked again.
+5. Three trivial answers in a turn that has said nothing and run nothing are no completion, but `empty_response`.
+6. An answer of calls alone is neither trivial nor repeated: models that call tools often say nothing beside.
+
+No I/O, no clock. The tools, their result texts, the statuses and the guard are those of Penguin's engine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, Literal
+
+from endturn.chat import Tool, ToolCall
+from endturn.records import TurnOutcome
+
+Mode = Literal["response", "task"]
+ToolFunction = Callable[[ToolCall], str]
+
+IMPLICIT: Final = "implicit_completion"
+EMPTY: Final = "empty_response"
+
+TRIVIAL_BELOW: Final = 10
+"""Characters, without the white space around them, that an answer needs to say something."""
+TRIVIAL_TIMES: Final = 3
+COMPARED: Final = 200
+"""Characters of an answer that are compared with the answer before."""
+RESULT_LABEL: Final = "[Tool Result]"
+
+_STATUS_TEXT: Final[Mapping[object, str]] = {
+    "done": "Task objective achieved",
+    "partial": "Partial progress made",
+    "blocked": "Task blocked - cannot proceed",
+}
+_MARKER: Final = re.compile(r"\[FINISH_STATUS:(\w+)\]\s*\Z")
+_SUMMARY: Final = {"type": "string", "description": "What was said or done, in a sentence or two."}
+
+FINISH_RESPONSE: Final = Tool(
+    name="finish_response",
+    description="Call this when your answer to the user is complete and there is nothing more to do.",
+    parameters={"type": "object", "properties": {"summary": _SUMMARY}},
+)
+FINISH_TASK: Final = Tool(
+    name="finish_task",
+    description="Call this when you stop working on the task. A person reviews the result.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "summary": _SUMMARY,
+            "status": {
+                "type": "string",
+                "enum": list(_STATUS_TEXT),
+                "description": "done: the objective is achieved (the default); partial: some of it; "
+                "blocked: you cannot go on.",
+            },
+        },
+    },
+)
+TASK_COMPLETED: Final = FINISH_TASK.but(name="task_completed", description="Deprecated: call finish_task instead.")
+"""For hosts whose prompts still name it; `tools` does not offer it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How a turn was ended on purpose.
+
+    Attributes:
+        signal: the tool that was called; IMPLICIT or EMPTY where the wallet guard ended the turn.
+        status: `done`, `partial` or `blocked`; of the wallet guard, the rule that it went by.
+        summary: what the model gave as one.
+    """
+
+    signal: str
+    status: str
+    summary: str | None = None
+
+
+# --- The tools ----------------------------------------------------------------------------------------------------
+
+
+def finish_response(call: ToolCall) -> str:
+    """Run finish_response. Returns the result's text."""
+    summary = _given(call)[0]
+    return f"Response complete. Summary: {summary}" if summary else "Response complete."
+
+
+def finish_task(call: ToolCall) -> str:
+    """Run finish_task, or its alias. Returns the result's text, the status marker at its end.
+
+    Raises:
+        ValueError: there is no such status. Told to the model, it lets it call again.
+    """
+    summary, status = _given(call)
+    if status not in _STATUS_TEXT:
+        raise ValueError(f"there is no status {status!r}: give one of {', '.join(map(str, _STATUS_TEXT))}")
+    said = f" Summary: {summary}" if summary else ""
+    return f"{_STATUS_TEXT[status]}. Marked for human review.{said} [FINISH_STATUS:{status}]"
+
+
+_OFFERED: Final[Mapping[Mode, tuple[Tool, ToolFunction]]] = {
+    "response": (FINISH_RESPONSE, finish_response),
+    "task": (FINISH_TASK, finish_task),
+}
+FUNCTIONS: Final[Mapping[Mode, Mapping[str, ToolFunction]]] = {
+    "response": {FINISH_RESPONSE.name: finish_response},
+    "task": {FINISH_TASK.name: finish_task, TASK_COMPLETED.name: finish_task},
+}
+"""The functions of the tools that each mode listens to, by name."""
+
+
+def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
+    """The tool that ends a turn in this mode, with its function, as a controller takes tools.
+
+    A controller that runs tools, and whose policy has a mode, offers it by itself.
+    """
+    return (_OFFERED[mode],)
+
+
+def is_offered(mode: Mode | None, names: Iterable[str]) -> bool:
+    """Whether one of the tools with these names would end a turn in this mode."""
+    return mode is not None and not FUNCTIONS[mode].keys().isdisjoint(names)
+
+
+def signal_of(call: ToolCall, mode: Mode | None) -> Finish | None:
+    """What a call that was run means in a mode; None where it ends nothing."""
+    if mode is None or call.name not in FUNCTIONS[mode]:
+        return None
+    summary, status = _given(call)
+    if mode == "response":
+        return Finish(call.name, "done", summary or None)
+    return Finish(call.name, str(status), summary or None) if status in _STATUS_TEXT else None
+
+
+def status_in(text: str) -> str | None:
+    """The status that a result of finish_task ends with; None where it ends with none."""
+    found = _MARKER.search(text)
+    return None if found is None else found[1]
+
+
+def _given(call: ToolCall) -> tuple[str, object]:
+    """The summary ("" for none) and the status of a call whose arguments are an object, a JSON string or plain text."""
+    given: Any = call.arguments
+    text = (call.arguments_raw or "").strip()
+    if given is None:
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError):
+            given = text
+    if not isinstance(given, dict):
+        return (given if isinstance(given, str) else text), "done"
+    summary, status = given.get("summary"), given.get("status") or "done"
+    return ("" if summary is None else str(summary)), status if isinstance(status, str) else str(status)
+
+
+def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) -> str:
+    """An outcome in the source designs' words."""
+    if outcome is TurnOutcome.EMPTY_RESPONSE:
+        return "llm_empty_response_error"
+    if mode is not None and outcome in _MODE_STATUS:
+        return _MODE_STATUS[outcome]
+    if mode == "task":
+        if outcome is TurnOutcome.MAX_ITERATIONS:
+            return "iterations_exceeded"
+        if outcome is TurnOutcome.COMPLETED and finish is not None:
+            return "pending_review"
+    return outcome.group
+
+
+_MODE_STATUS: Final[Mapping[TurnOutcome, str]] = {
+    TurnOutcome.CANCELLED: "stopped",
+    TurnOutcome.PROVIDER_ERROR: "error",
+}
+
+# --- The wallet guard ---------------------------------------------------------------------------------------------
+
+
+def is_trivial(text: str) -> bool:
+    """Whether an answer is too short to say anything."""
+    return len(text.strip()) < TRIVIAL_BELOW
+
+
+class Watchman:
+    """Says whether a turn is over, to a loop of any make that shows it each answer. One for each turn.
+
+        watchman = Watchman("task")
+        while (finish := watchman.see(text, results=[("finish_task", result)])) is None:
+            …
+
+    Args:
+        mode: whose tool was offered to the model.
+        wallet_guard: False leaves the end to that tool alone.
+    """
+
+    __slots__ = ("_guards", "_last", "_mode", "_nothing_yet", "_results", "_trivial")
+
+    def __init__(self, mode: Mode, *, wallet_guard: bool = True) -> None:
+        self._mode: Mode = mode
+        self._guards = wallet_guard
+        self._last: bytes | None = None
+        self._results: frozenset[str] = frozenset()
+        self._trivial = 0
+        self._nothing_yet = True
+
+    def see(self, text: str, *, calls: Sequence[str] = (), results: Sequence[tuple[str, str]] = ()) -> Finish | None:
+        """Look at one answer, after what it asked for was run.
+
+        Args:
+            text: what the model said, the whole of it.
+            calls: what it asked to be run, each as text, where that is not part of `text`.
+            results: the name of each tool that was run for it, and the text of its result.
+
+        Returns:
+            How the turn ended; None where it goes on: with the results, or the same question again.
+        """
+        for name, result in results:
+            if name in FUNCTIONS[self._mode]:
+                # A finish_task that failed has no marker.
+                status = "done" if self._mode == "response" else status_in(result)
+                if status is not None:
+                    return Finish(name, status)
+        return self._guard(text, calls, results) if self._guards else None
+
+    def _guard(self, text: str, calls: Sequence[str], results: Sequence[tuple[str, str]]) -> Finish | None:
+        said, acted, trivial = text.strip(), bool(calls or results), is_trivial(text)
+        echo = RESULT_LABEL in said or said in self._results
+        seen = None if trivial else _hash(said[:COMPARED], *calls)
+        repeated = seen is not None and seen == self._last
+        self._last = seen
+        self._results = frozenset(result.strip() for _, result in results if not is_trivial(result))
+        self._nothing_yet = self._nothing_yet and not said and not acted
+        self._trivial = self._trivial + 1 if trivial and not acted else 0
+        if not acted and not trivial:
+            return Finish(IMPLICIT, "no_action")
+        if echo:
+            return Finish(IMPLICIT, "echo")
+        if repeated:
+            return Finish(IMPLICIT, "repeated")
+        if self._trivial >= TRIVIAL_TIMES:
+            return Finish(EMPTY if self._nothing_yet else IMPLICIT, "trivial")
+        return None
+
+
+def _hash(*texts: str) -> bytes:
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        encoded = text.encode(errors="replace")
+        digest.update(len(encoded).to_bytes(8))
+        digest.update(encoded)
+    return digest.digest()

@@ -1,0 +1,701 @@
+"""Every way that a turn can go: its course explored over all sequences of what a provider and tools can do.
+
+A generator cannot be forked, so each way is a script, played from the turn's beginning; scripts that lead to the same
+configuration (the machine's state, the counters, what was asked last and how, what ends the history) have the same
+future, and only the first of them is followed. The laws are checked at every step of every script that is played.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, Final
+
+import pytest
+
+from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
+from endturn.continuation.machine import FINAL, INITIAL, TRANSITIONS, Signal, State
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.result import Resumption, TurnResult
+from endturn.continuation.termination import FINISH_TASK
+from endturn.continuation.turn import Abilities, Act, CallProvider, Course, MakeRoom, Reply, RunTool, ToolRan, Wait
+from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
+from endturn.stop import Resume, Stop, StopReason
+from endturn.wires import Wire, openai_chat, wire
+from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
+
+# --- The table alone ----------------------------------------------------------------------------------------------
+
+PENDING: Final = frozenset(state for state in State if state.value.endswith("Pending"))
+CALLING: Final = frozenset(
+    {State.REQUEST, State.REQUEST_CONTINUATION, State.RESUME_UNCHANGED, State.REPAIR, State.ASK_AGAIN}
+)
+LEAVE: Final = frozenset({Signal.UNDER_LIMITS, Signal.RESULTS_APPENDED})
+"""The signals that are given only after a limit was asked about."""
+
+
+def known(state: State) -> set[Signal]:
+    """The signals that a state knows."""
+    return {signal for origin, signal in TRANSITIONS if origin is state}
+
+
+def reached(rows: Mapping[tuple[State, Signal], Any], start: State) -> set[State]:
+    """The states that can follow, by these rows, in one step or more."""
+    found: set[State] = set()
+    while more := {row.state for (state, _), row in rows.items() if state is start or state in found} - found:
+        found |= more
+    return found
+
+
+def test_every_state_can_be_reached_from_the_first() -> None:
+    """No state is only written down."""
+    assert reached(TRANSITIONS, INITIAL.state) | {INITIAL.state} == set(State)
+
+
+@pytest.mark.parametrize("state", sorted(PENDING), ids=lambda state: state.value)
+def test_a_pending_state_asks_about_limits_and_nothing_else(state: State) -> None:
+    """It knows leave and refusal; leave leads to a call, refusal to the partial answer."""
+    assert known(state) == {Signal.UNDER_LIMITS, Signal.LIMIT_REACHED}
+    assert TRANSITIONS[state, Signal.UNDER_LIMITS].state in CALLING
+    assert TRANSITIONS[state, Signal.LIMIT_REACHED].state is State.ABORT_PARTIAL
+
+
+@pytest.mark.parametrize("state", sorted(CALLING), ids=lambda state: state.value)
+def test_a_call_is_answered_or_fails_or_is_interrupted(state: State) -> None:
+    """Every answer is evaluated; only a continuation may find that its way of asking is not taken, and asks anew."""
+    own = {Signal.PREFILL_REFUSED} if state is State.REQUEST_CONTINUATION else set()
+    assert known(state) == {Signal.RESPONSE, Signal.FAILED, Signal.INTERRUPTED} | own
+    assert TRANSITIONS[state, Signal.RESPONSE].state is State.EVALUATE_STOP
+    assert all(TRANSITIONS[state, signal].state in PENDING for signal in own)
+
+
+def test_a_call_beyond_the_first_needs_leave() -> None:
+    """Every way into a state that calls the provider asks about a limit first."""
+    ways = {signal for (_, signal), row in TRANSITIONS.items() if row.state in CALLING}
+    assert ways == LEAVE
+
+
+def test_without_leave_every_run_ends() -> None:
+    """No state can be come back to but by leave from a limit: limits that end, end every turn."""
+    rows = {key: row for key, row in TRANSITIONS.items() if key[1] not in LEAVE}
+    for state in State:
+        assert state not in reached(rows, state)
+        assert state in FINAL or reached(rows, state) & FINAL
+
+
+# --- What can happen ----------------------------------------------------------------------------------------------
+
+TOKENS: Final = 10
+"""What every request allows, and every response that is cut uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A stream that breaks off after this text."""
+
+    text: str
+
+
+Answer = ChatResponse | Exception | Lost
+
+
+def text(number: int) -> str:
+    """A text of eight characters that no other call gives. It ends in white space, which a prefill may not."""
+    return f"piece{number:02} "
+
+
+def stop(reason: StopReason, resume: Resume = Resume.NONE) -> Stop:
+    """What an error says of the model's stop."""
+    return Stop(reason, raw=reason.value, resume=resume)
+
+
+SEARCHES: Final = call()
+LOOKS: Final = call("now", "{}", id="call_2")
+
+ANSWERS: Final[Mapping[str, Callable[[str], Answer]]] = {
+    "end": said,
+    "end, empty": lambda _: said(""),
+    "end, full": lambda text: said(text, suspected=True, tokens=TOKENS),
+    "end, with calls": lambda text: said(text, calls=[SEARCHES]),
+    "cut": partial(cut, tokens=TOKENS),
+    "cut, empty": lambda _: cut("", tokens=TOKENS),
+    "cut, white space": lambda _: cut("\n", tokens=TOKENS),
+    "cut, thinking": lambda _: cut("", reasoning="Hm.", tokens=TOKENS),
+    "cut, a call that looks whole": lambda text: cut(text, calls=[SEARCHES], tokens=TOKENS),
+    "cut, {}": lambda _: cut("", calls=[LOOKS], tokens=TOKENS),
+    "cut, half a call": lambda _: cut("", calls=[SEARCHES, call("now", '{"q', id="b", closed=False)], tokens=TOKENS),
+    "calls": lambda text: calling(SEARCHES, LOOKS, text=text),
+    "call": lambda _: calling(SEARCHES),
+    "call, wrong": lambda text: calling(call(arguments='{"q": 1}'), LOOKS, text=text),
+    "call, unknown": lambda _: calling(call("gone")),
+    "call, same id": lambda _: calling(SEARCHES, call("now", "{}")),
+    "call, full": lambda _: calling(SEARCHES, suspected=True, tokens=TOKENS),
+    "call, half": lambda _: calling(call(arguments='{"q": "ha')),
+    "call, open": lambda text: calling(call(closed=False), text=text),
+    "call, none": lambda _: calling(),
+    "paused, resend": paused,
+    "paused, resend, empty": lambda _: paused(""),
+    "paused, token": lambda text: paused(text, Resume.NATIVE_TOKEN, token=text),
+    "paused, same token": lambda _: paused("", Resume.NATIVE_TOKEN, token="same"),
+    "paused, no token": lambda _: paused("", Resume.NATIVE_TOKEN),
+    "paused, being made": lambda text: paused(text, Resume.RETRIEVE_SAME_ID, id="r"),
+    "paused, server": lambda text: paused(text, Resume.SERVER),
+    "refused": lambda text: said(text, StopReason.REFUSED),
+    "refused, with calls": lambda _: said("", StopReason.REFUSED, calls=[SEARCHES]),
+    "blocked": lambda text: said(text, StopReason.SAFETY_BLOCKED),
+    "window": lambda text: said(text, StopReason.CONTEXT_WINDOW_EXCEEDED),
+    "unknown": lambda text: said(text, StopReason.UNKNOWN),
+    "cancelled": lambda text: said(text, StopReason.CANCELLED),
+    "error": lambda text: said(text, StopReason.ERROR),
+    "error, to be repaired": lambda text: said(text, StopReason.ERROR, resume=Resume.REPAIR),
+    "missing": lambda text: said(text, StopReason.MISSING, terminal_seen=False),
+    "missing, empty": lambda _: said("", StopReason.MISSING, terminal_seen=False),
+    "missing, with calls": lambda _: said("", StopReason.MISSING, terminal_seen=False, calls=[SEARCHES]),
+    "lost": Lost,
+    "unavailable": lambda _: ProviderUnavailable("busy"),
+    "unavailable, late": lambda text: ProviderUnavailable(
+        "gone", partial=said(text, StopReason.MISSING, terminal_seen=False)
+    ),
+    "rejected": lambda _: RequestRejected("no", status=400),
+    "rejected, window": lambda _: RequestRejected("long", status=400, stop=stop(StopReason.CONTEXT_WINDOW_EXCEEDED)),
+    "rejected, call": lambda _: RequestRejected("call", status=400, stop=stop(StopReason.ERROR, Resume.REPAIR)),
+    "broken": lambda _: ValueError("a bug"),
+}
+JSON_ANSWERS: Final[Mapping[str, Callable[[str], Answer]]] = {
+    "JSON": lambda _: said('{"a": 1}'),
+    "JSON, cut": lambda _: cut('{"a": ', tokens=TOKENS),
+}
+DONE: Final = call("finish_task", '{"status": "done"}', id="call_3")
+TASK_ANSWERS: Final[Mapping[str, Callable[[str], Answer]]] = {
+    "done": lambda text: calling(DONE, text=text),
+    "done, and a call": lambda _: calling(SEARCHES, DONE),
+    "done, cut": lambda _: cut("", calls=[DONE], tokens=TOKENS),
+    "done, full": lambda _: calling(DONE, suspected=True, tokens=TOKENS),
+    "done, no such status": lambda _: calling(call("finish_task", '{"status": "?"}')),
+    "end, long": lambda text: said(text * 2),
+}
+TOOLS: Final[Mapping[str, Reply]] = {"found": ToolRan("found"), "raised": ToolRan("KeyError: 'x'", is_error=True)}
+ROOM: Final[Mapping[str, Reply]] = {"room": ask("shorter", tools=(SEARCH, NOW), max_tokens=TOKENS), "no room": None}
+
+
+@cache
+def answer(name: str, said: str, beginning: str = "") -> Answer:
+    """What a provider gives that has this to say; of a response that is fetched again, after what it said before."""
+    given = {**ANSWERS, **JSON_ANSWERS, **TASK_ANSWERS}[name](said)
+    if isinstance(given, Lost):
+        return Lost(beginning + given.text)
+    if isinstance(given, ChatResponse):
+        return given.but(text=beginning + given.text)
+    if isinstance(given, ProviderUnavailable) and given.partial is not None:
+        given.partial = given.partial.but(text=beginning + given.partial.text)
+    return given
+
+
+# --- One turn, driven by a script -----------------------------------------------------------------------------------
+
+
+class TokenWire:
+    """A wire that knows every way of taking a pause up, and prompts like a chat: what a course asks of one."""
+
+    NAME = "gemini"
+
+    @staticmethod
+    def resume(
+        request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+    ) -> Request:
+        """The next request."""
+        if strategy == Strategy.NATIVE_TOKEN:
+            return request.but(token=cut.token)
+        return openai_chat.resume(request, cut, prompt=prompt, strategy=strategy, dialect=dialect)
+
+
+TOKEN_WIRE: Final[Any] = TokenWire
+
+
+QUESTION: Final = ask(tools=(SEARCH, NOW), max_tokens=TOKENS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a turn is explored under.
+
+    Attributes:
+        answers: the names of what the provider may give; all of ANSWERS by default.
+        hand_over: the host runs its tools itself.
+        retrieves: the provider function fetches responses that are still being made.
+    """
+
+    policy: ContinuationPolicy
+    request: Request = QUESTION
+    wire: Wire = TOKEN_WIRE
+    answers: tuple[str, ...] = tuple(ANSWERS)
+    hand_over: bool = False
+    retrieves: bool = True
+
+    def course(self, start: Request | Resumption, refused: set[tuple[str, str]]) -> Course:
+        """A turn in this world, at a time that stands still."""
+        return Course(
+            start,
+            policy=self.policy,
+            wire=self.wire,
+            turn=Turn(id="t"),
+            provider="p",
+            runnable=None if self.hand_over else frozenset({"search", "now", "finish_task"}),
+            clock=lambda: 0.0,
+            abilities=Abilities(retrieves=self.retrieves, refused=refused),
+        )
+
+    @property
+    def budget(self) -> int:
+        """Output tokens of cut responses, and of what was asked because of them."""
+        return self.policy.continuation_max_total_completion_tokens or 4 * TOKENS
+
+    @property
+    def most_calls(self) -> int:
+        """How many calls the limits add up to: the last two are the question that may be asked once more, and the
+        prefill that a model may refuse.
+        """
+        policy = self.policy
+        return (
+            policy.max_iterations
+            + policy.continuation_max_attempts
+            + policy.continuation_tool_repair_attempts
+            + policy.continuation_max_resumes
+            + 2
+        )
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of a script: where the turn stands after it, or how it ended.
+
+    Attributes:
+        act: what it waits for; None at its end.
+        calls: each call to the provider, with how it asks; answers: what the provider gave.
+        ran: the calls that were run, with the number of the provider's call that asked for them.
+        shown: the deltas, joined; said: what the provider has said, by part of the answer.
+    """
+
+    course: Course
+    refused: set[tuple[str, str]]
+    act: Act | None = None
+    result: TurnResult | None = None
+    raised: Exception | None = None
+    calls: list[tuple[Request, Strategy | None]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    ran: list[tuple[int, ToolCall]] = field(default_factory=list)
+    shown: str = ""
+    said: list[str] = field(default_factory=list)
+
+
+def words(given: Answer) -> str:
+    """The text that arrived."""
+    if isinstance(given, Lost):
+        return given.text
+    if isinstance(given, Exception):
+        partial = getattr(given, "partial", None)
+        return "" if partial is None else str(partial.text)
+    return given.text
+
+
+def play(world: World, script: Sequence[str], start: Request | Resumption | None = None) -> Played:
+    """A turn from its beginning, through the whole script, to the next act for which the script has no answer."""
+    refused: set[tuple[str, str]] = set()
+    course = world.course(world.request if start is None else start, refused)
+    played = Played(course, refused)
+    if isinstance(start, Resumption):
+        played.said = [start.passing.text if start.passing is not None else ""]
+    steps, reply, at = course.steps(), None, 0
+    while True:
+        try:
+            act = steps.send(reply)
+        except StopIteration as end:
+            played.result = end.value
+            return played
+        except Exception as error:
+            played.raised = error
+            return played
+        reply = None
+        if isinstance(act, Delta):
+            played.shown += act.text
+        elif not isinstance(act, Wait):
+            if isinstance(act, CallProvider):
+                asked = course._turn.continuation
+                played.calls.append((act.request, None if asked is None else asked.strategy))
+            if at == len(script):
+                played.act = act
+                return played
+            reply = _reply(played, act, script[at])
+            at += 1
+
+
+def _reply(played: Played, act: Act, move: str) -> Reply:
+    match act:
+        case RunTool():
+            played.ran.append((len(played.answers), act.call))
+            return TOOLS[move]
+        case MakeRoom():
+            return ROOM[move]
+        case CallProvider(part=part):
+            is_again = played.calls[-1][1] is Strategy.RETRIEVE
+            beginning = played.said.pop() if is_again else ""
+            given = answer(move, text(len(played.calls)), beginning)
+            played.answers.append(given)
+            played.said.append(words(given) or beginning)
+            last, error = None, None
+            if isinstance(given, Lost):
+                played.shown += "".join(delta.text for delta in part.feed(Delta(text=given.text)))
+            elif isinstance(given, Exception):
+                last, error = getattr(given, "partial", None), given
+            else:
+                last = given
+            played.shown += "".join(delta.text for delta in part.close(last))
+            return error
+        case _:
+            raise AssertionError(act)
+
+
+def moves(world: World, act: Act) -> Sequence[str]:
+    """The names of all that can follow an act."""
+    match act:
+        case RunTool():
+            return tuple(TOOLS)
+        case MakeRoom():
+            return tuple(ROOM)
+        case _:
+            return world.answers
+
+
+def configuration(played: Played) -> tuple[object, ...]:
+    """All that the rest of a turn depends on."""
+    course = played.course
+    account, counters, sent = course._account, course._account.counters, course._account.sent
+    policy, limit = course._policy, course._policy.continuation_max_output_chars
+    tail, segments, guard = sent.messages[-1], account._segments, course._watchman
+    last = segments[-1] if segments else None
+    return (
+        type(played.act).__name__,
+        course._machine.state,
+        course._strategy,
+        course._issue,
+        (counters.iterations, counters.attempts, counters.resumes, counters.repairs, counters.again),
+        (counters.tokens, min(counters.chars, limit) if limit < 1_000 else 0, counters.ceiling),
+        round(counters.cost, 6) if policy.max_cost is not None else 0,
+        (bool(account.stitcher.text.strip()), bool(account.earlier), bool(course._held)),
+        (sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
+        (tail.role, tail.synthetic, tail.stop_reason, bool(tail.text.strip()), len(tail.tool_calls)),
+        last and (last.role, last.synthetic, last.stop_reason, bool(last.text.strip()), len(last.tool_calls)),
+        (len(course._calls), len(course._answers), bool(played.refused)),
+        sent.messages[0].text,
+        guard and (bool(guard._last), len(guard._results), guard._trivial, guard._nothing_yet),
+    )
+
+
+# --- The laws -------------------------------------------------------------------------------------------------------
+
+
+def check_calls(world: World, played: Played) -> None:
+    """No limit is exceeded, and the last request is one that a provider takes."""
+    policy, base = world.policy, world.request
+    kinds = [kind for _, kind in played.calls]
+    assert len(kinds) <= world.most_calls
+    assert kinds.count(None) <= policy.max_iterations
+    refusals = len(played.refused)
+    assert kinds.count(Strategy.PROMPT) + kinds.count(Strategy.PREFILL) <= policy.continuation_max_attempts + refusals
+    assert kinds.count(Strategy.REPAIR) <= policy.continuation_tool_repair_attempts
+    assert kinds.count(Strategy.RETRY) <= 1
+    resumes = sum(kind in (Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE) for kind in kinds)
+    assert resumes <= policy.continuation_max_resumes
+    if not played.calls:
+        return
+    request, kind = played.calls[-1]
+    assert (request.retrieve is not None) == (kind is Strategy.RETRIEVE)
+    assert request.token is None or kind in (Strategy.NATIVE_TOKEN, Strategy.RETRY)
+    made_room = request.messages[0].text == "shorter"
+    begins = base if not made_room else ROOM["room"]
+    assert isinstance(begins, Request)
+    assert request.messages[: len(begins.messages)] == begins.messages
+    kept = ("model", "tools", "temperature", "format", "seed")
+    assert made_room or [getattr(request, name) for name in kept] == [getattr(base, name) for name in kept]
+    assert_sendable(request.messages)
+    last = request.messages[-1]
+    match kind:
+        case Strategy.PROMPT | Strategy.REPAIR:
+            assert (last.role, last.text, last.synthetic) == ("user", policy.prompt, True)
+        case Strategy.PREFILL:
+            assert last.role == "assistant"
+            sent = world.wire.encode(request)["messages"][-1]["content"][-1]["text"]
+            assert sent
+            assert sent == sent.rstrip()
+        case None:
+            assert not last.synthetic
+            assert made_room or request.max_tokens == base.max_tokens
+    if kind in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR, Strategy.RETRY):
+        spent = sum(
+            TOKENS
+            for given in played.answers[: len(played.calls) - 1]
+            if isinstance(given, ChatResponse) and given.stop.reason is StopReason.MAX_TOKENS
+        )
+        assert request.max_tokens is not None
+        assert 0 < request.max_tokens <= world.budget - spent
+
+
+def check_tools(world: World, played: Played) -> None:
+    """Nothing ran but whole batches of a verified terminal, each call once."""
+    assert len({(number, asked.id) for number, asked in played.ran}) == len(played.ran)
+    if world.policy.dispatch == "any_parsed":
+        return
+    for number, asked in played.ran:
+        response = played.answers[number - 1]
+        assert isinstance(response, ChatResponse)
+        assert response.stop.reason is StopReason.TOOL_CALL
+        assert response.stop.terminal_seen
+        assert not response.stop.suspected
+        assert all(each.closed for each in response.tool_calls)
+        assert asked.id in {each.id for each in response.tool_calls}
+
+
+def check_result(world: World, played: Played, result: TurnResult) -> None:
+    """The end of a turn is told as it is, and its history can be sent and gone on with."""
+    assert result.text == played.shown
+    if world.request.format is None and world.policy.mode is None:  # there, what is replaced was not shown
+        assert result.text == "".join(played.said)
+    assert result.complete == (result.outcome in COMPLETE)
+    assert (result.notice is None) == result.complete
+    if result.complete:
+        last = played.answers[-1]
+        assert isinstance(last, ChatResponse)
+        assert not last.stop.truncated
+    assert played.course._machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
+    assert result.iterations == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
+    assert not any(message.synthetic for message in result.messages)
+    assert_sendable(result.messages[:-1] if result.calls else result.messages)
+    spoken = [message for message in result.segments if message.role == "assistant"]
+    if all(message.text.strip() or message.tool_calls for message in spoken):
+        assert "".join(message.text for message in result.messages if message.role == "assistant") == result.text
+    if result.resumption is not None:
+        assert not result.complete
+        check_resumption(world, result)
+
+
+def check_resumption(world: World, result: TurnResult) -> None:
+    """A turn that can be taken up goes on to a whole answer: nothing lost, nothing twice."""
+    if world.request.format is not None:
+        return
+    assert_sendable(result.resume().next.messages)
+    says = "end" if world.policy.mode is None else "end, long"
+    again = play(world, [says], result.resume())
+    assert again.result is not None
+    assert again.result.complete
+    assert again.result.text == result.text + words(answer(says, text(1)))
+    assert_sendable(again.result.messages)
+
+
+def assert_sendable(messages: Sequence[Message]) -> None:
+    """No dangling call, no answer to none, no empty assistant message; nudges are the user's and follow an answer."""
+    for index, message in enumerate(messages):
+        follower = messages[index + 1] if index + 1 < len(messages) else None
+        if message.role != "assistant":
+            assert message.role == "tool" or not message.tool_calls
+            continue
+        if message.stop_reason is StopReason.PAUSED:
+            assert not message.tool_calls
+            continue
+        assert message.text.strip() or message.tool_calls
+        asked = [each.id for each in message.tool_calls]
+        answered = [m.tool_call_id for m in messages[index + 1 : index + 1 + len(asked)]]
+        assert answered == asked
+        beyond = messages[index + 1 + len(asked)] if index + 1 + len(asked) < len(messages) else None
+        assert beyond is None or beyond.role != "tool"
+        assert not asked or follower is not None
+
+
+# --- All of it ------------------------------------------------------------------------------------------------------
+
+Key = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Explored:
+    """What was found: by configuration, where each move leads (None: the turn is over)."""
+
+    ways: dict[Key, list[Key | None]] = field(default_factory=dict)
+    outcomes: set[TurnOutcome | None] = field(default_factory=set)
+    played: int = 0
+
+    def paths(self, start: Key) -> int:
+        """How many different whole turns that stands for."""
+        counted: dict[Key, int] = {}
+
+        def count(key: Key) -> int:
+            if key not in counted:
+                counted[key] = sum(1 if way is None else count(way) for way in self.ways[key])
+            return counted[key]
+
+        return count(start)
+
+
+def explore(world: World) -> tuple[Explored, Key]:
+    """Every configuration that can be reached, and every move in each. A broken law raises, and names the script."""
+    explored = Explored()
+    first = play(world, ())
+    start = configuration(first)
+    explored.ways[start] = []
+    assert first.act is not None
+    waiting: deque[tuple[tuple[str, ...], Key, Sequence[str]]] = deque([((), start, moves(world, first.act))])
+    while waiting:
+        script, key, following = waiting.popleft()
+        for move in following:
+            longer = (*script, move)
+            try:
+                played = play(world, longer)
+                explored.played += 1
+                check_calls(world, played)
+                check_tools(world, played)
+                if played.act is None:
+                    explored.ways[key].append(None)
+                    explored.outcomes.add(_ended(world, played))
+                    continue
+                found = configuration(played)
+                explored.ways[key].append(found)
+                if found not in explored.ways:
+                    explored.ways[found] = []
+                    waiting.append((longer, found, moves(world, played.act)))
+                    check_interrupted(world, played)
+            except Exception as error:
+                error.add_note(f"after the script {longer!r}")
+                raise
+    return explored, start
+
+
+def _ended(world: World, played: Played) -> TurnOutcome | None:
+    if played.result is None:
+        assert isinstance(played.raised, Exception)
+        assert not played.shown
+        assert len(played.answers) == 1
+        return None
+    check_result(world, played, played.result)
+    return played.result.outcome
+
+
+def check_interrupted(world: World, played: Played) -> None:
+    """A turn that is stopped here keeps what it has."""
+    result = played.course.interrupt(None)
+    assert result.outcome is TurnOutcome.CANCELLED
+    if world.request.format is None:
+        check_result(world, played, result)
+
+
+log = logging.getLogger(__name__)
+
+SMALL: Final[dict[str, Any]] = {
+    "continuation_max_attempts": 1,
+    "continuation_tool_repair_attempts": 1,
+    "continuation_max_resumes": 1,
+    "max_iterations": 2,
+}
+CLAUDE: Final = QUESTION.but(model="claude-sonnet-4-5")
+
+
+def room(request: Request, response: ChatResponse) -> None:
+    """Stands for the host's function: what it gives is the script's."""
+
+
+TEXTS: Final = (
+    "end", "end, empty", "cut", "cut, empty", "cut, white space", "cut, thinking", "lost", "missing, empty"
+)  # fmt: skip
+CALLS: Final = tuple(name for name in ANSWERS if "call" in name and name != "rejected, call")
+PAUSES: Final = tuple(name for name in ANSWERS if name.startswith("paused"))
+FAILURES: Final = ("unavailable", "unavailable, late", "rejected", "rejected, window", "rejected, call", "broken")
+
+WORLDS: Final = {
+    "all answers": World(policy=ContinuationPolicy(**SMALL)),
+    "text by prefill": World(
+        policy=ContinuationPolicy(
+            **{**SMALL, "continuation_max_attempts": 2, "max_iterations": 1}, on_reasoning_only="reasoning_off_once"
+        ),
+        wire=wire("anthropic"),
+        request=CLAUDE,
+        answers=(*TEXTS, "call", "cut, {}", "paused, resend", *FAILURES),
+    ),
+    "JSON": World(
+        policy=ContinuationPolicy(**SMALL, on_reasoning_only="escalate_once"),
+        request=QUESTION.but(format={"type": "object"}),
+        answers=(*JSON_ANSWERS, *TEXTS, "call", "cut, {}", "paused, resend", "paused, being made", *FAILURES),
+    ),
+    "little money, little text, a host that makes room": World(
+        policy=ContinuationPolicy(
+            **{**SMALL, "continuation_max_attempts": 3}, continuation_max_total_completion_tokens=35,
+            continuation_max_output_chars=20, max_cost=45.0, prices={"m": (0, 1e6)}, on_context_exceeded=room,
+            on_reasoning_only="escalate_once",
+        ),
+        answers=(*TEXTS, "window", "call", "cut, {}", "rejected, window", "unavailable, late", "paused, being made"),
+    ),
+    "a host that runs its tools itself": World(
+        policy=ContinuationPolicy(**SMALL, dispatch="tool_call_only"),
+        hand_over=True,
+        answers=(*CALLS, "end", "cut", "paused, server", "lost"),
+    ),
+    "what parses is run": World(
+        policy=ContinuationPolicy(**SMALL, dispatch="any_parsed"),
+        answers=(*CALLS, "end", "cut", "paused, resend", "unavailable"),
+    ),
+    "a task": World(
+        policy=ContinuationPolicy(**{**SMALL, "max_iterations": 3}, mode="task"),
+        request=QUESTION.but(tools=(SEARCH, NOW, FINISH_TASK)),
+        answers=(*TASK_ANSWERS, "end", "end, empty", "cut", "cut, {}", "call", "lost", "unavailable", "paused, resend"),
+    ),
+    "no fetching": World(
+        policy=ContinuationPolicy(**SMALL), retrieves=False, answers=("end", "cut", *PAUSES, *FAILURES)
+    ),
+}  # fmt: skip
+"""Each with small limits, so that every sequence is short."""
+
+COMMON: Final = frozenset({TurnOutcome.COMPLETED, TurnOutcome.MAX_ITERATIONS, TurnOutcome.TOOL_REPAIR_FAILED})
+CUT: Final = COMMON | {TurnOutcome.RETRY_LIMIT, TurnOutcome.STREAM_CUT, TurnOutcome.PROVIDER_ERROR}
+REACHED: Final[Mapping[str, frozenset[TurnOutcome]]] = {
+    "all answers": CUT
+    | {
+        TurnOutcome.RESUME_LIMIT, TurnOutcome.NO_PROGRESS, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.REFUSED,
+        TurnOutcome.CONTEXT_WINDOW_EXCEEDED, TurnOutcome.SAFETY_BLOCKED, TurnOutcome.CANCELLED,
+        TurnOutcome.LEFT_PAUSED, TurnOutcome.UNKNOWN_REASON,
+    },
+    "text by prefill": CUT | {TurnOutcome.NO_PROGRESS, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.RESUME_LIMIT},
+    "JSON": CUT - {TurnOutcome.RETRY_LIMIT} | {TurnOutcome.INVALID_JSON, TurnOutcome.RESUME_LIMIT},
+    "little money, little text, a host that makes room": COMMON
+    | {
+        TurnOutcome.COST_BUDGET, TurnOutcome.TOKEN_BUDGET, TurnOutcome.CHAR_BUDGET,
+        TurnOutcome.CONTEXT_WINDOW_EXCEEDED,
+    },
+    "a host that runs its tools itself": (COMMON | {TurnOutcome.RETRY_LIMIT, TurnOutcome.LEFT_PAUSED}),
+    "what parses is run": COMMON | {TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT},
+    "a task": CUT | {TurnOutcome.IMPLICIT_COMPLETION, TurnOutcome.EMPTY_RESPONSE},
+    "no fetching": frozenset({TurnOutcome.COMPLETED, TurnOutcome.LEFT_PAUSED, TurnOutcome.RESUME_LIMIT}),
+}  # fmt: skip
+"""What no exploration may miss: one that did would prove little."""
+
+
+@pytest.mark.behaviour(17)
+@pytest.mark.behaviour(18)
+@pytest.mark.behaviour(21)
+@pytest.mark.behaviour(22)
+@pytest.mark.behaviour(24)
+@pytest.mark.behaviour(25)
+@pytest.mark.behaviour(33)
+@pytest.mark.behaviour(34)
+@pytest.mark.behaviour(37)
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_way_a_turn_can_go(name: str) -> None:
+    """Whatever a provider and tools do, the laws hold at every step, and the turn ends."""
+    explored, start = explore(WORLDS[name])
+    turns = explored.paths(start)  # each ends: one that came back to a configuration would count for ever
+    log.info(
+        "%s: %d configurations; %d scripts played stand for %d different turns; they end %s",
+        name, len(explored.ways), explored.played, turns, sorted(outcome or "raised" for outcome in explored.outcomes),
+    )  # fmt: skip
+    assert turns >= explored.played / len(WORLDS[name].answers)
+    assert explored.outcomes >= REACHED[name]

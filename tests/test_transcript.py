@@ -1,0 +1,668 @@
+"""The transcript: what is appended while a turn runs, and what is read back of it after a crash."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endturn.chat import Blocks, ChatResponse, Message, Request
+from endturn.continuation.entry import Answered, Entered
+from endturn.continuation.policy import PROMPT, ContinuationPolicy
+from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
+from endturn.records import Record, Strategy
+from endturn.stop import Resume, Stop, StopReason
+from endturn.transcript import NOT_RECORDED, Recovered, played, recover
+from endturn.wires import anthropic, openai_chat
+from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
+
+pytestmark = pytest.mark.behaviour(28)
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SECRET = "the-secret-of-the-user"
+
+THINKING = Blocks(
+    "anthropic",
+    (
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "b3BhcXVl"},
+        {"type": "text", "text": "Grüße \u2028 🧑‍🚀\x00"},
+        {"type": "tool_use", "id": "call_1", "name": "search", "input": {"q": "x"}},
+    ),
+)
+CHAT = Blocks("openai_chat", ({"role": "assistant", "content": "Hello, ", "reasoning_content": "hm"},))
+OVERFULL = Stop(StopReason.CONTEXT_WINDOW_EXCEEDED, raw="context_length_exceeded", incomplete=True)
+
+SCRIPTS: dict[str, Sequence[ChatResponse | BaseException]] = {
+    "whole": [said("Hello.")],
+    "continued": [cut("Hello, wo"), cut("rld. And"), said(" so on.")],
+    "blocks of another's shape": [cut("Hello, ", blocks=CHAT, reasoning="hm", id="r1", model="m-1"), said("world.")],
+    "thinking and a call": [calling(call(), text="Grüße \u2028 🧑‍🚀\x00", blocks=THINKING, token="t"), said("Done.")],
+    "calls": [calling(call(), call(id="call_2")), said("Found.")],
+    "a wrong call": [calling(call(name="nothing")), said("Sorry.")],
+    "a cut call": [cut("Let me see. ", calls=[call(arguments="{", closed=False)]), calling(call()), said("Found.")],
+    "a cut call and no text": [cut(calls=[call(arguments="{", closed=False)]), calling(call()), said("Found.")],
+    "tools between the halves": [cut("a "), calling(call(), text="b "), cut("c "), said("d")],
+    "a pause": [paused("Let me "), said("think.")],
+    "a limit": [cut("a "), cut("b "), cut("c "), cut("d ")],
+    "nothing but thinking": [cut(reasoning="hm")],
+    "refused": [said("No.", StopReason.REFUSED)],
+    "a failed continuation": [cut("Hello, "), ProviderUnavailable("busy", status=503)],
+    "a failed stream": [ProviderUnavailable("gone", partial=said("Hel", StopReason.MISSING, tokens=None))],
+    "another's exception": [cut("Hello, "), RuntimeError("unheard of")],
+    "an error that says why": [cut("Hello, "), RequestRejected("too long", status=400, stop=OVERFULL)],
+    "no usage": [cut("Hello, ", tokens=None), said("world.", tokens=None)],
+}  # fmt: skip
+EVERY = pytest.mark.parametrize("script", SCRIPTS.values(), ids=list(SCRIPTS))
+REQUEST = ask(SECRET, tools=(SEARCH,), temperature=0.5, extra={"user": "u"})
+
+
+def settings(path: Path | None, **policy: Any) -> dict[str, Any]:
+    """A controller's arguments in these tests."""
+    return {
+        "tools": {"search": lambda asked: "found"},
+        "policy": ContinuationPolicy(transcript=path, **policy),
+        "clock": ticking(0.1),
+        "new_id": lambda: "turn-1",
+    }
+
+
+def play(path: Path | None, script: Sequence[ChatResponse | BaseException], **policy: Any) -> TurnResult:
+    """One turn over a script."""
+    return ContinuationController(Played(*script), **settings(path, **policy)).run(REQUEST)
+
+
+def only(path: Path) -> Recovered:
+    """The one turn of a transcript."""
+    (turn,) = recover(path)
+    return turn
+
+
+def assert_sendable(messages: Sequence[Message]) -> None:
+    """No dangling call or result, no nudge, no empty answer, no two answers in a row; and both wires write it."""
+    waiting: set[str] = set()
+    before = None
+    for message in messages:
+        assert not message.synthetic
+        if message.role == "tool":
+            assert message.tool_call_id in waiting
+            waiting.remove(message.tool_call_id)
+        else:
+            assert not waiting
+            waiting = {asked.id for asked in message.tool_calls}
+        if message.role == "assistant":
+            assert message.text.strip() or message.tool_calls or message.blocks
+            assert before != "assistant"
+        before = message.role
+    assert not waiting
+    for wire in (openai_chat, anthropic):
+        body = wire.encode(Request(model="m", messages=tuple(messages), max_tokens=10))
+        assert json.loads(json.dumps(body)) == body
+        roles = [written["role"] for written in body["messages"]]
+        assert not any(pair == ("assistant", "assistant") for pair in pairwise(roles))
+
+
+def assert_resumable_or_over(turn: Recovered) -> None:
+    """A turn either has nothing to go on with, or a request that a provider takes: no dangling call, its nudge last."""
+    try:
+        resumption = turn.resume()
+    except UsageError:
+        return
+    sent = resumption.next.messages
+    nudged = bool(sent) and sent[-1].synthetic
+    assert nudged == bool(resumption.pending)
+    assert_sendable(sent[:-1] if nudged else sent)
+    assert sent[: len(turn.request.messages)] == turn.request.messages
+
+
+# --- Round trip ---------------------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_a_turn_is_read_back_as_it_was(script: Sequence[ChatResponse | BaseException], tmp_path: Path) -> None:
+    """Request, segments, messages, text, usage, outcome and responses are what the turn had."""
+    path = tmp_path / "turns.jsonl"
+    result = play(path, script)
+    turn = only(path)
+    assert (turn.turn_id, turn.request, turn.damaged) == ("turn-1", REQUEST, False)
+    assert (turn.outcome, turn.ended) == (result.outcome, True)
+    assert (turn.segments, turn.messages) == (result.segments, result.messages)
+    assert (turn.text, turn.usage) == (result.text, result.usage)
+    assert len(turn.answers) == result.iterations
+    whole = [item for item in script if isinstance(item, ChatResponse)]
+    assert [answer.response for answer in turn.answers if answer.raised is None] == whole
+    assert_sendable(turn.messages)
+    assert_resumable_or_over(turn)
+
+
+async def test_every_way_to_run_a_turn_writes_the_same(tmp_path: Path) -> None:
+    """run and stream, plain and async, leave the same lines."""
+    script = SCRIPTS["tools between the halves"]
+    paths = [tmp_path / f"{number}.jsonl" for number in range(4)]
+    play(paths[0], script)
+    list(ContinuationController(Played(*script, chunk=2), **settings(paths[1])).stream(REQUEST))
+    await AsyncContinuationController(Played(*script).coroutine, **settings(paths[2])).run(REQUEST)
+    controller = AsyncContinuationController(Played(*script, chunk=2).asynchronous, **settings(paths[3]))
+    async for _ in controller.stream(REQUEST):
+        pass
+    assert len({path.read_bytes() for path in paths}) == 1
+
+
+def test_a_line_is_one_json_object_that_says_what_it_is(tmp_path: Path) -> None:
+    """Version, turn, number, and one kind of content; an answer that entered as it came is not written twice."""
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS["a cut call"])
+    lines = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+    assert [(line["v"], line["turn"], line["n"]) for line in lines] == [(1, "turn-1", n) for n in range(len(lines))]
+    kinds = [next(kind for kind in ("began", "response", "message", "ended") if kind in line) for line in lines]
+    assert kinds == ["began", *["response", "message"], *["response", "message", "message", "message"],
+                     *["response", "message"], "ended"]  # fmt: skip
+    assert lines[2]["message"] == {
+        "role": "assistant", "content": "Let me see. ", "finish_reason": "max_tokens", "stop_reason": "max_tokens",
+    }  # fmt: skip
+    assert lines[4]["message"] == {"role": "user", "content": PROMPT, "synthetic": True}
+    assert lines[5]["message"] == "response"
+    assert lines[-1]["ended"] == {"outcome": "completed"}
+
+
+def test_calls_that_were_handed_over_do_not_dangle(tmp_path: Path) -> None:
+    """A host that runs its tools itself finds the calls, answered, in the recovered history."""
+    path = tmp_path / "turns.jsonl"
+    controller = ContinuationController(Played(calling(call())), policy=ContinuationPolicy(transcript=path))
+    result = controller.run(REQUEST)
+    assert [made.id for made in result.calls] == ["call_1"]
+    turn = only(path)
+    assert turn.messages[-1] == Message(role="tool", content=NOT_RECORDED, tool_call_id="call_1", is_error=True)
+    assert_sendable(turn.messages)
+
+
+def test_nothing_is_written_without_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No path in the policy: no file, nowhere."""
+    monkeypatch.chdir(tmp_path)
+    play(None, SCRIPTS["continued"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_turns_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    """In the order in which they began; by id where asked; a repeated id is a turn of its own."""
+    path = tmp_path / "turns.jsonl"
+    ids = iter(["a", "b", "a"])
+    arguments = {**settings(path), "new_id": lambda: next(ids)}
+    controller = ContinuationController(Played(said("1"), said("2"), said("3")), **arguments)
+    for _ in range(3):
+        controller.run(REQUEST)
+    assert [(turn.turn_id, turn.text) for turn in recover(path)] == [("a", "1"), ("b", "2"), ("a", "3")]
+    assert [turn.text for turn in recover(path, "a")] == ["1", "3"]
+    assert recover(path, "c") == []
+
+
+def test_a_turn_that_was_taken_up_again_has_what_came_before(tmp_path: Path) -> None:
+    """A resumed turn's lines begin with the segments, counters and usage that it had."""
+    path = tmp_path / "turns.jsonl"
+    controller = ContinuationController(Played(*SCRIPTS["a failed continuation"], said("world.")), **settings(path))
+    result = controller.run(controller.run(REQUEST).resume())
+    turn = recover(path)[-1]
+    assert (turn.segments, turn.messages, turn.text) == (result.segments, result.messages, "Hello, world.")
+    assert turn.usage == result.usage
+
+
+# --- Damage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["thinking and a call", "a cut call", "a failed stream"])
+def test_a_file_that_ends_anywhere_loses_the_last_line_at_most(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Cut at every byte: what the whole lines say is there, it can be sent, and a torn last line is no news."""
+    path, torn = tmp_path / "turns.jsonl", tmp_path / "torn.jsonl"
+    play(path, SCRIPTS[name])
+    data, whole = path.read_bytes(), only(path)
+
+    def shown(entries: Sequence[Answered | Entered]) -> list[object]:
+        """No two exceptions are equal."""
+        return [(entry.response, str(entry.raised)) if isinstance(entry, Answered) else entry for entry in entries]
+
+    checked = -1
+    torn.write_bytes(data)
+    for size in range(len(data), -1, -1):
+        os.truncate(torn, size)
+        lines = data[:size].count(b"\n") + (data[size : size + 1] == b"\n")  # a line needs its end only to be followed
+        turns = recover(torn)
+        assert len(turns) == min(lines, 1)
+        for turn in turns:
+            assert len(turn.entries) == min(lines - 1, len(whole.entries))
+            assert shown(turn.entries) == shown(whole.entries[: len(turn.entries)])
+            assert turn.ended == (lines == data.count(b"\n"))
+            assert not turn.damaged
+            if lines != checked:
+                checked = lines
+                assert_sendable(turn.messages)
+                assert_resumable_or_over(turn)
+    assert caplog.messages == []
+
+
+def test_who_starts_again_after_a_crash_does_not_lose_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line is never appended to a torn one; the torn one is reported by its number, and nothing of what it holds."""
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS["continued"])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    play(path, [said("again")])
+    crashed, again = recover(path)
+    assert (crashed.ended, crashed.damaged, crashed.text) == (False, False, "Hello, world. And so on.")
+    assert (again.ended, again.text) == (True, "again")
+    number = whole.count(b"\n")
+    assert caplog.messages == [
+        f"[transcript] line {number} of {str(path)!r} is passed over: it, or one of its turn before it, is damaged"
+    ]
+
+
+@pytest.mark.parametrize(
+    "junk",
+    ["not json", "[]", "7", '{"v":2,"turn":"turn-1","n":4}', '{"v":1,"turn":"turn-1","n":4,"message":{"role":"dog"}}',
+     '{"v":1,"turn":"turn-1","n":4,"message":"response","counters":{"calls":"many"},"usage":{}}',
+     '{"v":1,"turn":"turn-1","n":4,"response":{"stop":{"reason":"bored"}}}', "\xff\x00", "[" * 100_000],
+    ids=["words", "a list", "a number", "a later version", "a foreign role", "wrong counters", "a foreign reason",
+         "bytes", "a deep one"],
+)  # fmt: skip
+def test_what_follows_a_damaged_line_is_not_trusted(
+    junk: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The history ends before the hole; how the turn ended is known still; nothing takes such a turn up."""
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS["a limit"])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], junk.encode("latin-1") + b"\n", *lines[5:]]))
+    turn = only(path)
+    assert (turn.damaged, turn.outcome) == (True, "retry_limit")
+    assert (turn.text, len(turn.answers)) == ("a ", 2)
+    assert_sendable(turn.messages)
+    with pytest.raises(UsageError, match="lines of the turn 'turn-1' are missing"):
+        turn.resume()
+    assert any("line 5 of" in message for message in caplog.messages)
+
+
+def test_a_line_whose_turn_began_elsewhere_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The rest of a file that was moved away in mid-turn is no turn."""
+    path = tmp_path / "turns.jsonl"
+    play(path, [said("x")])
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    assert recover(path) == []
+    assert len(caplog.messages) == 3
+
+
+def test_a_file_that_cannot_be_read_is_the_callers_fault(tmp_path: Path) -> None:
+    """The error names the path and says why."""
+    with pytest.raises(UsageError, match=r"'.*nothing\.jsonl' cannot be read: No such file"):
+        recover(tmp_path / "nothing.jsonl")
+
+
+# --- Taking up again ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["continued", "thinking and a call", "calls", "a cut call", "tools between the halves", "a pause",
+             "blocks of another's shape"],
+)  # fmt: skip
+def test_a_turn_that_was_killed_goes_on_to_the_same_answer(name: str, tmp_path: Path) -> None:
+    """Whatever line was the last: given the responses that had not arrived, the turn ends with the same text."""
+    path, torn = tmp_path / "turns.jsonl", tmp_path / "torn.jsonl"
+    script = SCRIPTS[name]
+    whole = play(path, script)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines) - 2):
+        torn.write_bytes(b"".join(lines[:kept]))
+        turn = only(torn)
+        # A response whose message was not written is asked for again.
+        entered = sum(message.role == "assistant" for message in turn.segments)
+        provider = Played(*script[entered:])
+        result = ContinuationController(provider, **settings(None)).run(turn.resume())
+        assert (result.text, result.outcome) == (whole.text, "completed")
+        assert_sendable(result.messages)
+        assert provider.script == []
+
+
+def test_limits_go_on_after_a_crash_and_begin_anew_after_a_limit(tmp_path: Path) -> None:
+    """A crash gives no attempt back; who takes a turn up after its limit wants more."""
+    path = tmp_path / "turns.jsonl"
+    limited = play(path, SCRIPTS["a limit"])
+    assert only(path).resume().counters == limited.resume().counters
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    resumption = only(path).resume()
+    assert (resumption.counters.attempts, resumption.strategy) == (3, Strategy.PROMPT)
+
+
+def test_an_unanswered_call_may_have_been_run(tmp_path: Path) -> None:
+    """Killed while a tool ran: results that arrived are kept, the missing one is an error that says so."""
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS["calls"])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]))
+    turn = only(path)
+    assert [(message.tool_call_id, message.text, message.is_error) for message in turn.messages[-2:]] == [
+        ("call_1", "found", False), ("call_2", NOT_RECORDED, True),
+    ]  # fmt: skip
+    assert turn.resume().next.messages == turn.messages
+    assert turn.resume().next.tools == REQUEST.tools
+
+
+@pytest.mark.parametrize("name", ["whole", "refused", "nothing but thinking", "an error that says why"])
+def test_a_turn_that_is_over_is_not_taken_up(name: str, tmp_path: Path) -> None:
+    """A whole answer, a refusal, and what asking again would not change."""
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS[name])
+    with pytest.raises(UsageError, match="cannot be taken up again"):
+        only(path).resume()
+
+
+def test_a_response_that_is_being_made_is_fetched_after_a_crash(tmp_path: Path) -> None:
+    """Its id is in the transcript, though it left no message: a resend would start a second paid job."""
+    path = tmp_path / "turns.jsonl"
+    play(path, [paused(resume=Resume.RETRIEVE_SAME_ID, id="job-1")])
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    resumption = only(path).resume()
+    assert (resumption.next.retrieve, resumption.strategy) == ("job-1", Strategy.RETRIEVE)
+
+
+# --- Replay -------------------------------------------------------------------------------------------------------
+
+
+def told(record: Record) -> tuple[Any, ...]:
+    """What is compared of an announced record: all but numbers of calls, times, and which exception it was."""
+    shown = {
+        "stop", "outcome", "complete", "issue", "reason", "attempted", "succeeded", "output_chars", "usage", "names",
+        "response_id", "response_model", "reasons", "attempts_remaining", "tokens_remaining",
+        "chars_remaining", "provider", "model", "name", "call_id",
+    }  # fmt: skip
+    return type(record).__name__, *((name, getattr(record, name, None)) for name in sorted(shown))
+
+
+@EVERY
+@pytest.mark.behaviour(43)
+def test_a_turn_is_played_again_from_its_transcript(
+    script: Sequence[ChatResponse | BaseException], tmp_path: Path
+) -> None:
+    """Its recorded responses, with the same clock and ids, make the same result and the same records."""
+    path = tmp_path / "turns.jsonl"
+
+    def shown(result: TurnResult) -> dict[str, Any]:
+        kept = {name: getattr(result, name) for name in TurnResult.__dataclass_fields__ if name != "error"}
+        return kept | {"error": str(result.error)}
+
+    with heard() as before:
+        first = play(path, script)
+    turn = only(path)
+    with heard() as after:
+        again = ContinuationController(played(turn), **settings(None)).run(turn.request)
+    assert shown(again) == shown(first)
+    assert [told(record) for record in after] == [told(record) for record in before]
+
+
+@pytest.mark.behaviour(43)
+def test_a_replay_that_asks_for_more_says_so(tmp_path: Path) -> None:
+    """Another policy may make another call, for which there is no response."""
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS["a limit"])
+    arguments = settings(None, continuation_max_attempts=4)
+    result = ContinuationController(played(only(path)), **arguments).run(REQUEST)
+    assert isinstance(result.error, UsageError)
+    assert "made no further call" in str(result.error)
+
+
+# --- The file -----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """0600 whatever the umask; the mode of a file that exists is the host's business."""
+    path, shared = tmp_path / "turns.jsonl", tmp_path / "shared.jsonl"
+    shared.touch(mode=0o644)
+    before = os.umask(0)
+    try:
+        play(path, [said("x")])
+        play(shared, [said("x")])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("nothing/turns.jsonl", "No such file"), (".", "Is a directory"), ("turns\0.jsonl", "ValueError")],
+    ids=["no folder", "a folder", "no path"],
+)
+def test_an_impossible_path_is_refused_at_once(name: str, why: str, tmp_path: Path) -> None:
+    """The controller is not made; the error names the path, why, and what to do."""
+    with pytest.raises(
+        UsageError, match=rf"cannot be opened \({why}.*name a file that this process may read and write"
+    ):
+        play(tmp_path / name, [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_a_full_disk_breaks_no_turn_and_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Ten lines that cannot be written: the same result, one warning, nothing of what was said in it."""
+    caplog.set_level(logging.DEBUG)
+    path = tmp_path / "turns.jsonl"
+    path.symlink_to("/dev/full")
+    script = [cut(SECRET), said("world.")]
+    assert play(path, script).text == play(None, script).text
+    warnings = [message for message in caplog.messages if "[transcript]" in message]
+    assert warnings == [
+        f"[transcript] {str(path)!r} cannot be written (No space left on device): lines are missing from here on"
+    ]
+    assert SECRET not in caplog.text
+
+
+def test_what_json_cannot_say_breaks_no_turn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    """An object that the host put into a request costs its line, and the turn reads as one that did not begin."""
+
+    class Foreign:
+        def __repr__(self) -> str:
+            return SECRET
+
+    path = tmp_path / "turns.jsonl"
+    controller = ContinuationController(Played(said("Hello.")), **settings(path))
+    assert controller.run(REQUEST.but(extra={"it": Foreign()})).text == "Hello."
+    assert recover(path) == []
+    assert "PydanticSerializationError" in caplog.messages[0]
+    assert SECRET not in caplog.text
+    assert len(recwarn) == 0
+
+
+def test_a_lost_permission_drops_lines_and_the_turn_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that could not be written are a hole: the outcome is known, the rest is not made up."""
+    path = tmp_path / "turns.jsonl"
+    controller = ContinuationController(Played(*SCRIPTS["calls"]), **settings(path))
+    real, seen = os.write, []
+
+    def write(descriptor: int, data: bytes) -> int:
+        seen.append(data)
+        if len(seen) == 4:
+            raise PermissionError(13, "Permission denied")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    assert controller.run(REQUEST).text == "Found."
+    turn = only(path)
+    assert (turn.damaged, turn.outcome) == (True, "completed")
+    assert_sendable(turn.messages)
+
+
+def test_a_turn_is_on_the_disk_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One fsync for the folder of a new file, one for each turn."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = tmp_path / "turns.jsonl"
+    play(path, SCRIPTS["continued"])
+    assert synced == ["folder", "file"]
+    play(path, SCRIPTS["continued"])
+    assert synced == ["folder", "file", "file"]
+
+
+# --- Processes and threads ----------------------------------------------------------------------------------------
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from tests.test_transcript import cut, play, said, varied
+path = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+result = play(path, [cut(varied(500)), said(" end")])
+print(result.text == varied(500) + " end", path.stat().st_size)
+"""
+
+KILLED = """
+import mmap, os, random, signal, sys, time
+from pathlib import Path
+from tests.test_transcript import long_turn
+folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+chance = random.Random(20)
+for number in range(rounds):
+    calls = mmap.mmap(-1, 8)
+    child = os.fork()
+    if child == 0:
+        try:
+            long_turn(folder / f"{number}.jsonl", lambda count: calls.__setitem__(slice(0, 8), count.to_bytes(8)))
+        finally:
+            os._exit(1)
+    while not calls[7]:
+        time.sleep(0.0005)
+    time.sleep(chance.uniform(0, 0.06))
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    print(number, int.from_bytes(calls[:8]), os.WTERMSIG(status))
+"""
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.test_transcript import ContinuationController, Played, REQUEST, cut, said, settings, varied
+path, name = Path(sys.argv[1]), sys.argv[2]
+ids = iter(f"{name}-{number}" for number in range(100))
+script = [response for n in range(40) for response in (cut(f"{name} {n} " + varied(4_000)), said("end"))]
+controller = ContinuationController(Played(*script), **{**settings(path), "new_id": lambda: next(ids)})
+for _ in range(40):
+    controller.run(REQUEST)
+"""
+
+
+def process(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Another Python that runs `code`."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def done(started: subprocess.Popen[str]) -> str:
+    """What a process printed, once it is over."""
+    out, err = started.communicate(timeout=120)
+    assert started.returncode == 0, err
+    return out
+
+
+def varied(words: int) -> str:
+    """So many words, no passage of them twice."""
+    return " ".join(str(word * 7_919) for word in range(words))
+
+
+def endless(number: int) -> ChatResponse:
+    """The numbered response of a turn that does not end: cut text, then a call, with much of both."""
+    if number % 3:
+        return cut(f"{number}: {varied(2_000 * (number % 7))}")
+    return calling(call(id=f"call_{number}"), text=f"{number} ")
+
+
+def long_turn(path: Path, calling_now: Callable[[int], object]) -> None:
+    """A turn that lasts until its process is killed; tells how many calls have begun."""
+    number = 0
+
+    def provider(request: Request) -> ChatResponse:
+        nonlocal number
+        number += 1
+        calling_now(number)
+        return endless(number)
+
+    limits = ("attempts", "total_completion_tokens", "output_chars")
+    endless_ones = {f"continuation_max_{limit}": 10**12 for limit in limits}
+    arguments = settings(path, max_iterations=10**12, **endless_ones)
+    ContinuationController(provider, **arguments).run(REQUEST)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_killed_process_loses_the_last_line_at_most(tmp_path: Path) -> None:
+    """25 kills at random moments: each call but the one under way is there, and the history can be sent."""
+    rounds = [tuple(map(int, line.split())) for line in done(process(KILLED, tmp_path, 25)).splitlines()]
+    assert len(rounds) == 25
+    for number, begun, signalled in rounds:
+        assert signalled == 9
+        turn = only(tmp_path / f"{number}.jsonl")
+        assert (turn.ended, turn.damaged) == (False, False)
+        assert begun - 1 <= len(turn.answers) <= begun
+        for index, answer in enumerate(turn.answers, 1):
+            assert answer.response == endless(index)
+        assert sum(message.role == "assistant" for message in turn.segments) >= begun - 2
+        assert_sendable(turn.messages)
+        assert_resumable_or_over(turn)
+        assert turn.resume().request == REQUEST
+    assert len({begun for _, begun, _ in rounds}) > 10
+
+
+def test_a_disk_that_fills_up_in_mid_line_breaks_no_turn(tmp_path: Path) -> None:
+    """Half a line was written: the turn ends well, and the next one is whole."""
+    path = tmp_path / "turns.jsonl"
+    assert done(process(LIMITED, path)) == "True 3000\n"
+    assert not path.read_bytes().endswith(b"\n")
+    play(path, [said("again")])
+    cut_short, again = recover(path)
+    assert (cut_short.ended, again.text) == (False, "again")
+    assert_sendable(cut_short.messages)
+
+
+def test_two_processes_may_append_to_one_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Every line of every turn of both is whole."""
+    path = tmp_path / "turns.jsonl"
+    for writer in [process(WRITER, path, "a"), process(WRITER, path, "b")]:
+        done(writer)
+    turns = recover(path)
+    assert {turn.turn_id for turn in turns} == {f"{name}-{number}" for name in "ab" for number in range(40)}
+    assert all(turn.ended and not turn.damaged for turn in turns)
+    assert all(turn.text.startswith(turn.turn_id.replace("-", " ")) for turn in turns)
+    assert caplog.messages == []
+
+
+def test_turns_in_threads_share_a_file(tmp_path: Path) -> None:
+    """One controller, many turns at once: each is read back as its own."""
+    path = tmp_path / "turns.jsonl"
+
+    def provider(request: Request) -> ChatResponse:
+        text = request.messages[0].text
+        return said("end") if len(request.messages) > 1 else cut(f"{text} " + varied(2_000))
+
+    policy = ContinuationPolicy(transcript=path)
+    controller = ContinuationController(provider, policy=policy)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda number: controller.run(ask(f"question {number}")), range(60)))
+    turns = {turn.request.messages[0].text: turn for turn in recover(path)}
+    assert len(turns) == 60
+    for number, result in enumerate(results):
+        turn = turns[f"question {number}"]
+        assert (turn.messages, turn.outcome, turn.damaged) == (result.messages, "completed", False)
