@@ -165,6 +165,8 @@ def test_a_history_survives_the_wire(recorded: Recorded) -> None:
         history = (Message(role="system", content="Be brief."), Message(role="user", content="hi"), response.message())
         sent = Request(model="m", messages=(*history, *answers, Message(role="user", content="and?")), max_tokens=64)
         written = api.encode(sent)
+        stored = Request.model_validate_json(sent.model_dump_json())
+        assert api.encode(stored) == written, f"{name}: stored as JSON and read back"
         read = api.request({"model": "m", **written})
         assert api.encode(read) == written, name
 
