@@ -47,12 +47,17 @@ WIRES = {
     "gemini": ("gcp.gemini", "/v1beta"),
     "gemini_interactions": ("gcp.gemini", "/v1beta"),
     "bedrock_converse": ("aws.bedrock", ""),
+    "bedrock_invoke": ("aws.bedrock", ""),
     "cohere": ("cohere", ""),
+    "completions": ("openai", "/v1"),
     "ollama": ("ollama", ""),
 }
 """Wire → a provider that speaks it, and what stands between its host and the wire's own path."""
-NO_REFUSAL = {"gemini", "gemini_interactions", "bedrock_converse", "cohere", "ollama"}
-"""Formats without a word for a refusal: there the model declines in plain text."""
+NO_WORD = {
+    "refuse": {"bedrock_converse", "cohere", "completions", "gemini", "gemini_interactions", "ollama"},
+    "call": {"completions"},
+}
+"""Formats that cannot say it: there a model declines in plain text, or has no tools."""
 NO_NULL = {"openai_responses", "gemini_interactions"}
 """Formats whose reason is the status of the whole: a stream that never says it was still in progress."""
 ASKED = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=50, temperature=0.5)
@@ -103,8 +108,8 @@ REPLIES = {
 async def test_every_colour_returns_the_same_response(name: str, wire: str) -> None:
     """Sync and async, streamed and whole, over HTTP and in process: one reply, one response."""
     provider = ScriptedProvider([REPLIES[name]], exhausted="last", wire=wire)
-    if name == "refuse" and wire in NO_REFUSAL:
-        with pytest.raises(UsageError, match="has no word for 'refused'"):
+    if wire in NO_WORD.get(name, ()):
+        with pytest.raises(UsageError, match=f"the {wire} format has no word for"):
             provider.complete(ASKED)
         return
     expected = provider.complete(ASKED)
