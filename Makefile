@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check generate stack up down bench clean
+.PHONY: help demo test check generate stack up down bench fuzz clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,7 @@ demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted 
 
 test: $(VENV)/.dev  ## all tests; builds what they need first (Go makes the Collector and Prometheus ones possible)
 	@$(PY) stack/build.py --if-possible
+	@$(PY) tests/sdks/build.py --if-possible
 	$(PY) -m pytest $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
@@ -40,6 +41,9 @@ down:  ## stop them; the data stays (docker compose down -v drops it)
 
 bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixed floor
 	$(PY) benchmarks/overhead.py $(ARGS)
+
+fuzz: $(VENV)/.dev  ## damaged replies into every decoder, for a minute (ARGS='--seconds 600')
+	$(PY) -m tests.wires.fuzz $(ARGS)
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""The README: its code runs as it stands, and what it points to is there."""
+"""The README and the guides: their code runs as it stands, and what they point to is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from endturn.scripted import ScriptedProvider, essay
 from tests.support.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
+GUIDES = {"README.md": README} | {
+    f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text() for name in ("clients",)
+}
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, id=f"{name} block {number}")
+    for name, text in GUIDES.items()
+    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL), 1)
+]
 LONG = " ".join(["An answer stops early when the limit of tokens is reached before its end."] * 8)
 
 
@@ -24,12 +32,13 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=[f"block {n}" for n in range(1, len(BLOCKS) + 1)])
+@pytest.mark.parametrize("code", EXAMPLES)
 def test_every_code_block_runs_as_it_stands(code: str, url: str) -> None:
     """Each block is a whole program: it runs by itself, with a provider at the address that the environment names."""
     environment = os.environ | {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "none",
+        "GOOGLE_GEMINI_BASE_URL": url,
         "OTEL_SDK_DISABLED": "true",
     }
     done = subprocess.run(
@@ -43,11 +52,12 @@ def test_the_instrumented_agent_takes_fifteen_lines_at_most() -> None:
     assert len([line for line in BLOCKS[0].splitlines() if line and not line.startswith("#")]) <= 15
 
 
-def test_every_link_leads_somewhere() -> None:
+@pytest.mark.parametrize("name", GUIDES)
+def test_every_link_leads_somewhere(name: str) -> None:
     """A link into the repository names a file or folder that exists."""
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", GUIDES[name]) if "://" not in link]
     assert links
-    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+    assert [link for link in links if not (REPOSITORY / name).parent.joinpath(link).exists()] == []
 
 
 def test_every_make_target_that_is_named_exists() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
 from endturn.lean import lean
 from endturn.stop import Stop, StopReason
@@ -101,6 +101,16 @@ class Blocks:
     items: tuple[Json, ...]
 
 
+def _blocks(value: Any) -> Blocks | None:
+    """Blocks, as they are or as JSON has them: a history that was stored comes back whole."""
+    if value is None or isinstance(value, Blocks):
+        return value
+    match value:
+        case {"wire": str(name), "items": list() | tuple() as items} if all(isinstance(each, dict) for each in items):
+            return Blocks(name, tuple(items))
+    raise ValueError("blocks are {'wire': name, 'items': [objects]}")
+
+
 class Message(_Model):
     """One entry of a conversation, as it is stored.
 
@@ -120,7 +130,7 @@ class Message(_Model):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     is_error: bool = False
-    blocks: SkipValidation[Blocks] | None = None
+    blocks: Annotated[SkipValidation[Blocks] | None, BeforeValidator(_blocks)] = None
     finish_reason: FinishReason | None = None
     stop_reason: StopReason | None = None
     synthetic: bool = False

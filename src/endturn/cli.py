@@ -1,8 +1,9 @@
-"""The command line: `endturn demo`, `endturn generate`."""
+"""The command line: `endturn demo`, `endturn explain`, `endturn reasons`, `endturn generate`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
 
+    explain = commands.add_parser(
+        "explain",
+        help="say what a provider's stop reason means, whether it is truncation, and how it resumes",
+        description="Says what a stop reason means in every API that uses it: our word for it, whether the output was "
+        "cut off, how such a response is taken up again, where the value stands, and where its meaning was read. "
+        "Exits with 1 when no API is known to use it.",
+    )
+    explain.add_argument("raw", metavar="VALUE", help="the value as the provider sends it, e.g. pause_turn")
+    explain.add_argument(
+        "--provider", metavar="NAME", help="only this one's: a provider, an API or a wire, e.g. openai.responses"
+    )
+    explain.add_argument("--json", action="store_true", help="print a JSON list instead")
+    explain.set_defaults(run=_explain)
+
+    reasons = commands.add_parser(
+        "reasons",
+        help="print every stop reason of every API that endturn knows",
+        description="Prints the table that normalises stop reasons: API, the provider's value, our word for it, "
+        "whether the output is incomplete, how it resumes, where the meaning was read. Tab-separated, a header first.",
+    )
+    reasons.add_argument("--provider", metavar="NAME", help="only this one's: a provider, an API or a wire")
+    reasons.add_argument("--json", action="store_true", help="print a JSON list instead, one object a row")
+    reasons.set_defaults(run=_reasons)
+
     generate = commands.add_parser(
         "generate",
         help="write dashboards, rules, their tests and the reference documents from the telemetry schema",
@@ -65,6 +90,47 @@ def _demo(arguments: argparse.Namespace) -> int:
     from endturn import demo
 
     return demo.run(as_json=arguments.json, minutes=arguments.minutes)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from endturn import reasons
+
+    _check_provider(arguments.provider)
+    found = reasons.explain(arguments.raw, arguments.provider)
+    if arguments.json:
+        print(json.dumps([entry.as_json() for entry in found], ensure_ascii=False, indent=2))
+        return 0 if found else 1
+    if not found:
+        whose = f" of {arguments.provider}" if arguments.provider else ""
+        like = reasons.like(arguments.raw)
+        hint = f"; did you mean {' or '.join(map(repr, like))}?" if like else ""
+        print(f"no API{whose} is known to use {arguments.raw!r}{hint}", file=sys.stderr)
+        print("endturn records such a value as `unknown`, keeps it verbatim, and never continues it.", file=sys.stderr)
+        return 1
+    print(reasons.explained(found))
+    return 0
+
+
+def _reasons(arguments: argparse.Namespace) -> int:
+    from endturn import reasons
+
+    _check_provider(arguments.provider)
+    known = reasons.table()
+    rows = [each.as_json() for each in known if not arguments.provider or reasons.is_of(each, arguments.provider)]
+    if arguments.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        return 0
+    print("\t".join(rows[0]))
+    for row in rows:
+        print("\t".join(row.values()))
+    return 0
+
+
+def _check_provider(name: str | None) -> None:
+    from endturn import reasons
+
+    if name is not None and not any(reasons.is_of(entry, name) for entry in reasons.table()):
+        raise UsageError(f"no provider, API or wire is known as {name!r}; the APIs are: {', '.join(reasons.apis())}")
 
 
 def _generate(arguments: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ class Home:
     """Where a provider answers, in which wire format, and which environment variables hold its key and another address.
 
     The variables are those of the provider's own SDK. A URL may have `{region}` in it. One without `url` has to be told
-    where it answers.
+    where it answers; told no more than a host, `below` is what stands between that and the wire's own path.
     """
 
     wire: str
@@ -48,34 +48,42 @@ class Home:
     dialect: str = ""
     at: str | None = None
     auth: Auth = Auth.BEARER
+    below: str = ""
 
 
 _GEMINI: Final = "https://generativelanguage.googleapis.com/v1beta"
 _BEDROCK: Final = "https://bedrock-runtime.{region}.amazonaws.com"
 _BEDROCK_KEY: Final = "AWS_BEARER_TOKEN_BEDROCK"
+_REGION: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
 PROVIDERS: Final[Mapping[str, Home]] = {
     "anthropic": Home(
         "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", at="ANTHROPIC_BASE_URL", auth=Auth.X_API_KEY
     ),
-    "aws.bedrock": Home("bedrock_converse", _BEDROCK, _BEDROCK_KEY, auth=Auth.SIGV4),
+    "aws.bedrock": Home(
+        "bedrock_converse", _BEDROCK, _BEDROCK_KEY, at="AWS_ENDPOINT_URL_BEDROCK_RUNTIME", auth=Auth.SIGV4
+    ),
     "azure.ai.openai": Home(
-        "openai_chat", None, "AZURE_OPENAI_API_KEY", "azure", at="AZURE_OPENAI_ENDPOINT", auth=Auth.API_KEY
+        "openai_chat", None, "AZURE_OPENAI_API_KEY", "azure", "AZURE_OPENAI_ENDPOINT", Auth.API_KEY, "/openai/v1"
     ),
     "cerebras": Home("openai_chat", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
-    "cohere": Home("cohere", "https://api.cohere.com", "CO_API_KEY"),
+    "cohere": Home("cohere", "https://api.cohere.com", "CO_API_KEY", at="CO_API_URL"),
     "deepseek": Home("openai_chat", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),
     "fireworks": Home("openai_chat", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "fireworks"),
-    "gcp.gemini": Home("gemini", _GEMINI, "GEMINI_API_KEY", auth=Auth.X_GOOG_API_KEY),
+    "gcp.gemini": Home(
+        "gemini", _GEMINI, "GEMINI_API_KEY", "", "GOOGLE_GEMINI_BASE_URL", Auth.X_GOOG_API_KEY, "/v1beta"
+    ),
     "gcp.vertex_ai": Home("gemini", None, "GOOGLE_ACCESS_TOKEN", "vertex"),
     "github_copilot": Home("openai_chat", "https://api.githubcopilot.com", "GITHUB_COPILOT_TOKEN", "copilot"),
     "groq": Home("openai_chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
     "huggingface": Home("openai_chat", "https://router.huggingface.co/v1", "HF_TOKEN", "huggingface"),
-    "ibm.watsonx.ai": Home("openai_chat", None, "WATSONX_TOKEN", "watsonx", at="WATSONX_URL"),
+    "ibm.watsonx.ai": Home(
+        "openai_chat", None, "WATSONX_TOKEN", "watsonx", "WATSONX_URL", below="/ml/v1?version=2025-02-11"
+    ),
     "lmstudio": Home("openai_chat", "http://localhost:1234/v1", None, "lmstudio"),
     "mistral_ai": Home("openai_chat", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral"),
     "moonshot_ai": Home("openai_chat", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "moonshot"),
-    "ollama": Home("ollama", "http://localhost:11434", None, at="OLLAMA_HOST"),
+    "ollama": Home("ollama", "http://localhost:11434", None),
     "openai": Home("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY", at="OPENAI_BASE_URL"),
     "openrouter": Home("openai_chat", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter"),
     "together": Home("openai_chat", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "together"),
@@ -154,7 +162,7 @@ class Endpoint:
         told = base_url or (os.environ.get(home.at) if home.at else None)
         name = wire_name or home.wire
         key = api_key or (os.environ.get(home.key) if home.key else None)
-        auth = Auth.BEARER if home.auth is Auth.SIGV4 and key is not None else home.auth
+        auth = _auth(home, name, key)
         if key is None and home.key and told is None and auth is not Auth.SIGV4:
             raise UsageError(f"no API key for {provider!r}: give api_key, or set {home.key}")
         address = told or home.url
@@ -162,6 +170,8 @@ class Endpoint:
             raise UsageError(f"{provider!r} answers at an address of your own: give base_url" + _or_set(home.at))
         address = address.format(region=_region()) if told is None else address
         url = urlsplit(address)
+        if url.path in ("", "/") and home.below:
+            address = address.rstrip("/") + home.below
         if url.scheme not in ("http", "https") or not url.hostname:
             raise UsageError(f"base_url is not an address: {told!r}; give one like 'https://host/v1'")
         if key is not None and not _HEADER.fullmatch(key):
@@ -174,7 +184,7 @@ class Endpoint:
             dialect=home.dialect if dialect is None else dialect,
             url=address,
             headers={**sent, **(headers or {})},
-            signer=signing.signer(_region()) if auth is Auth.SIGV4 and key is None else None,
+            signer=signing.signer(_region(url.hostname)) if auth is Auth.SIGV4 and key is None else None,
         )
 
     def route(self, request: Request, *, stream: bool) -> tuple[str, str]:
@@ -190,12 +200,20 @@ class Endpoint:
         return self.headers if self.signer is None else self.signer(method, url, self.headers, content)
 
 
+def _auth(home: Home, wire_name: str, key: str | None) -> Auth:
+    """How a provider is told who asks. Another format than its own brings that format's way; Azure keeps its own."""
+    auth = home.auth if wire_name == home.wire or home.auth is Auth.API_KEY else _AUTH.get(wire_name, Auth.BEARER)
+    return Auth.BEARER if auth is Auth.SIGV4 and key is not None else auth
+
+
 def _or_set(variable: str | None) -> str:
     return f", or set {variable}" if variable else ""
 
 
-def _region() -> str:
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+def _region(host: str = "") -> str:
+    """The region to ask and to sign for: the one that AWS's own host names, else the environment's."""
+    named = _REGION.search(host)
+    return named[1] if named else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 class Exchange:
@@ -307,7 +325,7 @@ class Exchange:
         yield from self._deltas(self._events.close())
         response = self._decoder.close()
         response = response.but(quota=quota(self._headers))
-        if self._lost is not None and response.stop.detail is None:
+        if self._lost is not None and response.stop.detail in (None, "stream_cut"):
             response = response.with_stop(detail=self._lost)
         self._end(response)
         yield response

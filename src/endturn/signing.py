@@ -26,6 +26,7 @@ def signer(region: str) -> Signer:
     """
     try:
         session: Any = import_module("botocore.session").get_session()
+        refused: Any = import_module("botocore.exceptions").BotoCoreError
         auth: Any = import_module("botocore.auth").SigV4Auth
         aws_request: Any = import_module("botocore.awsrequest").AWSRequest
     except ImportError:
@@ -33,7 +34,10 @@ def signer(region: str) -> Signer:
             "requests to Bedrock are signed with botocore: pip install 'endturn[bedrock]'; or give api_key, "
             "a Bedrock API key"
         ) from None
-    credentials = session.get_credentials()
+    try:
+        credentials = session.get_credentials()
+    except refused as error:
+        raise UsageError(f"the AWS credentials cannot be used: {error}") from error
     if credentials is None:
         raise UsageError(
             "no AWS credentials were found: configure them as for boto3 (AWS_ACCESS_KEY_ID, a profile, a role), "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, cast
 
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
@@ -70,8 +69,4 @@ def _recorded(name: str) -> Recorded:
     )
 
 
-def _is_there(name: str) -> bool:
-    return name in ("openai_chat", "anthropic") or find_spec(f"tests.wires.replies_{name}") is not None
-
-
-RECORDED: dict[str, Recorded] = {name: _recorded(name) for name in WIRES if _is_there(name)}
+RECORDED: dict[str, Recorded] = {name: _recorded(name) for name in WIRES}

@@ -10,7 +10,8 @@ import pytest
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
 from endturn.stop import Resume, StopReason
 from endturn.wires import Context, Event, anthropic, openai_chat
-from endturn.wires.failure import quota, retry_after, shortened
+from endturn.wires.failure import broken, error_of, label_of, quota, retry_after, says_of_stop, shortened
+from tests.wires.error_answers import ANSWERS, WINDOWS, Answer
 from tests.wires.replies import anthropic_stream, chunk, said
 
 CTX = Context(provider="openai")
@@ -129,6 +130,127 @@ def test_errors_that_are_stop_reasons(status: int, body: Any, reason: StopReason
 def test_other_errors_say_nothing_of_the_stop(status: int, message: str) -> None:
     """A rate limit that speaks of tokens is not a full window."""
     assert error(status, {"error": {"message": message}}).stop is None
+
+
+@pytest.mark.parametrize("answer", [pytest.param(answer, id=name) for name, answer in ANSWERS.items()])
+def test_answers_of_every_provider(answer: Answer) -> None:
+    """Each real-shaped answer has its type, request id, stop and wait, and says in its message what was wrong."""
+    raised = error(answer.status, answer.body, answer.headers)
+    assert type(raised) is answer.kind
+    assert raised.retryable is issubclass(answer.kind, ProviderUnavailable)
+    assert (raised.status, raised.request_id) == (answer.status, answer.request_id)
+    assert raised.retry_after_s == answer.retry_after_s
+    assert answer.says in str(raised)
+    stop = raised.stop
+    assert (stop and stop.reason, stop and stop.raw) == (answer.stop, answer.raw)
+    assert stop is None or stop.incomplete
+    assert stop is None or (stop.resume is Resume.REPAIR) == (stop.reason is StopReason.ERROR)
+
+
+@pytest.mark.behaviour(8)
+@pytest.mark.parametrize("said", [pytest.param(text, id=name) for name, text in WINDOWS.items()])
+def test_every_sentence_for_a_full_window(said: str) -> None:
+    """A prompt that is too large for the model is told in some thirty ways; none of them is an outage."""
+    for status, body in ((400, {"error": {"message": said}}), (400, {"error": said}), (500, {"message": said})):
+        raised = error(status, body)
+        assert raised.stop is not None
+        assert raised.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+        assert type(raised) is RequestRejected
+    assert error(429, {"error": {"message": said}}).stop is None
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        ({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}, ProviderUnavailable, 503),
+        ({"error": {"message": "Quota", "status": "RESOURCE_EXHAUSTED"}}, ProviderUnavailable, 429),
+        ({"error": {"message": "Too late", "status": "DEADLINE_EXCEEDED"}}, ProviderTimeout, 504),
+        ({"error": {"message": "No", "status": "PERMISSION_DENIED"}}, RequestRejected, 403),
+        ({"throttlingException": {"message": "Too many requests"}}, ProviderUnavailable, 429),
+        ({"type": "modelStreamErrorException", "message": "Broke off"}, ProviderUnavailable, 424),
+        ({"modelTimeoutException": {"message": "Too late"}}, ProviderTimeout, 408),
+        ({"validationException": {"message": "Bad"}}, RequestRejected, 400),
+        ({"internalServerException": {}}, ProviderUnavailable, 500),
+        ({"error": {"message": "Bad", "code": "tool_use_failed", "status_code": 400}}, RequestRejected, 400),
+        ({"error": {"message": "Slow down", "type": "rate_limit_error", "code": "429"}}, ProviderUnavailable, 429),
+        ({"response": {"error": {"code": "invalid_prompt", "message": "Bad"}}}, RequestRejected, 400),
+        ({"error": "Broke off", "error_type": "incomplete_generation"}, ProviderUnavailable, 500),
+        ({"error": "an unknown error"}, ProviderUnavailable, 500),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_errors_inside_streams(body: Any, kind: type[ProviderError], status: int) -> None:
+    """Under HTTP 200 the error's number, code, type or status word stands for the status."""
+    raised = error_of(200, {}, body, ctx=CTX)
+    assert (type(raised), raised.status) == (kind, status)
+
+
+def test_an_error_inside_a_stream_says_of_the_stop_what_an_answer_says() -> None:
+    """A full window that AWS tells in mid-stream is a stop reason; a throttled stream with tokens in it is none."""
+    full = {"type": "validationException", "message": "Input is too long for requested model."}
+    slow = {"type": "throttlingException", "message": "Too many tokens, please wait before trying again."}
+    stop = broken(full)
+    assert (stop.reason, stop.raw) == (StopReason.CONTEXT_WINDOW_EXCEEDED, "validationException")
+    assert stop.detail == "Input is too long for requested model."
+    assert (broken(slow).reason, broken(slow).raw) == (StopReason.ERROR, "throttlingException")
+    cause = {"type": "modelStreamErrorException", "message": "It failed.", "originalMessage": "prompt is too long"}
+    assert broken(cause).reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+
+
+def test_a_rate_limit_inside_a_stream_is_no_full_window() -> None:
+    """The code stands for 429 there, whatever the sentence advises."""
+    limited = {"code": "rate_limit_exceeded", "message": "Please reduce the length of the messages."}
+    assert says_of_stop(limited, 0) is None
+    assert broken(limited).reason is StopReason.ERROR
+
+
+def test_what_fastapi_found_wrong_is_said_without_what_was_sent() -> None:
+    """It quotes the input beside each complaint: that is in the shortened body, not in the message."""
+    raised = error(ANSWERS["fastapi"].status, ANSWERS["fastapi"].body)
+    assert "secret" not in str(raised)
+    assert label_of({"detail": [{"msg": "Field required"}]}) == "Field required"
+
+
+@pytest.mark.parametrize(
+    ("said", "secret"),
+    [
+        ("the key is AIzaSyA1234567890abcdefghijklmnopqrstu", "AIzaSyA1234567890abcdefghijklmnopqrstu"),
+        ("POST /v1/models/m:generate?alt=sse&key=short-1", "short-1"),
+        ("token ya29.a0AfH6SMBx-1_2 has expired", "a0AfH6SMBx"),
+        ("ASIAIOSFODNN7EXAMPLE is no longer valid", "ASIAIOSFODNN7EXAMPLE"),
+        ("x-amz-security-token:IQoJb3JpZ2luX2VjE", "IQoJb3JpZ2luX2VjE"),
+        ("secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1", "wJalrXUtnFEMI"),
+        ("session " + "Ab1/" * 150, "Ab1/Ab1"),
+        ("hf_AbCdEfGhIjKlMnOpQrStUvWxYz", "hf_AbCdEfGh"),
+        ("api-key: 0123456789abcdef0123456789abcdef", "0123456789abcdef"),
+        ("api-key: " + "4ZaB9" * 16 + "JQQJ", "4ZaB9"),
+        ('{"Ocp-Apim-Subscription-Key": "0123456789abcdef0123456789abcdef"}', "0123456789abcdef"),
+        ("invalid api token: qF3kLm9ZxT0aBcDeFgHiJkLmNoPqRsTuVwXyZ1234", "qF3kLm9ZxT0"),
+        ("Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "QWxhZGRpbjpvcGVu"),
+        ("authorization: bearer abc.def-ghi", "abc.def-ghi"),
+        ("github_pat_11ABCDEFG0abcdefgh", "11ABCDEFG0"),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_no_key_of_any_provider_gets_out(said: str, secret: str) -> None:
+    """Google's, AWS's, Azure's, Hugging Face's, Cohere's: as they are spelled, and wherever one is named as a key."""
+    raised = error(401, {"error": {"message": said}})
+    assert secret not in f"{raised} {raised.body}"
+    assert secret not in shortened(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "trace f8a07210b001efe4c862b642f3ece475",
+        "request ca47a5ce-e260-4824-aa0e-2e62669d5d6e",
+        "basic usage is free",
+        "model accounts/fireworks/models/llama",
+    ],
+)
+def test_what_is_no_key_stays(said: str) -> None:
+    """Ids to quote to the support, and plain words, are kept."""
+    assert shortened(said) == said
 
 
 @pytest.mark.parametrize(

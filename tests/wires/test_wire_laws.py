@@ -156,17 +156,35 @@ def _terminal(api: Wire, events: list[Event], ctx: Context) -> int:
 @each_wire
 def test_a_history_survives_the_wire(recorded: Recorded) -> None:
     """What encode writes, request reads; written again, it is the same: nothing that a replay needs is lost."""
+    for name in recorded.bodies:
+        _survives(recorded, [name])
+
+
+@each_wire
+@given(data=st.data())
+def test_a_long_history_survives_the_wire(recorded: Recorded, data: st.DataObject) -> None:
+    """So does a conversation of many answers, whatever they hold, and however they were answered."""
+    names = data.draw(st.lists(st.sampled_from(list(recorded.bodies)), min_size=1, max_size=5))
+    _survives(recorded, names, answer=data.draw(st.text(max_size=20)), fails=data.draw(st.booleans()))
+
+
+def _survives(recorded: Recorded, names: list[str], *, answer: str = "14 °C", fails: bool = False) -> None:
     api = recorded.wire
-    for name, body in recorded.bodies.items():
-        response = api.decode(body, ctx=recorded.context(name))
-        answers = (
-            Message(role="tool", tool_call_id=call.id, content="14 °C") for call in response.tool_calls if call.closed
-        )
-        history = (Message(role="system", content="Be brief."), Message(role="user", content="hi"), response.message())
-        sent = Request(model="m", messages=(*history, *answers, Message(role="user", content="and?")), max_tokens=64)
-        written = api.encode(sent)
-        read = api.request({"model": "m", **written})
-        assert api.encode(read) == written, name
+    history = [Message(role="system", content="Be brief.")]
+    for number, name in enumerate(names):
+        response = api.decode(recorded.bodies[name], ctx=recorded.context(name))
+        history += [Message(role="user", content=f"Question {number}?"), response.message()]
+        history += [
+            Message(role="tool", tool_call_id=call.id, content=answer, is_error=fails)
+            for call in response.tool_calls
+            if call.closed
+        ]
+    history.append(Message(role="user", content="and?"))
+    sent = Request(model="m", messages=tuple(history), max_tokens=64)
+    written = api.encode(sent)
+    stored = Request.model_validate_json(sent.model_dump_json())
+    assert api.encode(stored) == written, f"{names}: stored as JSON and read back"
+    assert api.encode(api.request({"model": "m", **written})) == written, names
 
 
 @given(data=st.data())

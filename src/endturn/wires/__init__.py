@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.errors import ProviderError, UsageError
@@ -18,22 +17,18 @@ from endturn.stop import Row, Stop, StopReason
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 
-WIRES: Final = tuple(
-    n
-    for n in (
-        "anthropic",
-        "bedrock_converse",
-        "bedrock_invoke",
-        "cohere",
-        "completions",
-        "gemini",
-        "gemini_interactions",
-        "ollama",
-        "openai_chat",
-        "openai_responses",
-    )
-    if find_spec(f"endturn.wires.{n}")
-)  # TEMPORARY while wires are being written
+WIRES: Final = (
+    "anthropic",
+    "bedrock_converse",
+    "bedrock_invoke",
+    "cohere",
+    "completions",
+    "gemini",
+    "gemini_interactions",
+    "ollama",
+    "openai_chat",
+    "openai_responses",
+)
 """The wire formats that endturn speaks."""
 
 TAIL: Final = 64

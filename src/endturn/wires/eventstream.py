@@ -21,18 +21,19 @@ from endturn.wires.failure import shortened
 
 _PRELUDE: Final = struct.Struct(">III")
 _CRC: Final = struct.Struct(">I")
-_LONGEST: Final = 24 * 1024 * 1024
-"""The longest message that botocore accepts: 16 MB of payload, 128 KB of headers; here with room to spare."""
+_LONGEST: Final = _PRELUDE.size + 128 * 1024 + 24 * 1024 * 1024 + _CRC.size
+"""The longest message that botocore accepts: 128 KB of headers and 24 MB of payload."""
 
-_STRING: Final = 7
-# How many bytes a header's value takes, by its type; text and bytes say it themselves.
+_BYTES, _STRING = 6, 7
+# How many bytes a header's value takes, by its type; bytes and text say it themselves.
 _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class MessagesDecoder:
     """Turns a stream's bytes, cut anywhere, into events: `{event type: payload}`, as boto3 gives them.
 
-    An exception is such an event too, named after its type. A message that the end of the stream cut off is none.
+    An exception is such an event too, named after its type, and so is an error, named after its code. A message that
+    the end of the stream cut off is none.
     """
 
     __slots__ = ("_rest",)
@@ -81,10 +82,14 @@ def _headers(data: bytes) -> dict[str, str]:
             if kind in _SIZES:
                 at += _SIZES[kind]
                 continue
+            if kind not in (_BYTES, _STRING):
+                raise ValueError(f"its type is {kind}")
             (length,) = struct.unpack_from(">H", data, at)
             if kind == _STRING:
                 found[name] = data[at + 2 : at + 2 + length].decode()
             at += 2 + length
+        if at != len(data):
+            raise ValueError("the last one is cut")
     except (IndexError, ValueError, struct.error) as error:
         raise DecodeError(f"the provider's event stream is damaged: a header cannot be read ({error})") from None
     return found
@@ -93,8 +98,8 @@ def _headers(data: bytes) -> dict[str, str]:
 def _event(headers: Mapping[str, str], payload: bytes) -> Event:
     kind = headers.get(":message-type", "event")
     if kind == "error":
-        said = {"message": headers.get(":error-message", "")}
-        return Event(None, {headers.get(":error-code", "error"): said})
+        code = headers.get(":error-code", "error")
+        return Event(None, {code: {"message": headers.get(":error-message") or code}})
     name = headers.get(":exception-type" if kind == "exception" else ":event-type", "")
     try:
         return Event(None, {name: json.loads(payload) if payload else {}})

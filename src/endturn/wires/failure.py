@@ -12,9 +12,10 @@ from math import isfinite
 from typing import Any, Final
 
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.stop import Resume, Row, Stop, StopReason, normalize
+from endturn.stop import Row, Stop, StopReason, normalize
 from endturn.wires import Context
-from endturn.wires.reading import count, member, text
+from endturn.wires.failure_words import REQUEST_IDS, SAYS, SILENT, STATUS_OF
+from endturn.wires.reading import count, items, member, text
 
 SHORT: Final = 1_000
 """How many characters of an answer's body an exception keeps."""
@@ -23,62 +24,23 @@ _LOOKED_AT: Final = 16_384
 
 _KEY: Final = re.compile(
     r"""
-      \b(?:sk|pk|rk|gsk|xai|csk|hf|fw|tgp|r8|nvapi)[-_][\w*.-]{6,}      # keys as the providers spell them
-    | \bAIza[\w-]{20,} | \bAKIA[A-Z0-9]{12,} | \beyJ[\w-]{10,}\.[\w.-]+   # Google, AWS, tokens in JWT form
-    | (?<=[Bb]earer[ ])\s*[^\s"',}]+
-    | (?<=key[ ]provided:[ ])[^\s"',}]+                                  # "Incorrect API key provided: …"
-    | (?<=api_key":)\s*"[^"]*" | (?<=api-key":)\s*"[^"]*"
-    | \b(?=[\w+/-]*\d)(?=[\w+/-]*[A-Za-z])[\w+/-]{40,256}={0,2}           # long and random-looking
+      (?P<before>                                                            # said to be one
+          \b(?i:bearer)\s+
+        | \b(?i:basic)\s+(?=[\w+/]{16})
+        | (?i:key\ provided:)\s+                                             # "Incorrect API key provided: …"
+        | (?i:api[-_]?key|access[-_]token|security-token|subscription-key|client_secret|secretaccesskey)
+          \\*["']?\s*[:=]\s*\\*["']?
+        | [?&](?i:key|sig)=
+      )[^\s"',}&\\]+
+    # As the providers spell them; Google's, AWS's; tokens in JWT form.
+    | \b(?:sk|pk|rk|gsk|xai|csk|hf|fw|tgp|r8|nvapi|pplx|gh[pousr]|github_pat)[-_][\w*.-]{6,}
+    | \bAIza[\w-]{20,} | \bya29\.[\w.-]+ | \bA(?:KI|SI|RO|ID)A[A-Z0-9]{12,}
+    | \beyJ[\w-]{10,}\.[\w.-]+
+    | \b(?=[\w+/-]{0,255}\d)(?=[\w+/-]{0,255}[A-Za-z])[\w+/-]{40,}={0,2}   # long and random-looking
     """,
     re.VERBOSE,
 )
 
-# What errors say, wherever they say it: the code where there is one, else the sentence. Sources beside each.
-_CONTEXT: Final = re.compile(
-    r"context_length_exceeded"  # OpenAI, Groq, xAI, Together; Responses' error.code
-    r"|exceed_context_size_error|exceeds the available context size"  # llama.cpp server
-    r"|model_max_prompt_tokens_exceeded"  # GitHub Copilot
-    r"|maximum context length|maximum prompt length|context length (?:is|exceeded|of)"
-    r"|exceeds? the (?:model'?s )?(?:maximum )?context"
-    r"|context[ _]window|exceed context limit"  # Anthropic: "input length and `max_tokens` exceed context limit"
-    r"|prompt is too long|input is too long|prompt contains \d+ tokens"  # Anthropic; Bedrock; Mistral
-    r"|reduce the length of the (?:messages|input|prompt)"  # OpenAI, Groq
-    r"|`inputs` tokens \+ `max_new_tokens` must be",  # Hugging Face TGI
-    re.IGNORECASE,
-)
-_FILTER: Final = re.compile(
-    r"content_filter|content filter|content management policy|ResponsibleAIPolicyViolation"  # Azure OpenAI
-    r"|content_policy_violation|content_policy\b"  # OpenAI images, LiteLLM
-    r"|content filtering policy"  # Anthropic: 400 "Output blocked by content filtering policy"
-    r"|data_inspection_failed"  # DashScope
-    r"|flagged (?:as|for|by)|requires moderation"  # OpenRouter: 403 of its moderation
-    r"|unsafe or sensitive content|bio_policy|misalignment_policy_violation",  # Z.AI; OpenAI
-    re.IGNORECASE,
-)
-
-_SAYS: Final = (
-    (_CONTEXT, Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers")),
-    (_FILTER, Row(StopReason.SAFETY_BLOCKED, True, source="error answers")),
-    # Groq: the model wrote a call that its own parser could not read; `failed_generation` holds it.
-    (re.compile(r"tool_use_failed"), Row(StopReason.ERROR, True, Resume.REPAIR, source="groq error answers")),
-)
-
-# Errors inside a stream come under HTTP 200; their type or code stands for the status that they would have had.
-_STATUS_OF: Final = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "api_error": 500,
-    "server_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
-_REQUEST_IDS: Final = ("request-id", "x-request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
 _RATE: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 
 
@@ -92,42 +54,49 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     """
     known = {name.lower(): value for name, value in headers.items()}
     readable, parsed = _read(body)
-    error = _error_member(parsed)
-    said = text(member(error, "message")) or (error if isinstance(error, str) else "") or readable
-    code, kind = member(error, "code"), text(member(error, "type"))
+    error = _named(_error_member(parsed), parsed, known)
+    word = _word(error)
     if status < 400:
-        status = _status(code) or _STATUS_OF.get(str(code)) or _STATUS_OF.get(kind) or 500
+        status = _status(error) or count(member(parsed, "status_code")) or 500
     stop = says_of_stop(error, status, readable)
-    word = str(code or kind)
     label = f"{status} {word}" if word and word != str(status) else str(status)
-    return _kind(status, code, known, stop)(
-        f"{ctx.provider or 'the provider'} answered {label}: {shortened(said, 300)}",
+    waits = retry_after(known)
+    return _kind(status, word, known, stop)(
+        f"{ctx.provider or 'the provider'} answered {label}: {shortened(_said(error) or readable, 300)}",
         provider=ctx.provider,
         status=status,
-        request_id=next((known[name] for name in _REQUEST_IDS if known.get(name)), None)
-        or text(member(parsed, "request_id"))
-        or None,
+        request_id=next((known[name] for name in REQUEST_IDS if known.get(name)), None) or _request_id(parsed),
         body=shortened(readable),
         stop=stop,
-        retry_after_s=retry_after(known),
+        retry_after_s=_retry_delay(error) if waits is None else waits,
     )
 
 
 def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
     """What an error says about the model's stop: the window was exceeded, a filter struck, a call was malformed.
 
-    None for any other error, and for a rate limit: "reduce the tokens" there speaks of a minute, not of the window.
+    None for any other error; for a rate limit: "reduce the tokens" there speaks of a minute, not of the window; and for
+    an output limit that is larger than the model's, whatever the prompt.
+
+    Args:
+        error: the error within an answer or an event.
+        status: of the answer; 0 for an error inside a stream.
+        readable: the answer's text, where it is not JSON.
     """
-    if status == 429:
+    if 429 in (status, _status(error)):
         return None
-    code, kind = member(error, "code"), text(member(error, "type"))
-    said = " ".join(
-        map(str, (code or "", kind, text(member(error, "message")) or (readable if error is None else error)))
-    )
-    for pattern, row in _SAYS:
-        found = pattern.search(said[:_LOOKED_AT])
+    word = _word(error)
+    inner = member(member(error, "innererror"), "code")  # Azure
+    upstream = member(member(error, "metadata"), "raw")  # OpenRouter: "Provider returned error", and here which
+    cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
+    told = (word, text(member(error, "type")), text(inner), _said(error) or readable, text(upstream), text(cause))
+    said = " ".join(filter(None, told))[:_LOOKED_AT]
+    if SILENT.search(said) is not None:
+        return None
+    for pattern, row in SAYS:
+        found = pattern.search(said)
         if found is not None:
-            raw = code if isinstance(code, str) and code else kind or found.group()
+            raw = word if word and word != str(status) else found.group()
             return normalize(raw, {raw: row})
     return None
 
@@ -137,21 +106,19 @@ def broken(error: Any) -> Stop:
     said = says_of_stop(error, 0)
     if said is not None:
         return said if said.detail is not None else replace(said, detail=label_of(error))
-    raw = next(
-        (word for word in (member(error, "type"), member(error, "code")) if isinstance(word, str) and word), "error"
-    )
+    words = (member(error, name) for name in ("type", "code", "status"))  # The last is Google's.
+    raw = next((word for word in words if isinstance(word, str) and word), "error")
     return normalize(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
 
 
 def label_of(error: Any) -> str:
     """An error in a few words, for a Stop's detail."""
-    said = text(member(error, "message")) or (error if isinstance(error, str) else "")
-    return shortened(said or str(member(error, "code") or member(error, "type") or "error"), 120)
+    return shortened(_said(error) or str(member(error, "code") or member(error, "type") or "error"), 120)
 
 
 def shortened(readable: str, limit: int = SHORT) -> str:
     """Text for a message or a log: without anything that looks like a key, and not longer than the limit."""
-    clean = _KEY.sub("[removed]", readable[:_LOOKED_AT])
+    clean = _KEY.sub(lambda found: (found["before"] or "") + "[removed]", readable[:_LOOKED_AT])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
@@ -203,25 +170,96 @@ def _read(body: Any) -> tuple[str, Any]:
 
 
 def _error_member(parsed: Any) -> Any:
-    """The error in an answer: `{"error": {…}}`, `{"error": "…"}`, `[{"error": …}]`, or the bare error (vLLM)."""
+    """The error in an answer.
+
+    `{"error": {…}}`, `{"error": "…"}`, `[{"error": …}]` (Google), `{"errors": [{…}]}` (watsonx), `{"detail": …}`
+    (FastAPI), `{"response": {"error": {…}}}` (Responses), `{"throttlingException": {…}}` (AWS's streams), or the bare
+    error (vLLM, Cohere, AWS).
+    """
     if isinstance(parsed, list) and parsed:
         parsed = parsed[0]
-    inner = member(parsed, "error")
-    return parsed if inner is None else inner
+    for holder in (parsed, member(parsed, "response")):
+        for name in ("error", "errors", "detail"):
+            inner = member(holder, name)
+            # Beside a message of its own, a list of details is not the error.
+            if inner is not None and (name == "error" or not isinstance(member(holder, "message"), str)):
+                return inner[0] if name == "errors" and isinstance(inner, list) and inner else inner
+    if isinstance(parsed, dict) and len(parsed) == 1:
+        ((name, inner),) = parsed.items()
+        if name.endswith("Exception") and isinstance(inner, dict):
+            return {"type": name, **inner}
+    return parsed
 
 
-def _status(code: Any) -> int | None:
-    """OpenRouter puts the upstream's HTTP status where others put a word."""
-    number = count(code)
-    return number if number is not None and 400 <= number <= 599 else None
+def _named(error: Any, parsed: Any, headers: Mapping[str, str]) -> Any:
+    """An error with its type beside its message, where it came elsewhere.
+
+    AWS's comes as a header, or as `__type`, with a URL or a path; Hugging Face's beside an error that is bare text.
+    """
+    kind = headers.get("x-amzn-errortype") or text(member(error, "__type"))
+    kind = kind.partition(":")[0].rpartition("#")[2] or text(member(parsed, "error_type"))
+    if not kind:
+        return error
+    return {"type": kind, **error} if isinstance(error, dict) else {"type": kind, "message": _said(error)}
 
 
-def _kind(status: int, code: Any, headers: Mapping[str, str], stop: Stop | None) -> type[ProviderError]:
+def _word(error: Any) -> str:
+    """An error's code where it is a word, else its type or status word, else its code's digits."""
+    code = member(error, "code")
+    if isinstance(code, str) and code:
+        return code
+    return text(member(error, "type")) or text(member(error, "status")) or str(code or "")
+
+
+def _said(error: Any, depth: int = 5) -> str:
+    """An error's sentence. Mistral and FastAPI put a list of what is wrong in its place, each with where it is."""
+    if isinstance(error, str) or not depth:
+        return text(error)
+    if isinstance(error, list | tuple):
+        return "; ".join(filter(None, (_said(each, depth - 1) for each in error[:3])))
+    for name in ("message", "Message", "msg", "detail", "error"):
+        found = _said(member(error, name), depth - 1)
+        if found:
+            where = ".".join(map(str, items(member(error, "loc"))))
+            return f"{where}: {found}" if where else found
+    return ""
+
+
+def _status(error: Any) -> int | None:
+    """The status that an error itself stands for: by a number (OpenRouter, Google), else by its code or type."""
+    for name in ("code", "status", "status_code"):
+        value = member(error, name)
+        number = count(int(value) if isinstance(value, str) and re.fullmatch("[45][0-9]{2}", value) else value)
+        if number is not None and 400 <= number <= 599:
+            return number
+    words = (member(error, name) for name in ("code", "type", "status"))
+    return next(
+        (STATUS_OF[word.lower()] for word in words if isinstance(word, str) and word.lower() in STATUS_OF), None
+    )
+
+
+def _request_id(parsed: Any) -> str | None:
+    """The request's id where a body holds it: Anthropic, watsonx; Cohere, beside a bare message."""
+    names = ("request_id", "trace", "id") if isinstance(member(parsed, "message"), str) else ("request_id", "trace")
+    return next((found for name in names if (found := text(member(parsed, name)))), None)
+
+
+def _retry_delay(error: Any) -> float | None:
+    """Google's `RetryInfo`: {"retryDelay": "34.07s"} among the details."""
+    for detail in items(member(error, "details")):
+        found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)s", text(member(detail, "retryDelay")))
+        if found is not None:
+            return float(found[1])
+    return None
+
+
+def _kind(status: int, word: str, headers: Mapping[str, str], stop: Stop | None) -> type[ProviderError]:
     if status in (408, 504, 524):
         return ProviderTimeout
     # Both SDKs heed this header above all; a used-up balance says 429 and will say it again.
-    if headers.get("x-should-retry") == "false" or code == "insufficient_quota" or (stop is not None and status >= 500):
+    if headers.get("x-should-retry") == "false" or word == "insufficient_quota" or (stop is not None and status >= 424):
         return RequestRejected
-    if headers.get("x-should-retry") == "true" or status in (409, 425, 429) or status >= 500:
+    # Bedrock's 424: the model failed over this request. "Retry your request."
+    if headers.get("x-should-retry") == "true" or status in (409, 424, 425, 429) or status >= 500:
         return ProviderUnavailable
     return RequestRejected

@@ -45,7 +45,7 @@ __all__ = [
 # OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
 _OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
 _OURS: Final = frozenset(
-    {"model", "messages", "tools", "tool_choice", "temperature", "seed", "response_format", "max_tokens"}
+    {"model", "model_id", "messages", "tools", "tool_choice", "temperature", "seed", "response_format", "max_tokens"}
     | {"max_completion_tokens", "stream", "stream_options"}
 )
 
@@ -62,18 +62,23 @@ VOICE: Final = Voice(
 
 _PATH: Final = re.compile(
     rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
+    rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
 )
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a chat request goes; watsonx serves it below `/text`."""
-    return Route("POST", "/text/chat" if dialect == "watsonx" else "/chat/completions")
+    """Where a chat request goes; watsonx serves it below `/text`, and streams elsewhere."""
+    if dialect == "watsonx":
+        return Route("POST", "/text/chat_stream" if stream else "/text/chat")
+    return Route("POST", "/chat/completions")
 
 
 def routed(method: str, path: str) -> Routed | None:
-    """`/v1/chat/completions` after whatever a gateway puts before it, or without `/v1`; or a deployment of Azure's."""
+    """`/v1/chat/completions` after whatever a gateway puts before it, or without `/v1`; Azure's and IBM's own paths."""
     found = _PATH.fullmatch(path.partition("?")[0])
-    return Routed(found["model"]) if method == "POST" and found else None
+    if method != "POST" or found is None:
+        return None
+    return Routed(found["model"], stream=True if found["stream"] else None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -87,7 +92,8 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """
     if request.retrieve is not None:
         raise UsageError("the chat format cannot fetch a response by its id: use a provider function that can")
-    body: Json = {"model": request.model, "messages": _messages(request.messages)}
+    body: Json = {"messages": _messages(request.messages)}
+    body = {"model_id" if dialect == "watsonx" else "model": request.model, **body}
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice != "auto":
@@ -99,10 +105,10 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.seed is not None:
-        body["seed"] = request.seed
+        body["random_seed" if dialect == "mistral" else "seed"] = request.seed
     if request.format is not None:
         body["response_format"] = _format(request.format)
-    if stream:
+    if stream and dialect != "watsonx":
         body["stream"] = True
         # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
         # usage always, and refuses the member (openai/openai-agents-python#442).
@@ -142,7 +148,15 @@ def _replayed(message: Message, block: Json) -> Json | None:
         written["tool_calls"] = calls
     elif message.tool_calls and block.get("function_call") is not None:
         written["function_call"] = block["function_call"]
-    return written if calls or "function_call" in written or written.get("content") or written.get("refusal") else None
+    says = _says(written.get("content")) or written.get("refusal")
+    return written if calls or "function_call" in written or says else None
+
+
+def _says(content: Any) -> bool:
+    """Whether there is more in a content than thinking."""
+    if isinstance(content, list):
+        return any(member(part, "type") != "thinking" for part in content)
+    return bool(content)
 
 
 def _tool(tool: Tool) -> Json:
@@ -164,7 +178,7 @@ def request(body: Json) -> Request:
     Raises:
         DecodeError: there is no model, or no list of messages.
     """
-    model, messages = body.get("model"), body.get("messages")
+    model, messages = body.get("model") or body.get("model_id"), body.get("messages")
     if not isinstance(model, str) or not isinstance(messages, list):
         raise DecodeError("a chat request has a `model` and a list of `messages`")
     found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
@@ -285,7 +299,13 @@ def _visible(cut: ChatResponse, said: str) -> Blocks | None:
         return None
     gone = ("tool_calls", "function_call", "refusal")
     kept = {name: value for name, value in cut.blocks.items[0].items() if name not in gone}
-    return Blocks(NAME, ({**kept, "content": said},))
+    content = kept["content"]
+    if isinstance(content, list):
+        before = [part for part in content if member(part, "type") not in ("text", "refusal")]
+        kept["content"] = [*before, {"type": "text", "text": said}]
+    else:
+        kept["content"] = said
+    return Blocks(NAME, (kept,))
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
@@ -293,6 +313,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     history = items(kwargs.get("messages"))
     limit = count(kwargs.get("max_completion_tokens"))
     form = kwargs.get("response_format")
+    seed = count(kwargs.get("random_seed"))  # Mistral's word.
     return Asked(
         model=text(kwargs.get("model")),
         maximum=count(kwargs.get("max_tokens")) if limit is None else limit,
@@ -302,7 +323,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         json_format=isinstance(form, type) or member(form, "type") in ("json_object", "json_schema"),
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("top_p")),
-        seed=count(kwargs.get("seed")),
+        seed=count(kwargs.get("seed")) if seed is None else seed,
         history=history,
         length=len(history),
     )

@@ -22,6 +22,14 @@ def _end(source: str) -> Row:
     return Row(StopReason.END_TURN, source=source)
 
 
+def _cut(source: str) -> Row:
+    return Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=source)
+
+
+def _tools(source: str) -> Row:
+    return Row(StopReason.TOOL_CALL, source=source)
+
+
 def _error(source: str, detail: str | None = None) -> Row:
     return Row(StopReason.ERROR, True, detail=detail, source=source)
 
@@ -34,39 +42,64 @@ def _blocked(source: str) -> Row:
     return Row(StopReason.SAFETY_BLOCKED, True, source=source)
 
 
-# What gateways show beside their own word: the upstream's. A chat request cannot carry the upstream's own way of
-# resuming (Anthropic's blocks, Gemini's token), so such a pause is left to the host.
+# What gateways show beside their own word: the upstream's, judged as the upstream's own wire judges it. A chat request
+# cannot carry the upstream's own way of resuming (Anthropic's blocks, Gemini's token), so such a pause is left to the
+# host. Cohere's and Gemini's capitals are also found as the small letters of others ("STOP", "MAX_TOKENS", "ERROR").
 _NATIVE: Final = {
     "end_turn": _end("anthropic 2.12"),
     "stop_sequence": _end("anthropic 2.12"),
-    "tool_use": Row(StopReason.TOOL_CALL, source="anthropic 2.12"),
-    "max_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="anthropic 2.12, google-genai 3.4 MAX_TOKENS"),
+    "tool_use": _tools("anthropic 2.12"),
+    "max_tokens": _cut("anthropic 2.12, google-genai 3.4 MAX_TOKENS"),
     "pause_turn": Row(StopReason.PAUSED, True, source="anthropic 2.12"),
+    "compaction": Row(StopReason.PAUSED, True, source="anthropic 2.12"),
     "refusal": Row(StopReason.REFUSED, True, source="anthropic 2.12"),
     "model_context_window_exceeded": _window("anthropic 2.12"),
     "completed": _end("openai 3.54 Responses"),
-    "max_output_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="openai 3.54 Responses"),
-    "SAFETY": _blocked("google-genai 3.4"),
-    "RECITATION": _blocked("google-genai 3.4"),
-    "BLOCKLIST": _blocked("google-genai 3.4"),
-    "PROHIBITED_CONTENT": _blocked("google-genai 3.4"),
-    "SPII": _blocked("google-genai 3.4"),
-    "IMAGE_SAFETY": _blocked("google-genai 3.4"),
-    "MODEL_ARMOR": _blocked("google-genai 3.4"),
+    "max_output_tokens": _cut("openai 3.54 Responses"),
+    "max_messages": Row(StopReason.UNKNOWN, True, detail="server_limit", source="openai 3.54 Responses"),
+    "steered": Row(StopReason.PAUSED, True, source="openai 3.54 Responses"),
+    "failed": _error("openai 3.54 Responses"),
+    "cancelled": Row(StopReason.CANCELLED, True, source="openai 3.54 Responses"),
+    "CONTINUATION": Row(StopReason.PAUSED, True, source="google-genai 3.4"),
+    **{
+        word: _blocked("google-genai 3.4")
+        for word in (
+            *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "ESCALATION"),
+            *("PUP_LIMITED_DISABLED", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+        )
+    },
     "MALFORMED_FUNCTION_CALL": Row(StopReason.ERROR, True, Resume.REPAIR, source="google-genai 3.4"),
     "UNEXPECTED_TOOL_CALL": Row(StopReason.ERROR, True, Resume.REPAIR, source="google-genai 3.4"),
-    "TOO_MANY_TOOL_CALLS": _error("google-genai 3.4"),
-    "MALFORMED_RESPONSE": _error("google-genai 3.4"),
+    **{
+        word: _error("google-genai 3.4")
+        for word in (
+            *("LANGUAGE", "OTHER", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE"),
+            *("NO_IMAGE", "IMAGE_OTHER"),
+        )
+    },
+    "FINISH_REASON_UNSPECIFIED": Row(StopReason.UNKNOWN, source="google-genai 3.4"),
+    "guardrail_intervened": _blocked("botocore 1.44 Converse"),
+    "content_filtered": _blocked("botocore 1.44 Converse"),
+    "malformed_model_output": _error("botocore 1.44 Converse"),
+    "malformed_tool_use": Row(StopReason.ERROR, True, Resume.REPAIR, source="botocore 1.44 Converse"),
+    "COMPLETE": _end("cohere 7.3"),
+    "TOOL_CALL": _tools("cohere 7.3"),
+    "TIMEOUT": _error("cohere 7.3", "timeout"),
+    "ERROR_TOXIC": _blocked("cohere 7.3 v1"),
+    "ERROR_LIMIT": _window("cohere 7.3 v1"),
+    "USER_CANCEL": Row(StopReason.CANCELLED, True, source="cohere 7.3 v1"),
 }
 
 _TGI: Final = {"eos_token": _end("TGI db931fcf"), "stop_sequence": _end("TGI db931fcf, leaks into chat")}
+# Its documentation shows two of them in its API's answers; its SDKs list them all.
+_LMSTUDIO: Final = "LM Studio REST API v0, LLMPredictionStopReason"
 _VLLM: Final = {
     "abort": Row(StopReason.CANCELLED, True, source="vllm v1/engine"),
     "error": _error("vllm v1/engine"),
     "repetition": _error("vllm v1/engine", "repetition"),
 }
 
-_ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
+_SERVERS: Final[Mapping[str, Mapping[str, Row]]] = {
     "azure": {},
     "cerebras": {},
     "groq": {},
@@ -74,9 +107,9 @@ _ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
     # The proto enum's names, as xai-sdk gives them; the REST endpoint speaks OpenAI's words.
     "xai_grpc": {
         "REASON_STOP": _end("xai-sdk 1.21"),
-        "REASON_MAX_LEN": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="xai-sdk 1.21"),
+        "REASON_MAX_LEN": _cut("xai-sdk 1.21"),
         "REASON_MAX_CONTEXT": _window("xai-sdk 1.21"),
-        "REASON_TOOL_CALLS": Row(StopReason.TOOL_CALL, source="xai-sdk 1.21"),
+        "REASON_TOOL_CALLS": _tools("xai-sdk 1.21"),
         "REASON_TIME_LIMIT": _error("xai-sdk 1.21", "timeout"),
         # The enum's zero: nothing was set.
         "REASON_INVALID": Row(StopReason.UNKNOWN, source="xai-sdk 1.21"),
@@ -86,12 +119,24 @@ _ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
         "cancelled": Row(StopReason.CANCELLED, True, source="watsonx.ai API reference, text chat"),
         "error": _error("watsonx.ai API reference, text chat"),
     },
-    "ollama": {},
+    # Its `done_reason` leaks: a request without messages loads or unloads the model, and generates nothing.
+    "ollama": {
+        word: Row(StopReason.END_TURN, detail="no_generation", source="ollama openai/openai.go")
+        for word in ("load", "unload")
+    },
     "copilot": {},
-    "lmstudio": {},
+    # What its own API says in `stats.stop_reason`, beside OpenAI's word.
+    "lmstudio": {
+        "eosFound": _end(_LMSTUDIO),
+        "stopStringFound": _end(_LMSTUDIO),
+        "toolCalls": _tools(_LMSTUDIO),
+        "maxPredictedTokensReached": _cut(_LMSTUDIO),
+        "contextLengthReached": _window(_LMSTUDIO),
+        "userStopped": Row(StopReason.CANCELLED, True, source=_LMSTUDIO),
+        "modelUnloaded": _error(_LMSTUDIO),
+        "failed": _error(_LMSTUDIO),
+    },
     "llamacpp": {},
-    "openrouter": {"error": _error("openrouter 1.3.84"), **_NATIVE},
-    "litellm": {"error": _error("litellm 1.109"), "eos": _end("litellm 1.109"), **_NATIVE},
     "deepseek": {"insufficient_system_resource": _error("vercel/ai ed857f50")},
     "mistral": {"model_length": _window("mistralai 3.7"), "error": _error("mistralai 3.7")},
     "together": {"eos": _end("together 3.1.1")},
@@ -108,6 +153,13 @@ _ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
     "tgi": _TGI,
     "huggingface": _TGI,
 }
+_SPOKEN: Final = {word: row for added in _SERVERS.values() for word, row in added.items()}
+# A gateway may pass on the word of any server behind it.
+_ADDED: Final[Mapping[str, Mapping[str, Row]]] = {
+    **_SERVERS,
+    "openrouter": {"error": _error("openrouter 1.3.84"), **_NATIVE, **_SPOKEN},
+    "litellm": {"error": _error("litellm 1.109"), **_NATIVE, **_SPOKEN},
+}
 
 COMPATIBLE: Final = "compatible"
 """The dialect of a server that nobody named: every word that any dialect is known to use (none means two things)."""
@@ -115,26 +167,22 @@ COMPATIBLE: Final = "compatible"
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
     "": _HOME,
     **{dialect: {**_HOME, **added} for dialect, added in _ADDED.items()},
-    COMPATIBLE: {word: row for added in _ADDED.values() for word, row in added.items()} | _HOME,
+    COMPATIBLE: {**_HOME, **_NATIVE, **_SPOKEN},
 }
 """dialect → raw value → row. The dialect "" is OpenAI itself."""
 
 
 _NAMES: Final = {"": "openai.chat", "moonshot": "moonshot(moonpalace)", "xai_grpc": "xai.grpc"}
-_BARE: Final = frozenset({"sglang", "tgi"})
-"""Servers whose chat endpoint and native one are one API in the table, as both say the same."""
 _STREAM: Final = "choices[i].finish_reason (last content chunk), then usage chunk, then [DONE]"
 _PATHS: Final = {
     "openrouter": "choices[i].finish_reason + native_finish_reason",
     "vllm": "choices[i].finish_reason + stop_reason",
-    "sglang": "meta_info.finish_reason{type} or choices[i].finish_reason",
-    "tgi": "details.finish_reason | choices[i].finish_reason",
     "xai_grpc": "outputs[i].finish_reason",
 }
 
 APIS: Final[Mapping[str, Api]] = {
     dialect: Api(
-        _NAMES.get(dialect) or (dialect if dialect in _BARE else f"{dialect}.chat"),
+        _NAMES.get(dialect, f"{dialect}.chat"),
         _PATHS.get(dialect, "choices[i].finish_reason"),
         "same, last chunk" if dialect == "xai_grpc" else _STREAM,
     )

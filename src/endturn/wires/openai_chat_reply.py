@@ -56,7 +56,9 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
 
     events = [chunk({"role": "assistant", "content": ""})]
     for name, value in message.items():
-        if name in ("reasoning_content", "reasoning", "content", "refusal"):
+        if name == "content" and isinstance(value, list):
+            events += [chunk({name: [part]}) for part in value]
+        elif name in ("reasoning_content", "reasoning", "content", "refusal"):
             events += [chunk({name: word}) for word in _WORD.findall(value or "")]
         elif name == "tool_calls":
             events += [chunk({"tool_calls": [piece]}) for piece in _call_pieces(value)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall
@@ -10,6 +11,7 @@ from endturn.errors import DecodeError
 from endturn.wires import Context, Event
 from endturn.wires.failure import error_of, quota, shortened
 from endturn.wires.framing import DONE
+from endturn.wires.openai_chat_objects import unwrapped
 from endturn.wires.openai_chat_watch import THINKING, Call, Watch, error_in
 from endturn.wires.reading import arguments, plain
 
@@ -21,7 +23,7 @@ _OWN: Final = frozenset({"role", "content", "refusal", "tool_calls", "function_c
 class Kept:
     """Keeps what a response holds, beside the watch that reads it."""
 
-    __slots__ = ("_declined", "_extra", "_said", "_thought", "_thought_in", "deltas")
+    __slots__ = ("_declined", "_extra", "_pieces", "_said", "_thought", "_thought_in", "deltas")
 
     def __init__(self) -> None:
         self.deltas: list[Delta] = []
@@ -30,6 +32,8 @@ class Kept:
         self._thought: list[str] = []
         self._thought_in = THINKING[0]
         self._extra: Json = {}
+        # Content in parts, where it came so: Mistral's thinking stands there, and is wanted back there.
+        self._pieces: list[Any] = []
 
     def part(self, part: Any) -> None:
         """Take the members that are not ours to understand: `reasoning_details`, `annotations`, `audio`."""
@@ -39,6 +43,13 @@ class Kept:
             if part.get(name):
                 self._thought_in = name
                 break
+        content = part.get("content")
+        if isinstance(content, list):
+            if self._said and not self._pieces:
+                self._pieces.append({"type": "text", "text": "".join(self._said)})
+            self._pieces += content
+        elif self._pieces and content and isinstance(content, str):
+            self._pieces.append({"type": "text", "text": content})
         for name, value in part.items():
             if name in _OWN or value is None:
                 continue
@@ -73,10 +84,12 @@ class Kept:
         seen = watch.close()
         calls = tuple(_tool_call(call) for call in watch.calls)
         said, declined, thought = "".join(self._said), "".join(self._declined), "".join(self._thought)
-        message: Json = {"role": "assistant", "content": said or None, **self._extra}
-        if declined:
+        parts = _merged(self._pieces)
+        kinds = {part.get("type") for part in parts if isinstance(part.get("type"), str)}
+        message: Json = {"role": "assistant", "content": parts or said or None, **self._extra}
+        if declined and "refusal" not in kinds:
             message["refusal"] = declined
-        if thought:
+        if thought and "thinking" not in kinds:
             message[self._thought_in] = thought
         for call in watch.calls:
             written = {"name": call.name, "arguments": "".join(call.pieces)}
@@ -97,6 +110,32 @@ class Kept:
             blocks=Blocks(NAME, (message,)) if said or declined or thought or calls else None,
             quota=quota(headers),
         )
+
+
+def _merged(pieces: Iterable[Any]) -> list[Json]:
+    """The parts of a content. A stream's pieces of one text, thought or refusal are one part; a signature ends it."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for piece in pieces:
+        if not isinstance(piece, Mapping):
+            continue
+        kind, last = piece.get("type"), groups[-1][-1] if groups else {}
+        if kind in ("text", "thinking", "refusal") and kind == last.get("type") and not last.get("signature"):
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return [dict(group[0]) if len(group) == 1 else _one(group) for group in groups]
+
+
+def _one(pieces: list[Mapping[str, Any]]) -> Json:
+    """Pieces of one part as the whole of it: what it says is joined, of all else the last word counts."""
+    part: Json = {name: value for piece in pieces for name, value in piece.items() if value is not None}
+    kind = part["type"]
+    said = [piece[kind] for piece in pieces if piece.get(kind)]
+    if said and all(isinstance(each, str) for each in said):
+        part[kind] = "".join(said)
+    elif said and all(isinstance(each, list) for each in said):
+        part[kind] = _merged(chain.from_iterable(said))
+    return part
 
 
 def _tool_call(call: Call) -> ToolCall:
@@ -150,7 +189,7 @@ def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None)
         DecodeError: it is not a chat completion.
         ProviderError: it is an error that came under a status of success, as gateways send them.
     """
-    body = plain(body)
+    body = plain(unwrapped(body, choices=ctx.asked.choices))
     if not isinstance(body, Mapping):
         raise DecodeError(f"a chat completion is an object, not {shortened(repr(body), 80)}", provider=ctx.provider)
     if body.get("error") and not body.get("choices"):

@@ -8,8 +8,9 @@ from typing import Any, Final, Protocol
 
 from endturn.chat import Json, Usage
 from endturn.stop import Row, Stop, find_row, normalize, raw_text
-from endturn.wires import TAIL, Context, Event, Seen
+from endturn.wires import TAIL, Context, Seen
 from endturn.wires.failure import broken, label_of
+from endturn.wires.openai_chat_objects import unwrapped, written
 from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
 from endturn.wires.reading import (
     PIECES,
@@ -33,6 +34,8 @@ _WORDS: Final = frozenset({"role", "content", *THINKING})
 """The members of a delta that say nothing of the stop."""
 _BODY: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
 """The members of a whole body's choice as OpenAI itself has them."""
+_NO_ID: Final = "null"
+"""What Mistral's API once sent, and its SDK says, for a call without an id."""
 
 
 def whole(ctx: Context, body: Any) -> Seen:
@@ -53,13 +56,15 @@ def _plain(ctx: Context, event: Any) -> Seen | None:
     found = body.get("choices")
     if found.__class__ is not list or len(found) != 1 or body.get("error"):
         return None
+    if "stats" in body or "model_info" in body:
+        return None
     choice = members(found[0])
     if choice is None or not choice.keys() <= _BODY or choice.get("index"):
         return None
     part = members(choice.get("message"))
-    raw = raw_text(choice.get("finish_reason"))
-    if part is None or raw is None or raw.__class__ is not str:
-        return None
+    raw = choice.get("finish_reason")
+    if part is None or raw.__class__ is not str or not raw.strip():
+        return None  # SGLang's objects say more than the reason.
     content, said = part.get("content"), body.get("usage")
     if content.__class__ is not str or not content:
         return None
@@ -156,6 +161,7 @@ class Watch:
         "_tail",
         "_usage",
         "_whole",
+        "_window",
         "id",
         "model",
     )
@@ -169,6 +175,7 @@ class Watch:
         self._put = self._tail.pieces.append
         self._choices: dict[int, _Choice] = {}
         self._usage: Any = None
+        self._window = ctx.window
         self._error: Any = None
         self._begun = False
         self._spoke = False
@@ -250,8 +257,7 @@ class Watch:
         return [call for choice in self._counting() for call in choice.calls]
 
     def _read(self, event: Any) -> None:
-        if isinstance(event, Event):
-            event = event.data
+        event = unwrapped(event, choices=self._ctx.asked.choices)
         if self.id is None:
             self.id = text_or_none(member(event, "id"))
         if self.model is None:
@@ -263,6 +269,11 @@ class Watch:
         for position, choice in enumerate(items(member(event, "choices"))):
             index = count(member(choice, "index"))
             self._read_choice(position if index is None else index, choice)
+        # LM Studio's own API: what stopped its engine, and the window that the model was loaded with.
+        native = member(member(event, "stats"), "stop_reason")
+        if native is not None and 0 in self._choices:
+            self._choices[0].native = native
+        self._window = count(member(member(event, "model_info"), "context_length")) or self._window
         error = error_in(event)
         if error and self._error is None:
             self._error = error
@@ -325,7 +336,8 @@ class Watch:
     def _read_call(self, state: _Choice, fragment: Any, keep: Keeper | None, shape: str, streamed: bool) -> None:
         body = fragment if shape == "function_call" else member(fragment, "function") or member(fragment, "custom")
         index, id_, name = member(fragment, "index"), text(member(fragment, "id")), text(member(body, "name"))
-        piece = text(member(body, "arguments")) or text(member(body, "input"))
+        id_ = "" if id_ == _NO_ID else id_
+        piece = written(member(body, "arguments")) or text(member(body, "input"))
         call = _find(state, index, id_, name, shape, piece) if streamed else None
         started = call is None
         if call is None:
@@ -399,7 +411,7 @@ class Watch:
             output_tokens=usage.output_tokens if usage else None,
             prompt_tokens=usage.input_tokens if usage else None,
             maximum=self._ctx.asked.maximum,
-            window=self._ctx.window,
+            window=self._window,
             **known,
         )
 
@@ -463,7 +475,11 @@ def error_in(chunk: Any) -> Any:
 
 
 def usage_of(usage: Any) -> Usage | None:
-    """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's."""
+    """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's.
+
+    xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
+    (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
+    """
     if usage is None:
         return None
     # One look for all members: a model's stand in its `__dict__`, where it has none that its class does not declare.
@@ -476,6 +492,8 @@ def usage_of(usage: Any) -> Usage | None:
     asked, answered = count(get("prompt_tokens")), count(get("completion_tokens"))
     reasoned = None if output is None else count(member(output, "reasoning_tokens"))
     written = None if prompt is None else count(member(prompt, "cache_write_tokens"))
+    if answered is not None and reasoned and count(get("total_tokens")) == (asked or 0) + answered + reasoned:
+        answered += reasoned
     if asked is None and answered is None and reasoned is None and cached is None and written is None:
         return None
     return Usage(asked, answered, reasoned, cached, written)

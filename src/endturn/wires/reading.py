@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:
     """A mapping or an SDK's object as plain JSON; anything else as it is."""
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, Mapping):
-        return dump(mode="json", exclude_unset=True, by_alias=True)
+        return dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
     return value
 
 

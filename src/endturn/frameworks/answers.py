@@ -1,0 +1,300 @@
+"""Answers as frameworks hand them out, read in place for why the model stopped. No framework is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from endturn.errors import UsageError
+from endturn.frameworks.rows import (
+    LANGCHAIN,
+    LITELLM,
+    OTEL,
+    PYDANTIC_AI,
+    VERCEL,
+    chosen,
+    meaning,
+    relayed,
+    tables_in,
+    tables_of,
+)
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.wires.reading import PLAIN, count, items, member, text, text_or_none
+
+_PLACES: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+    (("finish_reason",), ()),
+    (("stop_reason",), ("anthropic", "bedrock_invoke")),
+    (("stopReason",), ("bedrock_converse",)),
+    (("messageStop", "stopReason"), ("bedrock_converse",)),  # of a stream
+    (("done_reason",), ("ollama",)),
+    (("completionReason",), ("bedrock_invoke",)),
+    (("finishReason",), ("gemini", "bedrock_invoke")),
+)
+"""Where LangChain's integrations leave a provider's reason in the metadata, and whose it is when it stands there."""
+
+
+def langchain(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
+    """Why a LangChain answer stopped.
+
+    Args:
+        answer: an AIMessage, a chunk or a sum of chunks, a generation, an LLMResult or ChatResult (its first
+            generation counts), or their `response_metadata` or `generation_info`.
+        maximum: the output limit that was asked for, if any: a clean end that used it up is suspected.
+        window: the model's context window, where known.
+
+    Raises:
+        UsageError: that is no answer of LangChain's.
+    """
+    _check(answer, "langchain", "an AIMessage, an LLMResult or their metadata")
+    generation = _first(member(answer, "generations"))
+    generation = _first(generation) or generation or answer
+    message = member(generation, "message") or generation
+    metadata: list[Any] = [
+        found
+        for found in (member(message, "response_metadata"), member(generation, "generation_info"))
+        if isinstance(found, Mapping) and found
+    ] or [answer]
+    raw, rows, detail = _said(metadata, member(answer, "llm_output"))
+    calls, broken = items(member(message, "tool_calls")), items(member(message, "invalid_tool_calls"))
+    usage = member(message, "usage_metadata")
+    streaming = member(message, "type") == "AIMessageChunk" and member(message, "chunk_position") != "last"
+    declined = text(member(member(message, "additional_kwargs"), "refusal")) or any(
+        member(part, "type") == "refusal" for part in items(member(message, "content"))
+    )
+    return normalize(
+        raw,
+        rows,
+        terminal_seen=not streaming or raw_text(raw) is not None,
+        calls=len(calls) + len(broken),
+        calls_closed=not broken,
+        output_tokens=count(member(usage, "output_tokens")),
+        prompt_tokens=count(member(usage, "input_tokens")),
+        maximum=maximum,
+        window=window,
+        refused=bool(declined),
+        detail=detail,
+    )
+
+
+def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str, Row], str | None]:
+    """The raw value, its row and the detail beside it, from the first place that has one."""
+    for known in metadata:
+        tables = tables_of(text(member(known, "model_provider")))
+        status = member(known, "status")
+        if text(status) and (member(known, "object") == "response" or member(known, "incomplete_details") is not None):
+            return *_responses(known), None
+        for path, wires in _PLACES:
+            raw: Any = known
+            for name in path:
+                raw = member(raw, name)
+            if raw_text(raw) is not None:
+                whose = tuple(rows for name in wires for rows in tables_in(name, rest=True))
+                rows = meaning(raw, (*whose, *tables)) or _own(known, raw)
+                return raw, rows, text_or_none(member(known, "stop_sequence"))
+        blocked = member(member(known, "prompt_feedback"), "block_reason")
+        if blocked:
+            return blocked, _blocked(blocked), None
+    blocked = member(member(llm_output, "prompt_feedback"), "block_reason")
+    return (blocked, _blocked(blocked), None) if blocked else (None, {}, None)
+
+
+def _own(known: Any, raw: object) -> Mapping[str, Row]:
+    """LangChain's own word (its JavaScript sets one), for a provider's value that no table has."""
+    word, value = text(member(known, "normalized_finish_reason")), raw_text(raw)
+    row = LANGCHAIN.get(word)
+    return {} if value is None or row is None or row.reason is StopReason.UNKNOWN else {value: row}
+
+
+def _responses(known: Any) -> tuple[str, Mapping[str, Row]]:
+    """A status of OpenAI's Responses with what explains it, spelled as in its table."""
+    status = text(member(known, "status")).lower()
+    why = {
+        "incomplete": member(member(known, "incomplete_details"), "reason"),
+        "failed": member(member(known, "error"), "code"),
+        "queued": "background" if member(known, "background") else None,
+        "in_progress": "background" if member(known, "background") else "foreground EOF",
+    }.get(status)
+    raw = f"{status}:{why}" if status in ("incomplete", "failed") and why else f"{status}({why})" if why else status
+    home = tables_in("openai_responses")
+    # A failure without a row of its own is a failure still; a job's state is nobody else's word.
+    row = next(iter((meaning(raw, home, any_provider=False) or meaning(status, home)).values()), None)
+    return raw, _one(raw, row)
+
+
+def _blocked(reason: object) -> Mapping[str, Row]:
+    """Gemini refused the prompt: whatever it says, a filter withheld the answer."""
+    known = raw_text(reason)
+    return (
+        {} if known is None else {known: Row(StopReason.SAFETY_BLOCKED, True, source="google-genai 3.4 BlockedReason")}
+    )
+
+
+def litellm(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
+    """Why a LiteLLM answer stopped.
+
+    LiteLLM says `stop` for what it does not know, for errors, and for nothing at all (1.106, 1.109); what the provider
+    said survives in `provider_specific_fields.native_finish_reason` where it differs, but in no chunk of a stream. A
+    value that cannot be checked so has "litellm" for a detail.
+
+    Args:
+        answer: a ModelResponse, a chunk, one of their choices (the first counts), or these as mappings.
+        maximum, window: as in `langchain`.
+
+    Raises:
+        UsageError: that is no answer of LiteLLM's.
+    """
+    _check(answer, "litellm", "a ModelResponse or one of its choices")
+    choice = _first(member(answer, "choices")) or answer
+    native = member(member(choice, "provider_specific_fields"), "native_finish_reason") or member(
+        choice, "native_finish_reason"
+    )
+    word = member(choice, "finish_reason")
+    raw, row = _upstream(native, word)
+    part = member(choice, "message")
+    calls = [*items(member(part, "tool_calls")), *filter(None, (member(part, "function_call"),))]
+    usage = member(answer, "usage")
+    return normalize(
+        raw,
+        _one(raw, row),
+        terminal_seen=part is not None or raw_text(raw) is not None,
+        calls=len(calls),
+        output_tokens=count(member(usage, "completion_tokens")),
+        prompt_tokens=count(member(usage, "prompt_tokens")),
+        maximum=maximum,
+        window=window,
+        refused=bool(text(member(part, "refusal"))),
+        detail="litellm" if raw_text(native) is None and raw_text(word) is not None else None,
+    )
+
+
+def _upstream(native: object, word: object) -> tuple[object, Row | None]:
+    """What LiteLLM's upstream said, where LiteLLM tells. It cannot hand on the upstream's own way of resuming."""
+    rows = relayed(meaning(native, (LITELLM,)), resumes=(Resume.PROMPT, Resume.REPAIR))
+    if raw_text(native) is not None and not rows:
+        return native, None  # LiteLLM's word for what it does not know is `stop`.
+    return chosen(native, rows, word, meaning(word, (LITELLM,)))
+
+
+def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
+    """What a finish reason of Vercel's AI SDK means.
+
+    Args:
+        finish_reason: `{unified, raw}` (v4 of its specification), a result's `{finishReason, rawFinishReason}`, or the
+            word alone. The provider's value counts where any table has it.
+        provider: whose value it is, by any name ("openai", "amazon-bedrock").
+    """
+    unified = member(finish_reason, "unified") or member(finish_reason, "finishReason")
+    if isinstance(unified, Mapping):
+        finish_reason, unified = unified, member(unified, "unified")
+    raw = member(finish_reason, "raw") or member(finish_reason, "rawFinishReason")
+    word = finish_reason if isinstance(finish_reason, str) else unified
+    return _framed(raw, word, VERCEL, tables_of(provider or ""), calls=0)
+
+
+def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
+    """Why a Pydantic AI ModelResponse stopped: its state first, then the provider's value, then its own word.
+
+    Args:
+        response: a ModelResponse, or one as `ModelMessagesTypeAdapter` dumps it.
+        maximum: as in `langchain`.
+
+    Raises:
+        UsageError: that is no ModelResponse.
+    """
+    _check(response, "pydantic_ai", "a ModelResponse")
+    details = member(response, "provider_details") or member(response, "vendor_details")
+    raw, word, state = member(details, "finish_reason"), member(response, "finish_reason"), member(response, "state")
+    tables = tables_of(text(member(response, "provider_name")))
+    usage = member(response, "usage")
+    if raw_text(raw) is None and raw_text(member(details, "block_reason")) is not None:
+        raw = member(details, "block_reason")
+        tables = (_blocked(raw),)
+    stop = _framed(
+        raw,
+        word,
+        PYDANTIC_AI,
+        tables,
+        # Calls of tools that the provider runs are "builtin-tool-call".
+        calls=sum(member(part, "part_kind") == "tool-call" for part in items(member(response, "parts"))),
+        terminal_seen=state != "incomplete",
+        output_tokens=count(member(usage, "output_tokens")),
+        prompt_tokens=count(member(usage, "input_tokens")),
+        maximum=maximum,
+        detail=text_or_none(member(details, "refusal_category")),
+    )
+    if state == "suspended" and stop.reason is not StopReason.PAUSED:
+        # Anthropic's pause_turn has its own row; the other case is a background job, polled by its id.
+        return Stop(StopReason.PAUSED, raw_text(raw), resume=Resume.RETRIEVE_SAME_ID, incomplete=True)
+    if state == "interrupted":
+        if stop.reason is StopReason.MISSING or stop.promoted_from is StopReason.MISSING:
+            return Stop(StopReason.CANCELLED, detail="interrupted", terminal_seen=False, incomplete=True)
+        return replace(stop, detail="interrupted")  # It had come whole: the run stopped before it acted on it.
+    if member(details, "refusal") is not None and raw_text(raw) is None and stop.reason is StopReason.SAFETY_BLOCKED:
+        return replace(stop, reason=StopReason.REFUSED)  # The model's own words, kept in place of the reason.
+    return stop
+
+
+def otel(finished: object, *, provider: str | None = None, status: str | None = None) -> Stop:
+    """Why a response stopped, from what its span says, in whatever spelling its instrumentation uses.
+
+    A span of `fetch_response` repeats the reasons of the response that it fetched: whoever counts leaves it out.
+
+    Args:
+        finished: a span, its attributes, or its `gen_ai.response.finish_reasons` alone. The first position counts.
+        provider: as `gen_ai.provider.name`; read from the attributes where they have it.
+        status: as `gen_ai.response.status`, for a response that has no reason yet.
+
+    Raises:
+        UsageError: that is neither.
+    """
+    if not isinstance(finished, str | list | tuple):
+        _check(finished, "otel", "a span's attributes or its finish reasons")
+        found = member(finished, "attributes")
+        known: Any = finished if found is None else found
+        reasons = member(known, "gen_ai.response.finish_reasons")
+        if reasons is None:
+            reasons = member(known, "llm.finish_reason")  # OpenInference
+        provider = provider or text_or_none(member(known, "gen_ai.provider.name"))
+        status = status or text_or_none(member(known, "gen_ai.response.status"))
+    else:
+        known, reasons = None, finished
+    raw: Any = reasons if isinstance(reasons, str) else _first(reasons)
+    if raw_text(raw) is None and status:
+        raw, rows = _responses({"status": status, "background": True})
+        rows = relayed(rows)
+    else:
+        rows = relayed(meaning(raw, (OTEL, *tables_of(provider or ""))))
+    return normalize(
+        raw,
+        rows,
+        output_tokens=count(member(known, "gen_ai.usage.output_tokens")),
+        maximum=count(member(known, "gen_ai.request.max_tokens")),
+    )
+
+
+def _framed(
+    raw: object, word: object, own: Mapping[str, Row], tables: Sequence[Mapping[str, Row]], *, calls: int, **known: Any
+) -> Stop:
+    """The Stop of a response for which a framework gives its own word beside the provider's value."""
+    value, row = chosen(raw, meaning(raw, tables), word, own)
+    above = find_row(text(word), own)
+    # A framework that says "tool call" where the provider said "stop" has seen the calls.
+    called = above is not None and above.reason is StopReason.TOOL_CALL
+    return normalize(value, _one(value, row), calls=max(calls, int(called)), **known)
+
+
+def _one(raw: object, row: Row | None) -> Mapping[str, Row]:
+    known = raw_text(raw)
+    return {} if known is None or row is None else {known: row}
+
+
+def _first(value: Any) -> Any:
+    """The first of a list, if it has one."""
+    found = items(value)
+    return found[0] if found else None
+
+
+def _check(answer: object, name: str, wanted: str) -> None:
+    if answer is None or isinstance(answer, PLAIN):
+        raise UsageError(f"{name}() reads {wanted}, not {type(answer).__name__} {answer!r:.40}")

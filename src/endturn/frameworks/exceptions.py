@@ -1,0 +1,229 @@
+"""What exceptions hide: the response that an SDK or a framework raised over, and why it stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from endturn.chat import Usage
+from endturn.errors import UsageError
+from endturn.frameworks.answers import pydantic_ai
+from endturn.frameworks.rows import meaning, tables_in
+from endturn.stop import Resume, Stop, StopReason, normalize
+from endturn.wires import Context, Seen, wire
+from endturn.wires.openai_chat_reasons import COMPATIBLE
+from endturn.wires.reading import count, items, member, text, text_or_none
+
+DEPTH: Final = 5
+"""How many exceptions are looked at behind the one that was raised."""
+
+_COMPLETIONS: Final = (
+    "completion",  # openai LengthFinishReasonError, ContentFilterFinishReasonError
+    "last_completion",  # instructor IncompleteOutputException, InstructorRetryException
+    "partial_interaction",  # google-genai ContinuationInterruptedError
+)
+"""Where an exception keeps the response that it is about."""
+
+_NAMED: Final[Mapping[tuple[str, str], StopReason]] = {
+    ("agents", "ModelRefusalError"): StopReason.REFUSED,
+    ("google", "ContinuationInterruptedError"): StopReason.PAUSED,
+    ("instructor", "IncompleteOutputException"): StopReason.MAX_TOKENS,
+    ("langchain_core", "ContextOverflowError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
+    ("litellm", "BlockedPiiEntityError"): StopReason.SAFETY_BLOCKED,
+    ("litellm", "ContentPolicyViolationError"): StopReason.SAFETY_BLOCKED,
+    ("litellm", "ContextWindowExceededError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
+    ("openai", "ContentFilterFinishReasonError"): StopReason.SAFETY_BLOCKED,
+    ("openai", "LengthFinishReasonError"): StopReason.MAX_TOKENS,
+    ("pydantic_ai", "ContentFilterError"): StopReason.SAFETY_BLOCKED,
+    ("pydantic_ai", "ModelContextWindowExceededError"): StopReason.CONTEXT_WINDOW_EXCEEDED,
+    ("pydantic_ai", "OutputTokenLimitExceeded"): StopReason.MAX_TOKENS,  # and IncompleteToolCall, which is one
+    ("pydantic_ai", "RunCancelled"): StopReason.CANCELLED,
+    ("strands", "ContextWindowOverflowException"): StopReason.CONTEXT_WINDOW_EXCEEDED,
+    ("strands", "MaxTokensReachedException"): StopReason.MAX_TOKENS,
+}
+"""Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
+
+_SPEAKS: Final = {
+    "anthropic": "anthropic",
+    "botocore": "bedrock_converse",
+    "cohere": "cohere",
+    "google": "gemini",
+    "ollama": "ollama",
+}
+"""Whose error answers an SDK raises; any other's are read as the chat format's."""
+
+_SHAPES: Final = (
+    ("choices", "openai_chat"),
+    ("candidates", "gemini"),
+    ("prompt_feedback", "gemini"),
+    ("stop_reason", "anthropic"),
+    ("stopReason", "bedrock_converse"),
+    ("done_reason", "ollama"),
+    ("steps", "gemini_interactions"),
+    ("continuation_token", "gemini_interactions"),
+    ("output", "openai_responses"),
+    ("finish_reason", "cohere"),
+)
+"""Which format a whole response is in, by a member that only its responses have; the first that is there decides."""
+
+# openai-agents: "Responses stream ended with terminal event `response.incomplete`. … incomplete_details=…(reason='…')"
+_AGENTS: Final = re.compile(r"terminal event `response\.(\w+)`(?:.*?incomplete_details=.*?reason='(\w+)')?", re.DOTALL)
+
+
+def of_exception(error: BaseException) -> Seen | None:
+    """What is known of the response that an exception stands in place of; None where it hides none.
+
+    The response itself where the exception has it, with usage; else what an error answer says of the stop ("context
+    length exceeded"); else what the exception's class says. Then those behind it, at most 5 deep: its cause, the
+    exception that it wraps or came up in, the last of a group.
+
+    Raises:
+        UsageError: that is no exception.
+    """
+    if not isinstance(error, BaseException):
+        raise UsageError(f"of_exception() reads an exception, not {type(error).__name__} {error!r:.40}")
+    for each in _behind(error):
+        with suppress(Exception):  # An attribute may be a property that raises, of a package that nobody here knows.
+            seen = _own(each)
+            if seen is not None:
+                return seen
+    return None
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    each: Any = error
+    for _ in range(DEPTH + 1):
+        yield each
+        group = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        wrapped = getattr(
+            each, "original_exception", None
+        )  # strands EventLoopException, litellm MidStreamFallbackError
+        context = None if each.__suppress_context__ else each.__context__
+        each = group[-1] if group else wrapped if isinstance(wrapped, BaseException) else each.__cause__ or context
+        if each is None:
+            return
+
+
+def _own(error: BaseException) -> Seen | None:
+    """What one exception says by itself."""
+    stop = getattr(error, "stop", None)
+    if isinstance(stop, Stop):  # ours: ProviderError
+        return Seen(stop)
+    families = [(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__]
+    reason = next((_NAMED[family] for family in families if family in _NAMED), None)
+    for name in _COMPLETIONS:
+        seen = whole(getattr(error, name, None))
+        if seen is not None and seen.stop.reason is not StopReason.MISSING:
+            return seen
+    root = families[0][0]
+    if root == "pydantic_ai":
+        seen = _dumped(getattr(error, "body", None))
+        if seen is not None:
+            return seen
+    said = _answered(error, families) or (_said(error) if root == "agents" else None)
+    if said is not None:
+        return Seen(said)
+    if root == "litellm" and getattr(error, "blocked_content", None) is True:  # GuardrailRaisedException: it judged
+        reason = StopReason.SAFETY_BLOCKED
+    return None if reason is None else _by_name(error, reason)
+
+
+def whole(response: Any) -> Seen | None:
+    """What a whole response says of its stop, in whatever format it is; None where that cannot be told."""
+    if response is None or isinstance(response, str | bytes):
+        return None
+    if member(response, "kind") == "response" and member(response, "parts") is not None:
+        return _of_pydantic(response)
+    name = next((speaks for name, speaks in _SHAPES if member(response, name) is not None), None)
+    if name == "openai_chat":
+        first = next(iter(items(member(response, "choices"))), None)
+        if member(first, "text") is not None and member(first, "message") is None:
+            name = "completions"
+    if name is None:
+        return None
+    return wire(name).whole(Context(COMPATIBLE if name == "openai_chat" else ""), response)
+
+
+def _of_pydantic(response: Any) -> Seen:
+    usage = member(response, "usage")
+    tokens = Usage(count(member(usage, "input_tokens")), count(member(usage, "output_tokens")))
+    stop = pydantic_ai(response)
+    id_, model = member(response, "provider_response_id"), member(response, "model_name")
+    return Seen(stop, tokens, text_or_none(id_), text_or_none(model), reasons=(stop.raw,))
+
+
+def _dumped(body: Any) -> Seen | None:
+    """Pydantic AI keeps the response in the text of a `body`: its own, in a list, or the provider's."""
+    if not isinstance(body, str):
+        return None
+    with suppress(ValueError, RecursionError):
+        parsed = json.loads(body)
+        return whole(parsed[-1] if isinstance(parsed, list) and parsed else parsed)
+    return None
+
+
+def _answered(error: BaseException, families: list[tuple[str, str]]) -> Stop | None:
+    """What the error answer that an SDK raised says of the stop."""
+    answer = getattr(error, "response", None)
+    status = (
+        count(getattr(error, "status_code", None))
+        or count(member(answer, "status_code"))
+        or count(getattr(error, "code", None))  # google-genai
+        or count(member(member(answer, "ResponseMetadata"), "HTTPStatusCode"))  # botocore
+        or 0
+    )
+    body = next(
+        (
+            found
+            for found in (
+                _content(answer),
+                getattr(error, "body", None),
+                getattr(error, "details", None),  # google-genai
+                answer if isinstance(answer, Mapping) else None,  # botocore: {"Error": {…}}
+                getattr(error, "error", None),  # ollama
+            )
+            if found
+        ),
+        None,
+    )
+    # Without a status only what has the shape of an error is one: an error event within a stream.
+    if body is None or not (status >= 400 or (isinstance(body, Mapping) and {"error", "code", "type"} & body.keys())):
+        return None
+    if isinstance(body, Mapping) and isinstance(body.get("Error"), Mapping):
+        body = {name.lower(): value for name, value in body["Error"].items()}
+    if not isinstance(body, bytes):
+        body = (body if isinstance(body, str) else json.dumps(body, default=str)).encode()
+    speaks = next((_SPEAKS[root] for root, _ in families if root in _SPEAKS), "openai_chat")
+    return wire(speaks).decode_error(status, {}, body, ctx=Context()).stop
+
+
+def _content(answer: Any) -> bytes | None:
+    """The body of an HTTP response, if it was read."""
+    with suppress(Exception):  # httpx: ResponseNotRead
+        content = getattr(answer, "content", None)
+        return content if isinstance(content, bytes) else None
+    return None
+
+
+def _said(error: BaseException) -> Stop | None:
+    """OpenAI's Agents SDK puts the status of a Responses stream into the sentence."""
+    found = _AGENTS.search(str(error))
+    if found is None:
+        return None
+    status, why = found.groups()
+    raw = f"{status}:{why}" if why else status
+    rows = meaning(raw, tables_in("openai_responses"), any_provider=False)
+    return normalize(raw, rows) if rows else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
+
+
+def _by_name(error: BaseException, reason: StopReason) -> Seen:
+    """The Stop of an exception that has nothing but its name."""
+    token = text(getattr(error, "continuation_token", None))
+    resume = Resume.NONE
+    if reason is StopReason.PAUSED:
+        reason, resume = (reason, Resume.NATIVE_TOKEN) if token else (StopReason.ERROR, Resume.NONE)
+    stop = Stop(reason, detail=type(error).__name__, resume=resume, incomplete=True)
+    return Seen(stop, id=text_or_none(getattr(error, "interaction_id", None)))

@@ -1,0 +1,190 @@
+"""What frameworks call a stop reason, as rows, and whose table knows the provider's own value that they hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Final
+
+from endturn.exchange import PROVIDERS
+from endturn.stop import Resume, Row, StopReason, find_row, raw_text
+from endturn.wires import WIRES, Api, openai_chat_reasons, wire
+
+_VERCEL: Final = "vercel/ai ed857f50 LanguageModelV4FinishReason"
+_OTEL: Final = "util-genai 1.3b0 FinishReason"
+_PYDANTIC: Final = "pydantic-ai 2.68 FinishReason"
+_LANGCHAIN: Final = "@langchain/core 1.5.0 FinishReason"
+
+VERCEL: Final[Mapping[str, Row]] = {
+    "stop": Row(StopReason.END_TURN, source=_VERCEL),
+    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_VERCEL),
+    "content-filter": Row(StopReason.SAFETY_BLOCKED, True, source=_VERCEL),
+    "tool-calls": Row(StopReason.TOOL_CALL, source=_VERCEL),
+    "error": Row(StopReason.ERROR, True, source=_VERCEL),
+    "other": Row(StopReason.UNKNOWN, source=_VERCEL),
+}
+# A span tells of a response, it does not hold one: nothing resumes from it.
+OTEL: Final[Mapping[str, Row]] = {
+    "stop": Row(StopReason.END_TURN, source=_OTEL),
+    "length": Row(StopReason.MAX_TOKENS, True, source=_OTEL),
+    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_OTEL),
+    "tool_call": Row(StopReason.TOOL_CALL, source=_OTEL),
+    # Also what a position reports whose reason never arrived (semconv-genai#363).
+    "error": Row(StopReason.ERROR, True, source=_OTEL),
+    "compaction": Row(StopReason.PAUSED, True, source=_OTEL),
+}
+# "Whether the agent should automatically continue is determined by ModelResponse.state, not by this field."
+PYDANTIC_AI: Final[Mapping[str, Row]] = {
+    "stop": Row(StopReason.END_TURN, source=_PYDANTIC),
+    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_PYDANTIC),
+    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_PYDANTIC),
+    "tool_call": Row(StopReason.TOOL_CALL, source=_PYDANTIC),
+    "error": Row(StopReason.ERROR, True, source=_PYDANTIC),
+}
+# In Python LangChain has no words of its own: it keeps the provider's, under the provider's own key.
+LANGCHAIN: Final[Mapping[str, Row]] = {
+    "stop": Row(StopReason.END_TURN, source=_LANGCHAIN),
+    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_LANGCHAIN),
+    "tool_call": Row(StopReason.TOOL_CALL, source=_LANGCHAIN),
+    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_LANGCHAIN),
+    "refusal": Row(StopReason.REFUSED, True, source=_LANGCHAIN),
+    "context_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source=_LANGCHAIN),
+    "error": Row(StopReason.ERROR, True, source=_LANGCHAIN),
+    "other": Row(StopReason.UNKNOWN, source=_LANGCHAIN),
+}
+LITELLM: Final = openai_chat_reasons.REASONS["litellm"]
+
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
+    "langchain": LANGCHAIN,
+    "litellm": LITELLM,
+    "otel.util-genai": OTEL,
+    "pydantic-ai": PYDANTIC_AI,
+    "vercel.v4": VERCEL,
+}
+"""framework → its own word → row. The readers prefer the provider's value, where the framework kept it."""
+
+APIS: Final[Mapping[str, Api]] = {
+    "langchain": Api("langchain", "response_metadata.normalized_finish_reason", "same, merged over the chunks"),
+    "litellm": openai_chat_reasons.APIS["litellm"],
+    "otel.util-genai": Api("otel.util-genai", "gen_ai.response.finish_reasons", "-"),
+    "pydantic-ai": Api("pydantic-ai", "ModelResponse.finish_reason, state", "same"),
+    "vercel.v4": Api("vercel.v4", "finishReason.unified", "finish part"),
+}
+"""framework → where it says so."""
+
+_ALSO: Final[Mapping[str, str]] = {
+    "amazon_bedrock": "aws.bedrock",
+    "azure": "azure.ai.openai",
+    "azure_openai": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "fireworks_ai": "fireworks",
+    "gcp.gen_ai": "gcp.gemini",
+    "gemini": "gcp.gemini",
+    "google": "gcp.gemini",
+    "google_cloud": "gcp.vertex_ai",
+    "google_genai": "gcp.gemini",
+    "google_gla": "gcp.gemini",
+    "google_vertex": "gcp.vertex_ai",
+    "google_vertexai": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "mistralai": "mistral_ai",
+    "moonshotai": "moonshot_ai",
+    "togetherai": "together",
+    "vertex_ai": "gcp.vertex_ai",
+    "vertexai": "gcp.vertex_ai",
+    "xai": "x_ai",
+    "zai": "z_ai",
+}
+"""What frameworks call a provider, where the conventions call it otherwise."""
+
+_SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "bedrock_converse": ("bedrock_converse", "bedrock_invoke"),
+    "gemini": ("gemini", "gemini_interactions"),
+    "openai_chat": ("openai_chat", "openai_responses"),
+}
+"""The other formats of whoever speaks a format: a framework uses either under one provider's name."""
+
+
+@lru_cache(maxsize=64)
+def tables_of(provider: str) -> tuple[Mapping[str, Row], ...]:
+    """The tables of a provider, by any framework's name for it ("google_genai", "openai.chat"); none if unknown."""
+    name = provider.strip().lower().replace("-", "_")
+    name = name if name in PROVIDERS or name in _ALSO else name.partition(".")[0]
+    home = PROVIDERS.get(_ALSO.get(name, name))
+    if home is None:
+        return ()
+    return tuple(
+        rows for each in _SPOKEN.get(home.wire, (home.wire,)) for rows in tables_in(each, home.dialect, rest=True)
+    )
+
+
+def tables_in(name: str, dialect: str = "", *, rest: bool = False) -> tuple[Mapping[str, Row], ...]:
+    """The table of a wire's dialect; with `rest`, the wire's other tables after it, where these are its models'."""
+    tables = wire(name).REASONS
+    first = tables.get(dialect) or tables[""]
+    if not rest or name == "openai_chat":  # there the dialects are other servers'
+        return (first,)
+    return (first, *(rows for rows in tables.values() if rows is not first))
+
+
+def meaning(raw: object, tables: Iterable[Mapping[str, Row]] = (), *, any_provider: bool = True) -> Mapping[str, Row]:
+    """The row of a provider's value, as a table of one: of the given tables, else of any provider's.
+
+    Responses' `incomplete_details.reason` is found without its "incomplete:", as frameworks hand it on.
+    """
+    known = raw_text(raw)
+    if known is None:
+        return {}
+    for rows in (*tables, _anybody()) if any_provider else tables:
+        row = find_row(known, rows) or find_row(f"incomplete:{known}", rows)
+        if row is not None:
+            return {known: row}
+    return {}
+
+
+@cache
+def _anybody() -> Mapping[str, Row]:
+    """Every provider's words. Where two disagree the chat format's counts: it resumes the fewest of them by itself.
+
+    Not those of Gemini's Interactions: they are the states of a job ("incomplete"), and other APIs' jobs have them too.
+    """
+    found: dict[str, Row] = {}
+    for rows in (
+        openai_chat_reasons.REASONS[openai_chat_reasons.COMPATIBLE],
+        *(rows for name in WIRES if name != "gemini_interactions" for rows in wire(name).REASONS.values()),
+    ):
+        for raw, row in rows.items():
+            found.setdefault(raw.lower(), row)
+            # A part that means something else alone ("failed:…") is not found without what stands before it.
+            found.setdefault(raw.lower().removeprefix("incomplete:"), row)
+    return found
+
+
+def relayed(rows: Mapping[str, Row], *, resumes: Iterable[Resume] = ()) -> Mapping[str, Row]:
+    """Rows as they hold behind somebody who cannot hand on the provider's own way of resuming."""
+    kept = frozenset({Resume.NONE, *resumes})
+    return {raw: row if row.resume in kept else replace(row, resume=Resume.NONE) for raw, row in rows.items()}
+
+
+def chosen(raw: object, rows: Mapping[str, Row], word: object, own: Mapping[str, Row]) -> tuple[object, Row | None]:
+    """Which of two says more of one response: the provider's value, or the framework's word for it.
+
+    Args:
+        raw: the provider's value, with its row in `rows` if it has one.
+        word: the framework's, with its row in `own`.
+
+    Returns:
+        The provider's value, unless it has no row or hides that the answer is cut; and the row that counts.
+    """
+    known, said = raw_text(raw), raw_text(word)
+    below = None if known is None else rows.get(known)
+    above = None if said is None else find_row(said, own)
+    if below is None:
+        # An unknown value under a word that tells nothing stays one without a row.
+        silent = known is not None and above is not None and above.reason is StopReason.UNKNOWN
+        return (said if known is None else known), None if silent else above
+    if above is not None and above.incomplete and not below.incomplete:
+        return said, above
+    return known, below

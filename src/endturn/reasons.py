@@ -1,0 +1,169 @@
+"""Every stop reason of every API in one table: what `endturn reasons` prints and `endturn explain` looks up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Final
+
+from endturn import frameworks
+from endturn.exchange import PROVIDERS
+from endturn.stop import TRUNCATED, Resume, Row, StopReason, find_row
+from endturn.wires import WIRES, Api, wire
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One raw value of one API.
+
+    Attributes:
+        raw: spelled as the API does; of several members that belong together, joined ("incomplete:steered").
+        wires: the formats in which our clients meet it, each with its dialect; empty for a framework's value.
+    """
+
+    api: Api
+    raw: str
+    row: Row
+    wires: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def normalized(self) -> str:
+        """Our word for it; "skip" where the value says that the response is still being made."""
+        return self.row.reason.value if self.row.terminal else "skip"
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a response that ends so was cut off."""
+        return self.row.terminal and self.row.reason in TRUNCATED
+
+    def as_json(self) -> dict[str, str]:
+        """The entry with its members' names and spelling as in the printed table."""
+        return {
+            "api": self.api.name,
+            "raw": self.raw,
+            "normalized": self.normalized,
+            "incomplete": "yes" if self.row.incomplete else "no",
+            "resume": self.row.resume.value,
+            "detail": self.row.detail or "",
+            "source": self.row.source,
+        }
+
+
+MEANING: Final[Mapping[StopReason, str]] = {
+    StopReason.END_TURN: "the model finished what it had to say",
+    StopReason.TOOL_CALL: "the model asks for tools to be run",
+    StopReason.MAX_TOKENS: "cut off: the output reached the token limit",
+    StopReason.CONTEXT_WINDOW_EXCEEDED: "cut off: prompt and output together filled the model's window",
+    StopReason.SAFETY_BLOCKED: "a filter around the model withheld the output",
+    StopReason.REFUSED: "the model itself declined",
+    StopReason.PAUSED: "the provider interrupted a long run and expects to be asked again",
+    StopReason.CANCELLED: "the caller, or someone on its behalf, stopped the generation",
+    StopReason.ERROR: "the generation ended abnormally",
+    StopReason.MISSING: "cut off: no reason arrived at all",
+    StopReason.UNKNOWN: "a reason that says nothing",
+}
+
+RESUMES: Final[Mapping[Resume, str]] = {
+    Resume.NONE: "it is not taken up again",
+    Resume.PROMPT: "asked to continue: the partial answer, then a prompt (or, where the model takes one, a prefill)",
+    Resume.RESEND_UNCHANGED: "sent again unchanged, the answer so far included, and no prompt after it",
+    Resume.NATIVE_TOKEN: "asked again with the token that the response carries",
+    Resume.RETRIEVE_SAME_ID: "fetched by its id: the provider is still making it",
+    Resume.SERVER: "the server goes on by itself: asking would start a second answer",
+    Resume.REPAIR: "asked again for the malformed tool call",
+}
+
+
+def table() -> tuple[Entry, ...]:
+    """Every entry, by API in the order of the wires, then of the frameworks."""
+    return _table()
+
+
+@cache
+def _table() -> tuple[Entry, ...]:
+    found: dict[tuple[str, str], Entry] = {}
+    for entry in (*_of_wires(), *_of_frameworks()):
+        key = (entry.api.name, entry.raw)
+        known = found.get(key)
+        # LiteLLM's proxy and its library are one API.
+        found[key] = entry if known is None else Entry(known.api, known.raw, known.row, known.wires + entry.wires)
+    apis = dict.fromkeys(name for name, _ in found)
+    return tuple(entry for api in apis for (name, _), entry in found.items() if name == api)
+
+
+def _of_wires() -> Iterator[Entry]:
+    for name in WIRES:
+        speaks = wire(name)
+        for dialect, api in speaks.APIS.items():
+            for raw, row in speaks.REASONS[dialect].items():
+                yield Entry(api, raw, row, ((name, dialect),))
+
+
+def _of_frameworks() -> Iterator[Entry]:
+    for framework, api in frameworks.APIS.items():
+        for raw, row in frameworks.REASONS[framework].items():
+            yield Entry(api, raw, row)
+
+
+def explain(raw: str, provider: str | None = None) -> tuple[Entry, ...]:
+    """The entries of a raw value, whatever its case; those of one provider, where one is named.
+
+    Args:
+        raw: as the provider sends it. Of a joined value a part is enough: "steered", "context_length_exceeded".
+        provider: an API ("openai.responses"), a part of its name ("openai"), a provider's name as our clients know it
+            ("mistral_ai"), or a wire.
+    """
+    known = [entry for entry in table() if provider is None or is_of(entry, provider)]
+    exact = tuple(entry for entry in known if find_row(raw, {entry.raw: entry.row}) is not None)
+    if exact:
+        return exact
+    part = raw.strip().lower()
+    return tuple(entry for entry in known if part and part in entry.raw.lower().replace("(", ":").split(":"))
+
+
+def is_of(entry: Entry, provider: str) -> bool:
+    """Whether an entry is of the provider, API or wire of that name."""
+    asked = provider.strip().lower()
+    name = entry.api.name.lower()
+    home = PROVIDERS.get(asked)
+    return (
+        asked == name
+        or asked in name.replace("(", ".").rstrip(")").split(".")
+        or any(asked == speaks for speaks, _ in entry.wires)
+        or (home is not None and (home.wire, home.dialect) in entry.wires)
+    )
+
+
+def apis() -> tuple[str, ...]:
+    """The names of all APIs."""
+    return tuple(dict.fromkeys(entry.api.name for entry in table()))
+
+
+def like(raw: str) -> list[str]:
+    """Known values that a value which is not known may be a misspelling of."""
+    return get_close_matches(raw, sorted({entry.raw for entry in table()}), n=3)
+
+
+def explained(entries: tuple[Entry, ...]) -> str:
+    """Entries in sentences, those of one meaning together."""
+    meanings: dict[tuple[str, Row], list[Entry]] = {}
+    for entry in entries:
+        row = entry.row
+        said = Row(row.reason, row.incomplete, row.resume, row.detail, "", row.terminal)
+        meanings.setdefault((entry.raw, said), []).append(entry)
+    return "\n\n".join(_paragraph(raw, row, group) for (raw, row), group in meanings.items())
+
+
+def _paragraph(raw: str, row: Row, group: list[Entry]) -> str:
+    if not row.terminal:
+        lines = [f"{raw}: not an end: the response is still being made"]
+    else:
+        detail = f" ({row.detail})" if row.detail else ""
+        lines = [f"{raw or '(empty)'}: {row.reason.value}{detail}: {MEANING[row.reason]}"]
+        cut = "yes" if row.reason in TRUNCATED else "no, but the output is incomplete" if row.incomplete else "no"
+        lines += [f"  truncated  {cut}", f"  resume     {row.resume.value}: {RESUMES[row.resume]}"]
+    width = max(len(entry.api.name) for entry in group)
+    lines += [f"  {entry.api.name:<{width}}  {entry.api.path}  [{entry.row.source}]" for entry in group]
+    return "\n".join(lines)

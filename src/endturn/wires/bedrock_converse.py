@@ -1,0 +1,145 @@
+"""The Converse API of Amazon Bedrock: one format for all the models that it serves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.errors import ProviderError
+from endturn.records import Strategy
+from endturn.stop import Resume
+from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires.bedrock_converse_reply import reply, reply_error
+from endturn.wires.bedrock_converse_request import encode, replayable, request
+from endturn.wires.bedrock_converse_response import NAME, Decoder, decode
+from endturn.wires.bedrock_converse_watch import REASONS, Watch
+from endturn.wires.failure import error_of
+from endturn.wires.reading import SEGMENTS, count, items, member, number, text
+
+__all__ = [
+    "APIS",
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "Decoder",
+    "Watch",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "inspect",
+    "reply",
+    "reply_error",
+    "request",
+    "resume",
+    "route",
+    "routed",
+    "watch",
+    "whole",
+]
+
+PROVIDER: Final = "aws.bedrock"
+FRAMING: Final = Framing.EVENTSTREAM
+APIS: Final[Mapping[str, Api]] = {"": Api("bedrock.converse", "stopReason", "messageStop.stopReason")}
+VOICE: Final = Voice("", "tooluse_", "x-amzn-requestid")
+
+_PATH: Final = re.compile(rf"{SEGMENTS}/model/(.+)/converse(-stream)?")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request goes: the model is part of the path, quoted as botocore does, an ARN's ':' and '/' too."""
+    return Route("POST", f"/model/{quote(request.model, safe='')}/converse{'-stream' if stream else ''}")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/model/…/converse` or `converse-stream`, after whatever a gateway puts before it."""
+    found = _PATH.fullmatch(path.partition("?")[0]) if method == "POST" else None
+    return None if found is None else Routed(unquote(found[1]), found[2] is not None)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: models
+            refuse it there); `resend`.
+    """
+    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
+        return request.but(messages=(*request.messages, cut.message()))
+    blocks = _unfinished(cut)
+    if strategy == Strategy.PREFILL and blocks and "text" in blocks[-1]:
+        blocks[-1] = {"text": text(blocks[-1]["text"]).rstrip()}
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks)))
+    answer = (partial,) if blocks else ()
+    nudge = Message(role="user", content=prompt, synthetic=True)
+    after = () if strategy == Strategy.PREFILL else (nudge,)
+    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
+    extra = dict(request.extra)
+    if isinstance(extra.get("toolConfig"), dict):
+        extra["toolConfig"] = {name: value for name, value in extra["toolConfig"].items() if name != "toolChoice"}
+    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+
+
+def _unfinished(cut: ChatResponse) -> list[Json]:
+    """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
+    if cut.blocks is None or cut.blocks.wire != NAME:
+        return [{"text": cut.text}] if cut.text.strip() else []
+    answered = {member(block.get("toolResult"), "toolUseId") for block in cut.blocks.items}
+    kept = [
+        block
+        for block in cut.blocks.items
+        if replayable(block, frozenset())
+        and ("toolUse" not in block or member(block["toolUse"], "toolUseId") in answered)
+    ]
+    while kept and "reasoningContent" in kept[-1]:
+        kept.pop()
+    return kept
+
+
+def inspect(kwargs: Mapping[str, Any]) -> Asked:
+    """What a call of boto3 (`modelId`), or a request's body (`model`), asks for, read in place."""
+    history = items(kwargs.get("messages"))
+    system = kwargs.get("system")
+    limits = kwargs.get("inferenceConfig")
+    form = member(kwargs.get("outputConfig"), "textFormat")
+    return Asked(
+        model=text(kwargs.get("modelId")) or text(kwargs.get("model")),
+        maximum=count(member(limits, "maxTokens")),
+        stream=kwargs.get("stream") is True,
+        json_format=member(form, "type") == "json_schema",
+        temperature=number(member(limits, "temperature")),
+        top_p=number(member(limits, "topP")),
+        system=system if isinstance(system, list | tuple) else None,
+        history=history,
+        length=len(history),
+    )
+
+
+def watch(ctx: Context) -> Watch:
+    """A reader of what instrumentation needs."""
+    return Watch(ctx)
+
+
+def whole(ctx: Context, body: Any) -> Seen:
+    """What a whole body says of its stop."""
+    watch = Watch(ctx)
+    watch.see(body)
+    return watch.close()
+
+
+def decoder(ctx: Context) -> Decoder:
+    """A builder of a response from a stream's events."""
+    return Decoder(ctx)
+
+
+def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
+    """The exception for an error answer, to be raised by the caller."""
+    return error_of(status, headers, body, ctx=ctx)

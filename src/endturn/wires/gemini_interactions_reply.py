@@ -1,0 +1,158 @@
+"""Our responses as the Interactions API would send them: for a provider that plays a script."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from endturn.chat import ChatResponse, Json, Usage
+from endturn.stop import Resume, Stop, StopReason
+from endturn.wires import Event
+from endturn.wires.framing import DONE
+from endturn.wires.gemini_interactions_response import NAME
+from endturn.wires.gemini_interactions_watch import REASONS
+from endturn.wires.reading import items, raw_reason, text
+
+_WORD: Final = re.compile(r"\s*\S+|\s+")
+_TIME: Final = "2026-05-20T00:00:00Z"
+
+# status → code, message; as https://ai.google.dev/gemini-api/docs/api-errors spells them.
+_STATUSES: Final[Mapping[int, tuple[str, str]]] = {
+    400: ("invalid_request", "The request is malformed or contains invalid parameters."),
+    401: ("authentication", "The API key is missing, invalid, or expired."),
+    403: ("permission_denied", "Your API key does not have permission for this resource."),
+    404: ("model_not_found", "The specified model was not found."),
+    429: ("rate_limit_exceeded", "You have exceeded the per-minute or per-second request or token limit."),
+    500: ("api_error", "An unexpected error occurred on the server."),
+    503: ("service_unavailable", "The service is temporarily overloaded or down."),
+    504: ("deadline_exceeded", "The request did not complete within the deadline."),
+}
+# The words for errors that other formats have: code → the API's code, message.
+_CODES: Final[Mapping[str, tuple[str, str]]] = {
+    "context_length_exceeded": (
+        "invalid_request",
+        "The input token count exceeds the maximum context length of 1048576 tokens.",
+    ),
+    "content_filter": ("content_blocked", "The request was blocked for an unspecified policy reason."),
+}
+
+
+def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+    """A response as the API would send it: a body, or the events of a stream."""
+    raw = raw_reason(response.stop, REASONS[""])
+    steps = _reply_steps(response)
+    head: Json = {
+        "id": response.id or "v1_endturn",
+        "object": "interaction",
+        "model": response.model or "scripted",
+        "created": _TIME,
+        "updated": _TIME,
+    }
+    ending: Json = {**head, "status": raw}
+    if response.usage is not None:
+        ending["usage"] = _reply_usage(response.usage)
+    if raw == "requires_continuation":
+        ending["continuation_token"] = response.token or "continue_endturn"
+    if raw == "failed" and response.stop.detail is not None:
+        ending["errors"] = [{"code": _code(response.stop), "message": response.stop.detail}]
+    if not stream:
+        return {**ending, "steps": steps}
+    working = {**head, "status": "in_progress"}
+    data: list[Json] = [
+        {"event_type": "interaction.created", "interaction": working},
+        {"event_type": "interaction.status_update", "interaction_id": head["id"], "status": "in_progress"},
+    ]
+    cut = {call.id for call in response.tool_calls if not call.closed}
+    for index, step in enumerate(steps):
+        start, deltas = _step_pieces(step)
+        data.append({"event_type": "step.start", "index": index, "step": start})
+        data += [{"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas]
+        breaks_off = not response.stop.terminal_seen and index == len(steps) - 1
+        if step.get("id") not in cut and not breaks_off:
+            data.append({"event_type": "step.stop", "index": index})
+    events = [Event(each["event_type"], each) for each in data]
+    if response.stop.terminal_seen:
+        done = "interaction.completed"
+        events += [Event(done, {"event_type": done, "interaction": ending}), Event("done", DONE)]
+    return events
+
+
+def _code(stop: Stop) -> str:
+    """What the error is called for which an interaction failed."""
+    if stop.reason is StopReason.SAFETY_BLOCKED:
+        return "safety"
+    return "malformed_function_call" if stop.resume is Resume.REPAIR else "api_error"
+
+
+def _step_pieces(step: Json) -> tuple[Json, list[Json]]:
+    """A step as a stream sends it: its start, and its deltas."""
+    kind = step.get("type")
+    match kind:
+        case "model_output":
+            start = {name: value for name, value in step.items() if name != "content"}
+            return start, [piece for part in items(step.get("content")) for piece in _content_pieces(part)]
+        case "thought":
+            summary: list[Json] = [
+                {"type": "thought_summary", "content": piece}
+                for part in items(step.get("summary"))
+                for piece in _content_pieces(part)
+            ]
+            if step.get("signature"):
+                summary.append({"type": "thought_signature", "signature": step["signature"]})
+            return {name: value for name, value in step.items() if name not in ("summary", "signature")}, summary
+        case "function_call":
+            given = step.get("arguments")
+            raw = given if isinstance(given, str) else json.dumps(given) if given else ""
+            pieces: list[Json] = [{"type": "arguments_delta", "arguments": word} for word in _WORD.findall(raw)]
+            return {**step, "arguments": {}}, pieces
+        case _:
+            return step, []
+
+
+def _content_pieces(part: Any) -> list[Json]:
+    """A part of a step's content, as deltas."""
+    if part.get("type") != "text":
+        return [part]
+    words: list[Json] = [{"type": "text", "text": word} for word in _WORD.findall(text(part.get("text")))]
+    if part.get("annotations"):
+        words.append({"type": "text_annotation_delta", "annotations": part["annotations"]})
+    return words
+
+
+def _reply_steps(response: ChatResponse) -> list[Json]:
+    if response.blocks is not None and response.blocks.wire == NAME:
+        return list(response.blocks.items)
+    steps: list[Json] = []
+    if response.reasoning:
+        summary = [{"type": "text", "text": response.reasoning}]
+        steps.append({"type": "thought", "signature": "c2NyaXB0ZWQ=", "summary": summary})
+    if response.text:
+        steps.append({"type": "model_output", "content": [{"type": "text", "text": response.text}]})
+    for call in response.tool_calls:
+        given: Any = call.arguments_raw if call.arguments is None else call.arguments
+        steps.append({"type": "function_call", "id": call.id, "name": call.name, "arguments": given or {}})
+    return steps
+
+
+def _reply_usage(usage: Usage) -> Json:
+    asked, said, thought = usage.input_tokens, usage.output_tokens, usage.reasoning_tokens
+    figures = {
+        "total_tokens": (asked or 0) + (said or 0),
+        "total_input_tokens": asked,
+        "total_output_tokens": None if said is None else max(0, said - (thought or 0)),
+        "total_thought_tokens": thought,
+        "total_cached_tokens": usage.cache_read_tokens,
+    }
+    return {name: tokens for name, tokens in figures.items() if tokens is not None}
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, its `error` event."""
+    usual, said = _STATUSES.get(status, _STATUSES[500 if status >= 500 else 400])
+    word, known = _CODES.get(code or "", (code or usual, said))
+    body: Json = {"error": {"code": word, "message": message or known}}
+    return Event("error", {"event_type": "error", **body}) if stream else body

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Install the environments of `envs.toml`, each once, into a cache outside the tree.
+
+    python tests/sdks/build.py [NAME ...]     install what is missing (all by default)
+    python tests/sdks/build.py --if-possible  install, but exit 0 where that fails: its tests skip, and say why
+
+Each lands in a folder named by a hash of its packages and the Python that runs them, so a changed pin installs anew.
+endturn itself is not installed there: tests put the tree's `src` on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """One environment: its name, what it is for, and the packages that are pinned in it."""
+
+    name: str
+    says: str
+    packages: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where it is, or will be."""
+        body = json.dumps([self.packages, sys.version_info[:2], sys.platform])
+        return cache() / f"{self.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def built(self) -> bool:
+        """Whether everything is installed: the mark is made last."""
+        return (self.folder / ".installed").is_file()
+
+
+def cache() -> Path:
+    """`$XDG_CACHE_HOME/endturn/sdks`, by default below `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "endturn" / "sdks"
+
+
+def envs() -> Mapping[str, Env]:
+    """The environments of `envs.toml`, by name."""
+    declared = tomllib.loads((HERE / "envs.toml").read_text())
+    return {name: Env(name, each["says"], tuple(each["packages"])) for name, each in declared.items()}
+
+
+def build(env: Env) -> None:
+    """Install an environment, unless it is there; processes that want the same wait for one another.
+
+    Raises:
+        subprocess.CalledProcessError: pip could not; what it said went to stderr.
+    """
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{env.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if env.built:
+            return
+        print(f"installing {env.says} into {env.folder}", flush=True)
+        shutil.rmtree(env.folder, ignore_errors=True)
+        venv.create(env.folder, with_pip=True)
+        install = [str(env.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *env.packages]
+        subprocess.run(install, check=True)
+        (env.folder / ".installed").touch()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Install what is asked for."""
+    parser = argparse.ArgumentParser(description="Install the SDK environments that tests run in.")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--if-possible", action="store_true", help="exit 0 even where an installation fails")
+    arguments = parser.parse_args(argv)
+    known = envs()
+    for name in arguments.names or known:
+        if name not in known:
+            print(f"no environment is called {name!r}; there are: {', '.join(known)}", file=sys.stderr)
+            return 2
+        try:
+            build(known[name])
+        except subprocess.CalledProcessError as error:
+            print(f"{name} could not be installed: pip exited with {error.returncode}", file=sys.stderr)
+            if not arguments.if_possible:
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""The frameworks' own objects and exceptions, as the installed packages make them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, get_args
+
+import anthropic
+import cohere.errors
+import google.genai.errors
+import httpx2
+import langchain_core.exceptions
+import ollama
+import openai
+import pydantic
+import pydantic_ai.exceptions
+import pytest
+from google.genai.types import FinishReason
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.output_parsers import PydanticOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
+from opentelemetry.sdk.trace import TracerProvider
+from pydantic_ai import Agent, ModelResponse, ModelSettings, TextPart
+from pydantic_ai import messages as pydantic_messages
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.usage import RequestUsage
+
+from endturn import frameworks
+from endturn.frameworks import of_exception
+from endturn.frameworks.exceptions import _NAMED
+from endturn.scripted import Reply, ScriptedProvider, call, fail, partial_call, refuse, say, truncate
+from endturn.stop import Resume, StopReason
+from endturn.wires import wire
+
+botocore = import_module("botocore.exceptions")  # it has no types
+
+
+class Answer(pydantic.BaseModel):
+    """What a structured answer is parsed into."""
+
+    value: int
+
+
+# --- Canaries -----------------------------------------------------------------------------------------------------
+
+
+def test_pydantic_ai_knows_no_word_without_a_row() -> None:
+    """A new word of Pydantic AI's fails here first, and is named."""
+    assert set(get_args(pydantic_messages.FinishReason)) == set(frameworks.REASONS["pydantic-ai"])
+    assert set(get_args(pydantic_messages.ModelResponseState)) == {
+        "complete",
+        "incomplete",
+        "suspended",
+        "interrupted",
+    }
+
+
+@pytest.mark.parametrize("reason", list(FinishReason), ids=lambda reason: reason.value)
+def test_gemini_names_are_found_in_any_framework(reason: FinishReason) -> None:
+    """LangChain and OpenTelemetry hand on the enum's name, in either case: it means what the wire says it means."""
+    row = wire("gemini").REASONS[""][reason.value]
+    stop = frameworks.langchain({"finish_reason": reason.name, "model_provider": "google_genai"})
+    assert (stop.reason, stop.resume, stop.mapped) == (row.reason, row.resume, True)
+    assert frameworks.otel((reason.name.lower(),), provider="gcp.gemini").reason == row.reason
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        (openai, "openai"),
+        (pydantic_ai.exceptions, "pydantic_ai"),
+        (langchain_core.exceptions, "langchain_core"),
+        (google.genai.errors, "google"),
+    ],
+    ids=["openai", "pydantic_ai", "langchain_core", "google"],
+)
+def test_the_named_exceptions_exist(module: Any, package: str) -> None:
+    """A class that was renamed would never be recognised again."""
+    for known, name in _NAMED:
+        assert known != package or issubclass(getattr(module, name), BaseException), name
+
+
+# --- LangChain ----------------------------------------------------------------------------------------------------
+
+
+def test_langchain_chunks_add_up() -> None:
+    """Adding chunks glues their reasons together, and completes the JSON of a cut call."""
+    chunk = AIMessageChunk(content="a", response_metadata={"finish_reason": "STOP", "model_provider": "google_genai"})
+    both = chunk + chunk
+    assert both.response_metadata["finish_reason"] == "STOPSTOP"
+    assert frameworks.langchain(both).reason is StopReason.END_TURN
+    cut = AIMessageChunk(
+        content="", tool_call_chunks=[{"name": "f", "args": '{"path": "/etc', "id": "1", "index": 0}]
+    ) + AIMessageChunk(
+        content="", response_metadata={"finish_reason": "length", "model_provider": "openai"}, chunk_position="last"
+    )
+    assert isinstance(cut, AIMessageChunk)
+    assert [each["args"] for each in cut.tool_calls] == [{"path": "/etc"}]
+    stop = frameworks.langchain(cut)
+    assert (stop.reason, stop.promoted_from) == (StopReason.MAX_TOKENS, None)
+
+
+def test_langchain_results() -> None:
+    """A message, its generation, and both kinds of result say the same."""
+    message = AIMessage(
+        content="",
+        response_metadata={"finish_reason": "stop", "model_provider": "openai"},
+        tool_calls=[{"name": "f", "args": {}, "id": "1"}],
+        usage_metadata={"input_tokens": 3, "output_tokens": 8, "total_tokens": 11},
+    )
+    generation = ChatGeneration(message=message)
+    for answer in (
+        message,
+        generation,
+        ChatResult(generations=[generation]),
+        LLMResult(generations=[[generation]]),
+        message.model_dump(),
+    ):
+        stop = frameworks.langchain(answer, maximum=8)
+        assert (stop.reason, stop.promoted_from, stop.suspected) == (StopReason.TOOL_CALL, StopReason.END_TURN, True)
+    text = LLMResult(generations=[[Generation(text="a", generation_info={"finish_reason": "length"})]])
+    assert frameworks.langchain(text).reason is StopReason.MAX_TOKENS
+
+
+def test_langchain_broken_call_is_not_promoted() -> None:
+    """A call that cannot be parsed is not complete."""
+    message = AIMessage(
+        content="",
+        response_metadata={"finish_reason": "stop"},
+        invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": None, "type": "invalid_tool_call"}],
+    )
+    assert frameworks.langchain(message).reason is StopReason.END_TURN
+
+
+def test_langchain_stream_of_a_model() -> None:
+    """What a model streams, added up and without a reason, is missing: never an end."""
+    model = GenericFakeChatModel(messages=iter([AIMessage(content="one two three")]))
+    whole: Any = None
+    for chunk in model.stream("go"):
+        whole = chunk if whole is None else whole + chunk
+    assert frameworks.langchain(whole).reason is StopReason.MISSING
+
+
+def test_langchain_parser_hides_no_response() -> None:
+    """A parser was given text alone; what it says of the model's end is nothing."""
+    with pytest.raises(langchain_core.exceptions.OutputParserException) as error:
+        PydanticOutputParser(pydantic_object=Answer).parse('{"value": ')
+    assert of_exception(error.value) is None
+    assert of_exception(langchain_core.exceptions.ContextOverflowError("too long")) is not None
+
+
+# --- Pydantic AI --------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def agent_of(*replies: Reply, **settings: Any) -> AsyncIterator[Agent[None, Any]]:
+    """An agent of Pydantic AI's whose model is scripted, over real HTTP."""
+    with ScriptedProvider(list(replies)).serve() as url:
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+            model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))
+            agent: Agent[None, Any] = Agent(model, model_settings=ModelSettings(max_tokens=64), **settings)
+
+            @agent.tool_plain
+            def search(query: str) -> str:
+                return f"nothing about {query}"
+
+            yield agent
+
+
+def responses(result: Any) -> list[ModelResponse]:
+    """The responses of a run."""
+    return [each for each in result.all_messages() if isinstance(each, ModelResponse)]
+
+
+async def test_pydantic_ai_responses() -> None:
+    """A cut answer, calls and a whole answer as its model makes them; dumped, they say the same."""
+    async with agent_of(truncate("one two three", after=2), call("search", {"query": "x"}), say("All.")) as agent:
+        (cut,) = responses(await agent.run("go"))
+        stop = frameworks.pydantic_ai(cut)
+        assert (stop.reason, stop.raw, stop.resume) == (StopReason.MAX_TOKENS, "length", Resume.PROMPT)
+        assert frameworks.pydantic_ai(ModelMessagesTypeAdapter.dump_python([cut], mode="json")[0]) == stop
+        reasons = [frameworks.pydantic_ai(each).reason for each in responses(await agent.run("go"))]
+        assert reasons == [StopReason.TOOL_CALL, StopReason.END_TURN]
+
+
+async def test_pydantic_ai_refusal() -> None:
+    """It keeps the refusal's words instead of the reason; the refusal is still one."""
+    async with agent_of(refuse()) as agent:
+        with pytest.raises(pydantic_ai.exceptions.ContentFilterError) as error:
+            await agent.run("go")
+    seen = of_exception(error.value)
+    assert seen is not None
+    assert seen.stop.reason is StopReason.REFUSED
+    assert seen.usage is not None
+    assert seen.model == "m"
+
+
+async def test_pydantic_ai_cut_call() -> None:
+    """It asks again over a cut call until its retries are used up; then the exception alone tells."""
+    cut = partial_call("search", {"query": "a long question"}, after=3)
+    async with agent_of(cut, cut, cut) as agent:
+        with pytest.raises(pydantic_ai.exceptions.IncompleteToolCall) as error:
+            await agent.run("go")
+    seen = of_exception(error.value)
+    assert seen is not None
+    assert (seen.stop.reason, seen.stop.detail) == (StopReason.MAX_TOKENS, "IncompleteToolCall")
+
+
+async def test_pydantic_ai_error_answers() -> None:
+    """An error answer comes wrapped; one that speaks of the window or a filter is a stop, any other is none."""
+    window = fail(400, code="context_length_exceeded")
+    async with agent_of(window, fail(400, code="content_filter"), fail(500)) as agent:
+        for expected in (StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.SAFETY_BLOCKED, None):
+            with pytest.raises(pydantic_ai.exceptions.ModelHTTPError) as error:
+                await agent.run("go")
+            seen = of_exception(error.value)
+            assert (None if seen is None else seen.stop.reason) == expected
+
+
+def test_pydantic_ai_states() -> None:
+    """The state says what the reason does not."""
+
+    def stop(**members: Any) -> tuple[StopReason, Resume]:
+        found = frameworks.pydantic_ai(ModelResponse(parts=[TextPart("a")], usage=RequestUsage(), **members))
+        return found.reason, found.resume
+
+    assert stop(state="suspended", provider_details={"background": True}) == (
+        StopReason.PAUSED,
+        Resume.RETRIEVE_SAME_ID,
+    )
+    assert stop(state="interrupted") == (StopReason.CANCELLED, Resume.NONE)
+    assert stop(state="incomplete", finish_reason="stop") == (StopReason.MISSING, Resume.NONE)
+    assert stop(finish_reason="stop") == (StopReason.END_TURN, Resume.NONE)
+
+
+# --- OpenTelemetry ------------------------------------------------------------------------------------------------
+
+
+def test_otel_spans() -> None:
+    """A finished span of the SDK is read as it is."""
+    span = TracerProvider().get_tracer("t").start_span("chat m")
+    span.set_attribute("gen_ai.provider.name", "anthropic")
+    span.set_attribute("gen_ai.response.finish_reasons", ["pause_turn"])
+    span.end()
+    stop = frameworks.otel(span)
+    assert (stop.reason, stop.raw, stop.resume) == (StopReason.PAUSED, "pause_turn", Resume.NONE)
+    assert frameworks.otel(span.attributes) == stop  # type: ignore[attr-defined]
+
+
+# --- Exceptions of the SDKs ---------------------------------------------------------------------------------------
+
+
+def test_openai_parse_hides_the_completion() -> None:
+    """`parse()` raises over a cut answer, which the exception keeps with its usage."""
+    with (
+        ScriptedProvider([truncate('{"value": 7}', after=2), refuse()]).serve() as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        ask: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "response_format": Answer}
+        with pytest.raises(openai.LengthFinishReasonError) as error:
+            client.chat.completions.parse(**ask)
+    seen = of_exception(error.value)
+    assert seen is not None
+    assert (seen.stop.reason, seen.stop.raw, seen.model) == (StopReason.MAX_TOKENS, "length", "m")
+    assert seen.usage is not None
+    assert seen.usage.output_tokens == 2
+    filtered = of_exception(openai.ContentFilterFinishReasonError())
+    assert filtered is not None
+    assert filtered.stop.reason is StopReason.SAFETY_BLOCKED
+
+
+def http(status: int, body: Any) -> httpx2.Response:
+    """An error answer."""
+    return httpx2.Response(status, json=body, request=httpx2.Request("POST", "http://scripted"))
+
+
+WINDOW = {"error": {"message": "This model's maximum context length is 8 tokens", "code": "context_length_exceeded"}}
+LONG = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"}}
+GEMINI = {"error": {"code": 400, "message": "The input token count exceeds the context window", "status": "INVALID"}}
+SLOW = {"error": {"code": 429, "message": "reduce the length of the messages", "status": "RESOURCE_EXHAUSTED"}}
+BEDROCK: Any = {
+    "Error": {"Code": "ValidationException", "Message": "Input is too long for requested model."},
+    "ResponseMetadata": {"HTTPStatusCode": 400},
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(openai.BadRequestError("no", response=http(400, WINDOW), body=WINDOW["error"]), True, id="openai"),
+        pytest.param(
+            openai.APIError("no", httpx2.Request("POST", "http://s"), body=WINDOW["error"]),
+            True,
+            id="openai, in a stream",
+        ),
+        pytest.param(openai.APITimeoutError(httpx2.Request("POST", "http://s")), False, id="openai, no answer"),
+        pytest.param(anthropic.BadRequestError("no", response=http(400, LONG), body=LONG), True, id="anthropic"),
+        pytest.param(google.genai.errors.ClientError(400, GEMINI), True, id="gemini"),
+        pytest.param(google.genai.errors.ClientError(429, SLOW), False, id="a rate limit is no window"),
+        pytest.param(botocore.ClientError(BEDROCK, "Converse"), True, id="bedrock"),
+        pytest.param(cohere.errors.BadRequestError({"message": "prompt is too long"}), True, id="cohere"),
+        pytest.param(ollama.ResponseError("input length exceeds the context window", 400), True, id="ollama"),
+        pytest.param(ollama.ResponseError("model not found", 404), False, id="ollama, something else"),
+    ],
+)
+def test_error_answers(error: Exception, expected: bool) -> None:
+    """An SDK's error that speaks of the context window is that stop reason; any other is none."""
+    seen = of_exception(error)
+    assert (seen is not None and seen.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED) == expected
+    assert (seen is None) == (not expected)
+
+
+def test_gemini_continuation_that_broke_off() -> None:
+    """The SDK followed the tokens itself, until a hop failed: what is left can be resumed."""
+    broken = google.genai.errors.ContinuationInterruptedError("hop failed", continuation_token="t", interaction_id="i")
+    seen = of_exception(broken)
+    assert seen is not None
+    assert (seen.stop.reason, seen.stop.resume, seen.id) == (StopReason.PAUSED, Resume.NATIVE_TOKEN, "i")
+    partial = {"id": "i", "status": "requires_continuation", "continuation_token": "t", "steps": []}
+    seen = of_exception(google.genai.errors.ContinuationInterruptedError("hop failed", partial_interaction=partial))
+    assert seen is not None
+    assert (seen.stop.raw, seen.stop.resume) == ("requires_continuation", Resume.NATIVE_TOKEN)
+
+
+def test_a_cancelled_task_hides_nothing() -> None:
+    """Cancelling is no answer of a model's."""
+    assert of_exception(asyncio.CancelledError()) is None

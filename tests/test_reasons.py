@@ -1,0 +1,113 @@
+"""The table of all stop reasons: every row of the evidence is in it, and the command line prints and explains it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endturn import reasons
+from endturn.cli import main
+from endturn.stop import Resume, StopReason
+from endturn.wires import WIRES, wire
+
+EVIDENCE = list(
+    csv.DictReader((Path(__file__).parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t")
+)
+TABLE = {(entry.api.name, entry.raw): entry for entry in reasons.table()}
+
+
+@pytest.mark.behaviour(2)
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row['api']}-{row['raw']}") for row in EVIDENCE])
+def test_every_row_of_the_evidence_is_in_the_table(row: dict[str, str]) -> None:
+    """What was read in the providers' own sources is what the table says, spelled alike."""
+    printed = TABLE[row["api"], row["raw"]].as_json()
+    kept = ("api", "raw", "normalized", "incomplete", "resume", "detail")
+    assert {name: printed[name] for name in kept} == {name: row[name] for name in kept}
+    assert printed["source"]
+
+
+def test_no_api_is_forgotten() -> None:
+    """The table has at least the APIs of the evidence, and says of each where its reason stands."""
+    assert {row["api"] for row in EVIDENCE} <= set(reasons.apis())
+    assert len(reasons.apis()) >= 20
+    for entry in reasons.table():
+        assert entry.api.path
+        assert entry.api.stream_path
+
+
+def test_every_wire_and_meaning_is_spoken_of() -> None:
+    """Each wire has rows; each of our words and each way of resuming has its sentence."""
+    assert {name for entry in reasons.table() for name, _ in entry.wires} == set(WIRES)
+    assert set(reasons.MEANING) == set(StopReason)
+    assert set(reasons.RESUMES) == set(Resume)
+    for entry in reasons.table():
+        for name, dialect in entry.wires:
+            assert wire(name).REASONS[dialect][entry.raw] == entry.row
+
+
+def test_reasons_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """`endturn reasons --json` prints a list of rows."""
+    assert main(["reasons", "--json"]) == 0
+    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert rows == [entry.as_json() for entry in reasons.table()]
+    assert {"api", "raw", "normalized", "incomplete", "resume", "source"} <= rows[0].keys()
+
+
+def test_reasons_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without it, tab-separated lines under a header; of one provider where one is named."""
+    assert main(["reasons", "--provider", "bedrock_converse"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split("\t")[:3] == ["api", "raw", "normalized"]
+    assert {line.split("\t")[0] for line in lines} == {"bedrock.converse"}
+    assert len(lines) == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pause_turn", "--provider", "anthropic"], ["paused", "no, but the output is incomplete", "resend_unchanged"]),
+        (["length", "--provider", "openai.chat"], ["max_tokens", "truncated  yes", "prompt", "openai 3"]),
+        (["MAX_TOKENS", "--provider", "gcp.gemini"], ["max_tokens", "candidates[i].finishReason"]),
+        (["max_output_tokens", "--provider", "openai"], ["incomplete:max_output_tokens: max_tokens"]),
+        (["model_length", "--provider", "mistral_ai"], ["context_window_exceeded"]),
+        (["STOPSTOP", "--provider", "google"], ["STOP: end_turn"]),
+        (["not_finished"], ["not an end"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_explain(arguments: list[str], said: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A value is explained: our word, whether it is truncation, how it resumes, where it stands, and the source."""
+    assert main(["explain", *arguments]) == 0
+    out = capsys.readouterr().out
+    for words in said:
+        assert words in out
+
+
+def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same rows that `reasons` prints."""
+    assert main(["explain", "length", "--json", "--provider", "groq"]) == 0
+    assert json.loads(capsys.readouterr().out) == [TABLE["groq.chat", "length"].as_json()]
+
+
+def test_explain_what_nobody_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """A value that no API is known to use exits with 1, says what becomes of it, and what is like it."""
+    assert main(["explain", "max_tokenz"]) == 1
+    err = capsys.readouterr().err
+    assert "'max_tokenz'" in err
+    assert "did you mean 'max_tokens'" in err
+    assert "`unknown`" in err
+    assert main(["explain", "max_tokenz", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize("command", [["reasons"], ["explain", "stop"]], ids=["reasons", "explain"])
+def test_a_provider_that_nobody_knows(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is no provider, API or wire is a mistake, and the APIs are listed."""
+    assert main([*command, "--provider", "acme"]) == 2
+    err = capsys.readouterr().err
+    assert "'acme'" in err
+    assert "openai.responses" in err
