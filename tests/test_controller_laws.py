@@ -81,6 +81,10 @@ POLICIES = st.builds(
     stream_json=st.sampled_from(["held", "eager"]),
     min_overlap=st.just(4),
     max_overlap=st.integers(4, 64),
+    continuation_attempts_per=st.sampled_from(["turn", "answer"]),
+    promote=st.booleans(),
+    on_cut_call=st.sampled_from(["repair", "drop"]),
+    history=st.sampled_from(["collapsed", "segments"]),
 )
 
 
@@ -215,9 +219,11 @@ def test_every_turn_ends_within_its_limits(
     ended = [record for record in records if isinstance(record, TurnEnded)]
     assert len(ended) == 1
     assert sum(isinstance(record, CallEnded) for record in records) == len(provider.requests)
+    answers = policy.max_iterations if policy.continuation_attempts_per == "answer" else 1
+    attempts_allowed = policy.continuation_max_attempts * answers
     allowed = (
         policy.max_iterations
-        + policy.continuation_max_attempts
+        + attempts_allowed
         + policy.continuation_tool_repair_attempts
         + policy.continuation_max_resumes
         + 2  # the same question once more, and a prefill that is refused
@@ -227,7 +233,7 @@ def test_every_turn_ends_within_its_limits(
     played = (script * 20)[:60]
     refused = any(isinstance(response, RequestRejected) for response in played[: len(provider.requests)])
     for strategies, limit in (
-        ({Strategy.PROMPT, Strategy.PREFILL}, policy.continuation_max_attempts + (refused and "prefill" in attempts)),
+        ({Strategy.PROMPT, Strategy.PREFILL}, attempts_allowed + (refused and "prefill" in attempts)),
         ({Strategy.REPAIR}, policy.continuation_tool_repair_attempts),
         ({Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE}, policy.continuation_max_resumes),
         ({Strategy.RETRY}, 1),
@@ -277,10 +283,11 @@ def test_every_history_can_be_sent(script: list[Any], policy: ContinuationPolicy
         assert_sendable(request.messages, paused=True)
     if result is not None:
         assert result.messages[: len(REQUEST.messages)] == REQUEST.messages
-        assert not any(message.synthetic for message in result.messages)
+        apart = policy.history == "segments"
+        assert apart or not any(message.synthetic for message in result.messages)
         assert_sendable(result.messages[:-1] if result.calls else result.messages)
         spoken = [message for message in result.segments if message.role == "assistant"]
-        if all(message.text.strip() for message in spoken):  # one that says nothing leaves no message
+        if not apart and all(message.text.strip() for message in spoken):  # one that says nothing leaves no message
             assert "".join(m.text for m in result.messages if m.role == "assistant") == result.text
 
 

@@ -1,19 +1,31 @@
-"""The policy: its defaults, its environment, and what it refuses."""
+"""The policy: its defaults, its file, its environment, its presets beneath them, and what it refuses."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.presets import PRESETS
+from endturn.controller import ContinuationController
 from endturn.errors import UsageError
+from tests.support.processes import REPOSITORY
+from tests.support.turns import Played, ask, cut, said
 
 
 def test_the_defaults_are_the_contracts() -> None:
     """The source design's limits, and ours where it has none."""
     assert ContinuationPolicy().model_dump(exclude={"prompt"}) == {
         "continuation_max_attempts": 3,
+        "continuation_attempts_per": "turn",
         "continuation_max_total_completion_tokens": None,
         "continuation_max_output_chars": 120_000,
         "continuation_tool_repair_attempts": 1,
@@ -22,6 +34,9 @@ def test_the_defaults_are_the_contracts() -> None:
         "max_iterations": 50,
         "dispatch": "verified_terminal",
         "suspect_full_budget": True,
+        "promote": True,
+        "on_cut_call": "repair",
+        "history": "collapsed",
         "min_overlap": 16,
         "max_overlap": 1_024,
         "max_cost": None,
@@ -63,9 +78,21 @@ def test_the_environment_sets_a_key_and_a_keyword_wins() -> None:
     [
         pytest.param({"continuation_max_attempts": -1}, "continuation_max_attempts cannot be -1", id="negative"),
         pytest.param({"dispatch": "always"}, "dispatch cannot be 'always'", id="unknown word"),
-        pytest.param({"max_attempts": 3}, "'max_attempts' is no setting; the keys are: continuation_max", id="no key"),
+        pytest.param({"max_attempts": 3}, "'max_attempts' is no setting; the keys are: preset, co", id="no key"),
         pytest.param({"prompt": "  "}, "prompt cannot be '  '", id="blank prompt"),
         pytest.param({"min_overlap": 20, "max_overlap": 10}, r"min_overlap \(20\) is larger", id="overlaps crossed"),
+        pytest.param({"max_cost": 1}, "max_cost needs prices: prices=", id="money without prices"),
+        pytest.param({"prices": {"m": (1, -1)}}, "prices.m.1 cannot be -1: it should be greater", id="negative price"),
+        pytest.param({"prices": {"m": (1,)}}, "prices.m.1 is missing", id="half a price"),
+        pytest.param({"prices": {"m": (1, float("nan"))}}, "prices.m.1 cannot be nan", id="no price"),
+        pytest.param({"deadline_s": float("nan")}, "deadline_s cannot be nan", id="no time"),
+        pytest.param({"on_context_exceeded": 3}, "it should be 'abort', or, in code, a function", id="no hook"),
+        pytest.param({"preset": "mine"}, "there is no preset 'mine'; the presets are: anthropic, b", id="no preset"),
+        pytest.param(
+            {"max_iterations": 0, "mode": "x"},
+            "max_iterations cannot be 0: .*; mode cannot be 'x': it should be 'response' or 'task'",
+            id="two at once",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_a_sentence(values: dict[str, Any], message: str) -> None:
@@ -75,16 +102,199 @@ def test_a_wrong_value_is_refused_with_a_sentence(values: dict[str, Any], messag
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("key", "value", "message"),
     [
-        ("ENDTURN_AGENT_MAX_ATTEMPTS", "3", "ENDTURN_AGENT_MAX_ATTEMPTS is no setting"),
-        ("ENDTURN_AGENT_MAX_ITERATIONS", "many", "max_iterations cannot be 'many'"),
+        ("MAX_ATTEMPTS", "3", "'max_attempts' is no setting (from ENDTURN_AGENT_MAX_ATTEMPTS); the keys are: preset, "),
+        ("MAX_ITERATIONS", "many", "max_iterations cannot be 'many' (from ENDTURN_AGENT_MAX_ITERATIONS): it should be a"
+         " valid integer"),
+        ("MAX_ITERATIONS", "0", "cannot be '0' (from ENDTURN_AGENT_MAX_ITERATIONS): it should be greater than"),
+        ("WALLET_GUARD", "maybe", "wallet_guard cannot be 'maybe' (from ENDTURN_AGENT_WALLET_GUARD): it should be a"),
+        ("DISPATCH", "all", "it should be 'verified_terminal', 'tool_call_only' or 'any_parsed'"),
+        ("PRICES", "cheap", "ENDTURN_AGENT_PRICES is not JSON: write it like {"),
+        ("PRICES", "[1, 2]", "prices cannot be [1, 2] (from ENDTURN_AGENT_PRICES): it should be a"),
+        ("PRICES", '{"m": [1]}', "prices.m.1 is missing (from ENDTURN_AGENT_PRICES)"),
+        ("ON_CONTEXT_EXCEEDED", "compact", "on_context_exceeded cannot be 'compact' (from ENDTURN_AGENT_ON_CONTEXT_EXCE"
+         "EDED): it should be 'abort', or, in code, a function"),
+        ("PRESET", "mine", "there is no preset 'mine' (from ENDTURN_AGENT_PRESET); the presets are: anthropic, "),
+    ],
+)  # fmt: skip
+def test_a_wrong_variable_is_refused_with_a_sentence(key: str, value: str, message: str) -> None:
+    """The sentence names the variable, its value and what it should be; a misspelt variable is said, not ignored."""
+    environ = {f"ENDTURN_AGENT_{key}": value}
+    for read in (ContinuationPolicy.from_environment, lambda environ: ContinuationPolicy.load(environ=environ)):
+        with pytest.raises(UsageError, match=re.escape(message)):
+            read(environ)
+
+
+def test_every_kind_of_value_can_be_a_variable() -> None:
+    """Numbers, booleans, words, text, a path, and prices as JSON."""
+    policy = ContinuationPolicy.from_environment(
+        {
+            "ENDTURN_AGENT_DEADLINE_S": "1.5",
+            "ENDTURN_AGENT_MAX_COST": "0.25",
+            "ENDTURN_AGENT_PRICES": '{"gpt-5-mini": [0.25, 2.0]}',
+            "ENDTURN_AGENT_SUSPECT_FULL_BUDGET": "false",
+            "ENDTURN_AGENT_WALLET_GUARD": "0",
+            "ENDTURN_AGENT_MODE": "task",
+            "ENDTURN_AGENT_PROMPT": "Go on.\nPlease.",
+            "ENDTURN_AGENT_TRANSCRIPT": "turns/of today.jsonl",
+            "ENDTURN_AGENT_ON_CONTEXT_EXCEEDED": "abort",
+        }
+    )
+    assert policy == ContinuationPolicy(
+        deadline_s=1.5, max_cost=0.25, prices={"gpt-5-mini": (0.25, 2.0)}, suspect_full_budget=False,
+        wallet_guard=False, mode="task", prompt="Go on.\nPlease.", transcript=Path("turns/of today.jsonl"),
+    )  # fmt: skip
+
+
+# --- The file -----------------------------------------------------------------------------------------------------
+
+EXAMPLE = re.findall(r"```toml\n(.*?)```", (REPOSITORY / "docs/configuration.md").read_text(), re.DOTALL)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    """A configuration file."""
+    path = tmp_path / "endturn.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_sets_keys_in_its_table_agent(tmp_path: Path) -> None:
+    """A path may be given, or named by ENDTURN_CONFIG_FILE; the one that is given wins. Other tables are others'."""
+    path = written(tmp_path, "[agent]\nmax_iterations = 7\n[agent.prices]\n'gpt-4.1' = [2, 8]\n[other]\nx = 1\n")
+    expected = ContinuationPolicy(max_iterations=7, prices={"gpt-4.1": (2, 8)})
+    assert ContinuationPolicy.load(path, environ={}) == expected
+    assert ContinuationPolicy.load(str(path), environ={"ENDTURN_CONFIG_FILE": "/no/such"}) == expected
+    assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(path)}) == expected
+    assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": ""}) == ContinuationPolicy()
+
+
+def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:
+    """What docs/configuration.md shows can be copied."""
+    (example,) = EXAMPLE
+    policy = ContinuationPolicy.load(written(tmp_path, example), environ={})
+    assert policy.model_fields_set > PRESETS["forgeflare"].model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("[agent]\nmax_attempts = 3", "'max_attempts' is no setting (from the", id="no key"),
+        pytest.param("[agent]\nmode = 'x'", "mode cannot be 'x' (from the configuration file ", id="wrong value"),
+        pytest.param("[agent.prices]\ngpt-4.1 = [2, 8]", "prices.gpt-4 cannot be {'1': [2, 8]}", id="unquoted model"),
+        pytest.param("[agent]\non_context_exceeded = 'compact'", "it should be 'abort', or, in code", id="no hook"),
+        pytest.param("[agent]\npreset = 'mine'", "there is no preset 'mine' (from the configuration file", id="preset"),
+        pytest.param(
+            "max_iterations = 3", "has 'max_iterations' outside of its table `agent`: write [agent]", id="out"
+        ),
+        pytest.param("agent = 3", "is a table: write [agent]", id="no table"),
+        pytest.param("[agent", "is not TOML: ", id="no TOML"),
     ],
 )
-def test_a_wrong_variable_is_refused_with_a_sentence(name: str, value: str, message: str) -> None:
-    """A misspelt variable is said, not ignored."""
-    with pytest.raises(UsageError, match=message):
-        ContinuationPolicy.from_environment({name: value})
+def test_a_wrong_file_is_refused_with_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    """The sentence names the file, the key and what it should be."""
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError, match=re.escape(message)) as raised:
+        ContinuationPolicy.load(path, environ={})
+    assert repr(str(path)) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """One that is named and not there is an error; so is one that is no text."""
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(tmp_path / "none.toml")})
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is not TOML"):
+        ContinuationPolicy.load(tmp_path / "bytes.toml", environ={})
+
+
+def test_code_wins_over_the_environment_over_the_file_over_the_preset(tmp_path: Path) -> None:
+    """Each key is taken from the strongest source that gives it, the preset's name among them."""
+    path = written(tmp_path, "[agent]\npreset = 'wave'\nprompt = 'file'\nmax_iterations = 1\nmax_overlap = 100")
+    environ = {
+        "ENDTURN_CONFIG_FILE": str(path),
+        "ENDTURN_AGENT_PRESET": "forgeflare",
+        "ENDTURN_AGENT_MAX_ITERATIONS": "2",
+        "ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS": "7",
+    }
+    policy = ContinuationPolicy.load(environ=environ, max_iterations=3)
+    expected = {"prompt": "file", "max_iterations": 3, "max_overlap": 100, "continuation_max_attempts": 7}
+    assert policy == PRESETS["forgeflare"].model_copy(update=expected)
+    assert ContinuationPolicy.load(environ=environ, preset="botnexus").dispatch == "tool_call_only"
+    assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(path)}).continuation_attempts_per == "answer"
+
+
+def test_a_wrong_value_that_is_overridden_is_not_looked_at() -> None:
+    """Code is asked first, and said to be wrong where it is."""
+    environ = {"ENDTURN_AGENT_MAX_ITERATIONS": "many"}
+    assert ContinuationPolicy.load(environ=environ, max_iterations=3).max_iterations == 3
+    with pytest.raises(UsageError, match="max_iterations cannot be -1: it"):
+        ContinuationPolicy.load(environ=environ, max_iterations=-1)
+
+
+def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that the environment names, and its preset, reach a turn."""
+    monkeypatch.setenv("ENDTURN_CONFIG_FILE", str(written(tmp_path, "[agent]\npreset = 'forgeflare'")))
+    monkeypatch.setenv("ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS", "1")
+    provider = Played(cut("a "), cut("b "), said("never"))
+    assert ContinuationController(provider).run(ask()).outcome == "retry_limit"
+    assert provider.requests[1].messages[-1].text == "Continue from where you left off."
+
+
+def test_nothing_is_read_unless_it_is_named(tmp_path: Path) -> None:
+    """The default policy opens no file, whatever lies in the working directory, and imports no presets."""
+    for name in ("endturn.toml", "pyproject.toml", ".env"):
+        (tmp_path / name).write_text("[agent]\nmax_iterations = 1\n")
+    code = (
+        "import sys; from endturn.continuation.policy import ContinuationPolicy\n"
+        "opened = []; sys.addaudithook(lambda name, args: name == 'open' and opened.append(args[0]))\n"
+        "assert ContinuationPolicy.load() == ContinuationPolicy()\n"
+        "assert opened == [], opened\n"
+        "assert 'endturn.continuation.presets' not in sys.modules"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# --- What a policy is ---------------------------------------------------------------------------------------------
+
+POLICIES = st.builds(
+    ContinuationPolicy,
+    continuation_max_attempts=st.integers(0, 9),
+    continuation_attempts_per=st.sampled_from(["turn", "answer"]),
+    continuation_max_total_completion_tokens=st.none() | st.integers(1, 10**9),
+    deadline_s=st.none() | st.floats(0.001, 1e6),
+    max_cost=st.none() | st.floats(0.001, 1e3),
+    prices=st.dictionaries(
+        st.text(max_size=9), st.tuples(st.floats(0, 1e3), st.floats(0, 1e3)), min_size=1, max_size=3
+    ),
+    dispatch=st.sampled_from(["verified_terminal", "tool_call_only", "any_parsed"]),
+    promote=st.booleans(),
+    on_cut_call=st.sampled_from(["repair", "drop"]),
+    history=st.sampled_from(["collapsed", "segments"]),
+    prompt=st.text(min_size=1).filter(lambda text: text.strip() and text.isprintable()),
+    mode=st.sampled_from([None, "response", "task"]),
+    transcript=st.none() | st.sampled_from([Path("turns.jsonl"), Path("/var/log/of today/turns.jsonl")]),
+)
+
+
+@given(POLICIES | st.sampled_from(list(PRESETS.values())))
+def test_a_policy_goes_through_json(policy: ContinuationPolicy) -> None:
+    """Dumped and made again, it is the same; but for a function, which is not text."""
+    assert ContinuationPolicy(**policy.model_dump(mode="json")) == policy
+    assert ContinuationPolicy.model_validate_json(policy.model_dump_json()) == policy
+
+
+def test_every_key_is_in_the_guide() -> None:
+    """docs/configuration.md has a row for each key, and names no other."""
+    section = (REPOSITORY / "docs/configuration.md").read_text().split("## The controller")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
+    keys = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
+    presets = [key for key in keys if key in PRESETS]
+    assert sorted(presets) == sorted(PRESETS)
+    assert sorted(set(keys) - set(presets)) == sorted(["preset", *ContinuationPolicy.model_fields])
 
 
 def test_a_policy_does_not_change() -> None:

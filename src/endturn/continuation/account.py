@@ -55,7 +55,9 @@ class Account:
         return Stitcher(text, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
 
     def _collapsed(self, messages: Iterable[Message]) -> tuple[Message, ...]:
-        return collapse(messages, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
+        policy = self._policy
+        apart = policy.history == "segments"
+        return collapse(messages, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap, apart=apart)
 
     @property
     def segments(self) -> tuple[Message, ...]:

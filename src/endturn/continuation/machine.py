@@ -222,7 +222,9 @@ class Machine:
         return found.step
 
 
-def classify(stop: Stop, verdict: Verdict | None, *, repairing: bool = False, hand_over: bool = False) -> Signal:
+def classify(
+    stop: Stop, verdict: Verdict | None, *, repairing: bool = False, hand_over: bool = False, drop: bool = False
+) -> Signal:
     """What a response means to the machine.
 
     Args:
@@ -230,23 +232,27 @@ def classify(stop: Stop, verdict: Verdict | None, *, repairing: bool = False, ha
         repairing: the response answers a repair: a cut one is then a refused payload, whatever it holds, and a
             refusal or a filter's block refuses the repair, not the turn.
         hand_over: the host runs its tools itself.
+        drop: the calls of a cut response are not asked for again; its text is what counts.
     """
+    reason = stop.reason
     match verdict:
         case Run():
             return Signal.HAND_OVER if hand_over else Signal.TOOL_CALL
         case Answer():
             return Signal.INVALID_CALLS
-        case Repair():
+        case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
             return Signal.GATE_REFUSED
-        case Refused() | None:
+        case Refused() if stop.promoted_from is not None:
+            reason = stop.promoted_from  # the calls are not to count, and without them it said this
+        case Repair() | Refused() | None:
             pass
         case _:
             assert_never(verdict)
-    if repairing and stop.reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
+    if repairing and reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
         return Signal.GATE_REFUSED
-    if repairing and stop.reason in (StopReason.REFUSED, StopReason.SAFETY_BLOCKED):
+    if repairing and reason in (StopReason.REFUSED, StopReason.SAFETY_BLOCKED):
         return Signal.REPAIR_REFUSED
-    return _SIGNAL[stop.reason]
+    return _SIGNAL[reason]
 
 
 _SIGNAL: Final = {

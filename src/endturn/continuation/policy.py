@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from endturn.errors import UsageError
 
@@ -27,15 +28,20 @@ FILE: Final = "ENDTURN_CONFIG_FILE"
 """The environment variable that names a TOML file; its table `agent` has the policy's keys."""
 
 Dispatch = Literal["verified_terminal", "tool_call_only", "any_parsed"]
-Price = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+_Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Price = tuple[_Money, _Money]
 """USD per million tokens of the input, and of the output."""
 
 
 class ContinuationPolicy(BaseModel):
     """How far a turn is continued, and which tool calls are run. Immutable.
 
+    A further key, `preset`, names a policy of `endturn.continuation.presets` that gives all keys which are not given.
+
     Attributes:
         continuation_max_attempts: continuations of cut text in one turn, its tool iterations included.
+        continuation_attempts_per: what they are counted in: the `turn`; or the `answer`, which begins anew when tools
+            have run.
         continuation_max_total_completion_tokens: output tokens of cut responses, their continuations and repairs over
             the turn; None is four times the request's `max_tokens`, else four times what the first cut response used.
         continuation_max_output_chars: the same responses, in characters.
@@ -50,7 +56,13 @@ class ContinuationPolicy(BaseModel):
             fits its declared tools; `tool_call_only`: the same without looking at the schemas; `any_parsed`: also those
             calls of a cut response that parse.
         suspect_full_budget: a `tool_call` that used the whole token budget counts as cut (not for `any_parsed`).
+        promote: complete calls of a response that says that it is done (`stop`), or says nothing, count as a
+            `tool_call`; if not, they are not run, and such a response ends the turn.
+        on_cut_call: what becomes of a cut response whose calls may not run: `repair`: one complete payload is asked
+            for; `drop`: its text is continued, as if there had been no calls.
         prompt: the nudge that asks for the rest.
+        history: what `TurnResult.messages` makes of an answer in parts: `collapsed`: one message; `segments`: a message
+            for each part, with the nudges between them. A request that repeats such nudges is sent as it is.
         on_reasoning_only: what follows a response that was cut before it said anything: `stop`; `escalate_once`: the
             same question with four times the output tokens, as far as the budget allows; `reasoning_off_once`: the
             same question without thinking, where the model is known to be able to.
@@ -73,6 +85,7 @@ class ContinuationPolicy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     continuation_max_attempts: int = Field(default=3, ge=0)
+    continuation_attempts_per: Literal["turn", "answer"] = "turn"
     continuation_max_total_completion_tokens: int | None = Field(default=None, ge=1)
     continuation_max_output_chars: int = Field(default=120_000, ge=1)
     continuation_tool_repair_attempts: int = Field(default=1, ge=0)
@@ -83,7 +96,10 @@ class ContinuationPolicy(BaseModel):
     max_iterations: int = Field(default=50, ge=1)
     dispatch: Dispatch = "verified_terminal"
     suspect_full_budget: bool = True
+    promote: bool = True
+    on_cut_call: Literal["repair", "drop"] = "repair"
     prompt: str = Field(default=PROMPT, pattern=r"\S")
+    history: Literal["collapsed", "segments"] = "collapsed"
     min_overlap: int = Field(default=16, ge=1)
     max_overlap: int = Field(default=1_024, ge=1)
     on_reasoning_only: Literal["stop", "escalate_once", "reasoning_off_once"] = "stop"
@@ -96,10 +112,14 @@ class ContinuationPolicy(BaseModel):
     if not TYPE_CHECKING:  # the checker keeps the signature that pydantic makes of the fields
 
         def __init__(self, **values: Any) -> None:
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                raise UsageError(_sentence(error)) from None
+            _fill(self, values, {})
+
+    @field_validator("on_context_exceeded", mode="before")
+    @classmethod
+    def _hook(cls, value: object) -> object:
+        if value != "abort" and not callable(value):
+            raise ValueError("it should be 'abort', or, in code, a function")
+        return value
 
     @model_validator(mode="after")
     def _overlaps(self) -> Self:
@@ -118,10 +138,17 @@ class ContinuationPolicy(BaseModel):
         return self.prices.get(model)
 
     @classmethod
-    def load(
-        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **values: Any
-    ) -> ContinuationPolicy:
-        """A policy from a file, the environment and keywords; the later win.
+    def preset(cls, name: str, /, **values: Any) -> Self:
+        """A policy of `endturn.continuation.presets` by its name, with other values for some keys.
+
+        Raises:
+            UsageError: there is no such preset, or a key or value makes no sense.
+        """
+        return cls(**{**values, "preset": name})
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **values: Any) -> Self:
+        """A policy from a file, the environment and keywords; the later win, and all of them over a preset's keys.
 
         Args:
             path: a TOML file with a table `agent`; by default what ENDTURN_CONFIG_FILE names, if it names one.
@@ -133,11 +160,11 @@ class ContinuationPolicy(BaseModel):
         """
         environ = os.environ if environ is None else environ
         path = path or environ.get(FILE) or None
-        beneath = {} if path is None else _read(Path(path))
-        return cls(**{**beneath, **_from(environ), **values})
+        told = [] if path is None else _in_file(Path(path))
+        return cls._of([*told, *_in_environment(environ)], values)
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None, **values: Any) -> ContinuationPolicy:
+    def from_environment(cls, environ: Mapping[str, str] | None = None, **values: Any) -> Self:
         """A policy from `ENDTURN_AGENT_…` variables, e.g. ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS=5.
 
         Args:
@@ -147,54 +174,104 @@ class ContinuationPolicy(BaseModel):
         Raises:
             UsageError: a variable names no key of the policy, or holds a value that makes no sense.
         """
-        return cls(**{**_from(os.environ if environ is None else environ), **values})
+        return cls._of(_in_environment(os.environ if environ is None else environ), values)
+
+    @classmethod
+    def _of(cls, told: Iterable[_Told], values: Mapping[str, Any]) -> Self:
+        """A policy of keys that come from elsewhere, the later of two winning, and of keywords, which win over all."""
+        policy = cls.__new__(cls)
+        origins = {each.key: each.origin for each in told}
+        _fill(policy, {**{each.key: each.value for each in told}, **values}, origins | dict.fromkeys(values, ""))
+        return policy
 
 
-def _from(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The keys that variables set."""
-    found = {
-        name.removeprefix(PREFIX).lower(): value for name, value in environ.items() if name.startswith(PREFIX) and value
-    }
-    for key in found:
-        if key not in ContinuationPolicy.model_fields:
-            keys = ", ".join(ContinuationPolicy.model_fields)
-            raise UsageError(f"{PREFIX}{key.upper()} is no setting; the keys are: {keys}")
-    return {key: _parsed(key, value) for key, value in found.items()}
+class _Told(NamedTuple):
+    """A key that a file or a variable sets."""
+
+    key: str
+    value: Any
+    origin: str
 
 
-def _parsed(key: str, value: str) -> Any:
-    """A variable's value; of `prices`, which is a mapping, the JSON that it holds."""
-    if key != "prices":
-        return value
+def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+    """Give a new policy its keys, checked. `origins`: where a key comes from, if not from code."""
+    values = dict(given)
+    name = values.pop("preset", None)
+    beneath = {} if name is None else _preset(name, _from(origins.get("preset")))
+    try:
+        BaseModel.__init__(policy, **{**beneath, **values})
+    except ValidationError as error:
+        raise UsageError(_sentence(error, origins)) from None
+
+
+def _preset(name: object, origin: str) -> Mapping[str, Any]:
+    """The keys that a preset gives."""
+    from endturn.continuation.presets import PRESETS  # it is made of policies, and few name one
+
+    preset = PRESETS.get(name) if isinstance(name, str) else None
+    if preset is None:
+        raise UsageError(f"there is no preset {name!r}{origin}; the presets are: {', '.join(PRESETS)}")
+    return {key: getattr(preset, key) for key in preset.model_fields_set}
+
+
+def _in_environment(environ: Mapping[str, str]) -> list[_Told]:
+    """The keys that variables set. Of the prices, which are a mapping, a variable holds the JSON."""
+    told = []
+    for name, value in environ.items():
+        if name.startswith(PREFIX) and value:
+            key = name.removeprefix(PREFIX).lower()
+            told.append(_Told(key, _prices(name, value) if key == "prices" else value, name))
+    return told
+
+
+def _prices(name: str, value: str) -> Any:
     try:
         return json.loads(value)
     except ValueError:
         raise UsageError(
-            f'{PREFIX}PRICES is not JSON: write it like {{"gpt-5-mini": [0.25, 2.0]}}, USD per million tokens'
+            f'{name} is not JSON: write it like {{"gpt-5-mini": [0.25, 2.0]}}, USD per million tokens'
         ) from None
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _in_file(path: Path) -> list[_Told]:
+    """The keys that the table `agent` of a TOML file sets."""
+    named = f"the configuration file {str(path)!r}"
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("agent", {})
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"the configuration file {str(path)!r} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{named} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration file {str(path)!r} is not TOML: {error}") from None
+        raise UsageError(f"{named} is not TOML: {error}") from None
+    table = document.get("agent", {})
+    outside = next((key for key in document if key in _keys()), None)
+    if outside is not None:
+        raise UsageError(f"{named} has {outside!r} outside of its table `agent`: write [agent] above it")
     if not isinstance(table, dict):
-        raise UsageError(f"`agent` in the configuration file {str(path)!r} is a table: write [agent]")
-    return table
+        raise UsageError(f"`agent` in {named} is a table: write [agent]")
+    return [_Told(key, value, named) for key, value in table.items()]
 
 
-def _sentence(error: ValidationError) -> str:
-    """All that is wrong, in one line: which key, which value, what it should be."""
+def _keys() -> list[str]:
+    return ["preset", *ContinuationPolicy.model_fields]
+
+
+def _from(origin: str | None) -> str:
+    return f" (from {origin})" if origin else ""
+
+
+def _sentence(error: ValidationError, origins: Mapping[str, str]) -> str:
+    """All that is wrong, in one line: which key, which value, where it is from, and what it should be."""
     wrong = []
     for entry in error.errors():
         key = ".".join(str(part) for part in entry["loc"])
+        origin = _from(origins.get(str(entry["loc"][0]))) if key else ""
+        told = re.sub(r"^\w+ should ", "it should ", entry["msg"].removeprefix("Value error, "))
         if entry["type"] == "extra_forbidden":
-            wrong.append(f"{key!r} is no setting; the keys are: {', '.join(ContinuationPolicy.model_fields)}")
+            wrong.append(f"{key!r} is no setting{origin}; the keys are: {', '.join(_keys())}")
+        elif entry["type"] == "missing":
+            wrong.append(f"{key} is missing{origin}")
         elif key:
-            wrong.append(f"{key} cannot be {entry['input']!r}: {entry['msg']}")
+            wrong.append(f"{key} cannot be {entry['input']!r}{origin}: {told}")
         else:
-            wrong.append(entry["msg"].removeprefix("Value error, "))
+            wrong.append(told)
     return "; ".join(wrong)

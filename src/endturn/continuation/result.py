@@ -58,7 +58,8 @@ class TurnResult:
             with those of the turn before).
         answer: the part of it that follows the last tool run; where that ended the turn, what was said with its calls.
         segments: the turn's messages one by one, nudges included: the audit view.
-        messages: the whole conversation, the request's messages first, every answer one message, no nudges.
+        messages: the whole conversation, the request's messages first, every answer one message, no nudges; or in
+            parts, where the policy's `history` says so.
         outcome: why the turn ended. status: the same in the source designs' words (`budget_exhausted`; of a task that
             the model has ended `pending_review`).
         finish: how it was ended on purpose; None where the policy has no mode, or the turn ended otherwise.

@@ -91,6 +91,7 @@ def judge(
     runnable: Container[str] | None = None,
     dispatch: Dispatch = "verified_terminal",
     suspect_full_budget: bool = True,
+    promote: bool = True,
 ) -> Verdict | None:
     """What is to become of a response's calls.
 
@@ -98,7 +99,7 @@ def judge(
         tools: the tools that the request declares, by name. None but these run, whatever has a function.
         runnable: the names that have a function; None where the host runs tools itself, and, if the request declares
             none, knows their names itself.
-        dispatch, suspect_full_budget: as in ContinuationPolicy.
+        dispatch, suspect_full_budget, promote: as in ContinuationPolicy.
 
     Returns:
         None where there is nothing to judge: no calls, and a reason that promised none.
@@ -108,6 +109,8 @@ def judge(
         return Repair("provider_rejected", "not_a_tool_call")
     if not calls:
         return Repair("incomplete_json", "unverified_terminal") if stop.reason is StopReason.TOOL_CALL else None
+    if not promote and (stop.promoted_from is not None or stop.reason is StopReason.END_TURN):
+        return Refused()
     checked = [parse(call, tools, runnable=runnable, schema=dispatch != "tool_call_only") for call in calls]
     good = tuple(call for call in checked if isinstance(call, ToolCall))
     faults = [fault for fault in checked if isinstance(fault, Fault)]

@@ -287,9 +287,10 @@ class Course:
         return self._response
 
     def _release(self) -> Generator[Delta, Reply, None]:
-        """Give the consumer what was held back until its end was known."""
-        held, self._held = self._held, []
-        yield from held
+        """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
+        held, self._held = "".join(piece.text for piece in self._held), []
+        if held:
+            yield Delta(text=held)
 
     def _call(self) -> Generator[CallProvider | Delta, Reply, Step]:
         counters = self._account.counters
@@ -359,8 +360,15 @@ class Course:
             runnable=self._runnable,
             dispatch=policy.dispatch,
             suspect_full_budget=policy.suspect_full_budget,
+            promote=policy.promote,
         )
-        signal = machine.classify(response.stop, verdict, repairing=repairing, hand_over=self._runnable is None)
+        signal = machine.classify(
+            response.stop,
+            verdict,
+            repairing=repairing,
+            hand_over=self._runnable is None,
+            drop=policy.on_cut_call == "drop",
+        )
         usage, counters = account.used(response), account.counters
         if self._strategy in _COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
             counters.ceiling = counters.ceiling or account.base.max_tokens or usage.output_tokens
@@ -594,6 +602,8 @@ class Course:
 
     def _answer(self, *, last: bool = False) -> None:
         self._account.answer(self._answers, last=last)
+        if self._policy.continuation_attempts_per == "answer":
+            self._account.counters.attempts = 0
         self._answers, self._calls, self._verdict, self._strategy = [], (), None, None
 
     # --- Ending on purpose ----------------------------------------------------------------------------------------
