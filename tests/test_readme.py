@@ -15,7 +15,7 @@ from tests.support.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
 GUIDES = {"README.md": README} | {
-    f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text() for name in ("clients",)
+    f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text() for name in ("clients", "continuing")
 }
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 EXAMPLES = [
@@ -38,7 +38,13 @@ def test_every_code_block_runs_as_it_stands(code: str, url: str) -> None:
     environment = os.environ | {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "none",
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "none",
         "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_API_KEY": "none",
+        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": url,
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
         "OTEL_SDK_DISABLED": "true",
     }
     done = subprocess.run(

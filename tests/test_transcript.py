@@ -22,8 +22,8 @@ from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.records import Record, Strategy
+from endturn.recovery import NOT_RECORDED, Recovered, played, recover
 from endturn.stop import Resume, Stop, StopReason
-from endturn.transcript import NOT_RECORDED, Recovered, played, recover
 from endturn.wires import anthropic, openai_chat
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
@@ -534,6 +534,7 @@ print(result.text == varied(500) + " end", path.stat().st_size)
 KILLED = """
 import mmap, os, random, signal, sys, time
 from pathlib import Path
+import endturn.continuation.fit  # else each child would spend its life importing jsonschema
 from tests.test_transcript import long_turn
 folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
 chance = random.Random(20)

@@ -186,7 +186,10 @@ def current_turn() -> Turn | None:
 
 
 class Step:
-    """Makes a scope current for one step: around one synchronous stretch or one `await`, never a `yield`."""
+    """Makes a scope current for one step: around one synchronous stretch or one `await`, never a `yield`.
+
+    Once left, it may be entered again.
+    """
 
     __slots__ = ("_activations", "_entered", "_token", "_value", "_variable")
 
@@ -197,7 +200,10 @@ class Step:
 
     def __enter__(self) -> None:
         self._token: Token[Any] = self._variable.set(self._value)
-        entered = []
+        self._entered = self._activated() if self._activations else ()
+
+    def _activated(self) -> tuple[AbstractContextManager[object], ...]:
+        entered: tuple[AbstractContextManager[object], ...] = ()
         for activation in self._activations:
             try:
                 manager = activation()
@@ -207,13 +213,13 @@ class Step:
                     raise
                 log.debug("endturn: an activation failed", exc_info=True)
             else:
-                entered.append(manager)
-        self._entered = entered
+                entered = (manager, *entered)
+        return entered
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for manager in reversed(self._entered):
+        for manager in self._entered:
             try:
                 manager.__exit__(kind, value, trace)
             except Exception:

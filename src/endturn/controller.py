@@ -15,19 +15,22 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
+from types import TracebackType
 from typing import Any, Final
 
-from endturn import records, wires
+from endturn import adapters, records, wires
 from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
+from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, Wait
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.turn import Abilities, CallProvider, Course, MakeRoom, RunTool, ToolRan, Wait
+from endturn.continuation.standing import Abilities
+from endturn.continuation.turn import Course
 from endturn.errors import ProviderError, UsageError
 from endturn.records import Turn
 from endturn.stop import Stop, StopReason
@@ -45,21 +48,35 @@ Tools = Mapping[str, ToolFunction] | Sequence[tuple[Tool, ToolFunction]]
 tools are added to the request."""
 
 _END: Final = object()
+_STREAMED: Final = (Delta, ChatResponse)  # in this order: pydantic's own instance check is a slow one
+
+
+class _Within:
+    """Makes scopes current for one step after another, each within the one before it."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, *scopes: TurnScope | Call | ToolRun | None) -> None:
+        self._steps = [scope.step() for scope in scopes if scope is not None]
+
+    def __enter__(self) -> None:
+        for step in self._steps:
+            step.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for step in self._steps[::-1]:
+            step.__exit__(kind, value, trace)
 
 
 @dataclass(frozen=True, slots=True)
 class _Act:
-    """Do this within these scopes, and send what it gives, or a _Failed."""
+    """Do this within its scopes, and send what it gives, or a _Failed. A stream's act is done for each item."""
 
     do: Callable[[], Any]
-    scopes: tuple[TurnScope | Call | ToolRun, ...]
+    within: _Within
     whose: str = "the provider function"
-
-    def within(self) -> ExitStack:
-        stack = ExitStack()
-        for scope in self.scopes:
-            stack.enter_context(scope.step())
-        return stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +105,7 @@ class _Controller:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Provider | Any,
         *,
         tools: Tools | None = None,
         policy: ContinuationPolicy | None = None,
@@ -101,7 +118,9 @@ class _Controller:
         sleep: Callable[[float], Any] | None = None,
         new_id: Callable[[], str] = records.new_id,
     ) -> None:
-        _check(provider, tools, policy)
+        _check(tools, policy)
+        if not callable(provider):
+            provider = adapters.provider(provider, wire=wire or None, dialect=dialect)
         self._provider = provider
         self._wire = wires.wire(wire or _told(provider, "wire") or "openai_chat")
         self._name = provider_name or _told(provider, "provider") or self._wire.PROVIDER
@@ -170,7 +189,7 @@ class _Controller:
                     case MakeRoom():
                         reply = yield from self._make_room(step, scope)
                     case Wait():
-                        yield _Act(partial(self._sleep, step.seconds), (scope,), "sleep")
+                        yield _Act(partial(self._sleep, step.seconds), _Within(scope), "sleep")
         except BaseException as error:
             with scope.step():
                 partial_result = course.interrupt(None if isinstance(error, _Left) else error)
@@ -186,29 +205,28 @@ class _Controller:
             Layer.WRAPPER, provider=self._name, model=request.model, maximum=request.max_tokens,
             temperature=request.temperature, seed=request.seed,
         )  # fmt: skip
-        scopes = (scope,) if call is None else (scope, call)
         last: ChatResponse | None = None
         close: Callable[[], Any] | None = None
         try:
-            answer = yield _Act(partial(self._provider, request), scopes)
+            answer = yield _Act(partial(self._provider, request), _Within(scope, call))
             if isinstance(answer, ChatResponse):
                 last = answer
             elif not isinstance(answer, _Failed):
                 pull, close = _stream(answer)
                 if call is not None:
                     call.facts["stream"] = True
-                pulling = _Act(pull, scopes)
-                while (answer := (yield pulling)) is not _END and not isinstance(answer, _Failed):
+                pulling = _Act(pull, _Within(scope, call))
+                while isinstance(answer := (yield pulling), _STREAMED):
                     if call is not None and call.first_chunk_s is None:
                         call.first_chunk()
-                    if isinstance(answer, ChatResponse):
-                        last = answer
-                    elif isinstance(answer, Delta):
+                    if isinstance(answer, Delta):
                         yield from part.feed(answer)
                     else:
-                        raise UsageError(
-                            f"a provider function's iterator gives Delta, at last ChatResponse, not {_a(answer)}"
-                        )
+                        last = answer
+                if answer is not _END and not isinstance(answer, _Failed):
+                    raise UsageError(
+                        f"a provider function's iterator gives Delta, at last ChatResponse, not {_a(answer)}"
+                    )
             error = answer.error if isinstance(answer, _Failed) else None
             if error is not None:
                 last = error.partial if isinstance(error, ProviderError) else None
@@ -222,13 +240,13 @@ class _Controller:
             raise
         finally:
             if close is not None:
-                yield _Act(close, scopes)
+                yield _Act(close, _Within(scope, call))
 
     def _make_room(self, step: MakeRoom, scope: TurnScope) -> Generator[_Act, Any, Request | None]:
         """Ask the host's function for a request that fits. Returns None where it gives up."""
         hook = self._policy.on_context_exceeded
         assert callable(hook)
-        answer = yield _Act(partial(hook, step.request, step.response), (scope,), "on_context_exceeded")
+        answer = yield _Act(partial(hook, step.request, step.response), _Within(scope), "on_context_exceeded")
         if isinstance(answer, _Failed):
             raise answer.error
         if answer is not None and not isinstance(answer, Request):
@@ -239,7 +257,7 @@ class _Controller:
         assert self._tools is not None
         run = start_tool(turn, name=call.name, call_id=call.id)
         try:
-            answer = yield _Act(partial(self._tools[call.name], call), (run,), f"the tool {call.name!r}")
+            answer = yield _Act(partial(self._tools[call.name], call), _Within(run), f"the tool {call.name!r}")
         except BaseException as error:
             run.end(error)
             raise
@@ -257,7 +275,8 @@ class ContinuationController(_Controller):
 
     Args:
         provider: the provider function. Its attributes `wire` and `provider`, where it has them (our clients do), say
-            how a cut answer is taken up again, and what the provider is called.
+            how a cut answer is taken up again, and what the provider is called. An SDK's client is made one by
+            `endturn.adapters.provider`, for whole answers.
         tools: the functions, see Tools; None where the host runs tools itself: a turn then ends with the calls that
             passed the gate in `TurnResult.calls`. A function gets the ToolCall and returns text, content parts, or what
             JSON can say; what it raises is told to the model. Where the policy has a mode, the tool that ends a turn is
@@ -312,7 +331,7 @@ class ContinuationController(_Controller):
             resume, value = turn.send, None
             try:
                 if isinstance(item, _Act):
-                    with item.within():
+                    with item.within:
                         value = item.do()
                     if value.__class__ is not Delta and isawaitable(value):
                         getattr(value, "close", lambda: None)()
@@ -350,7 +369,7 @@ class AsyncContinuationController(_Controller):
             resume, value = turn.send, None
             try:
                 if isinstance(item, _Act):
-                    with item.within():
+                    with item.within:
                         value = item.do()
                         if value.__class__ is not Delta and isawaitable(value):
                             value = await value
@@ -367,10 +386,8 @@ def _a(thing: object) -> str:
     return "None" if thing is None else f"a value of type {type(thing).__name__}"
 
 
-def _check(provider: object, tools: object, policy: object) -> None:
+def _check(tools: object, policy: object) -> None:
     """Refuse at once what would fail far from here."""
-    if not callable(provider):
-        raise UsageError(f"provider is a function of a Request, like Client('openai'), not {_a(provider)}")
     if policy is not None and not isinstance(policy, ContinuationPolicy):
         raise UsageError(f"policy is a ContinuationPolicy(…), not {_a(policy)}")
     if tools is None:

@@ -1,10 +1,6 @@
-"""What was said in every turn, appended to a file as it happens, and read back after a crash.
+"""What was said in every turn, appended to a file as it happens; `endturn.recovery` reads it back.
 
     controller = ContinuationController(provider, policy=ContinuationPolicy(transcript="turns.jsonl"))
-
-    for turn in recover("turns.jsonl"):
-        if not turn.ended:
-            result = controller.run(turn.resume())
 
 **The file holds what was said**: questions, answers, tools' arguments and results. It is therefore off unless the
 policy names a path, and a file that is made here can be read and written by its owner alone (0600; a file that exists
@@ -34,35 +30,25 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, assert_never
 
 from pydantic import BaseModel, TypeAdapter
 
-from endturn import wires
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
+from endturn.chat import Blocks, ChatResponse, Json, Message, Usage
 from endturn.continuation.entry import Answered, Began, Ended, Entered, Entry, Tell
-from endturn.continuation.history import collapse
 from endturn.continuation.limits import Counters
-from endturn.continuation.policy import PROMPT
-from endturn.continuation.result import AFRESH, Resumption
-from endturn.continuation.turn import RESUMING
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
-from endturn.records import Strategy, TurnOutcome
-from endturn.stop import Resume, Stop, StopReason
+from endturn.records import TurnOutcome
+from endturn.stop import Stop
 
 log = logging.getLogger("endturn")
 
 VERSION: Final = 1
 AS_IT_CAME: Final = "response"
 """Stands for a message that is all of the last response."""
-
-NOT_RECORDED: Final = "the result of this call was not recorded: it may have been run, or not"
-"""What a call is answered with whose result is not in the transcript."""
 
 
 # --- Writing ------------------------------------------------------------------------------------------------------
@@ -85,7 +71,7 @@ class Transcript:
             os.close(self._open())
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"the transcript {str(path)!r} cannot be opened ({_why(error)}): name a file that this process may "
+                f"the transcript {str(path)!r} cannot be opened ({why(error)}): name a file that this process may "
                 "read and write, in a folder that exists"
             ) from None
         if is_new:
@@ -113,7 +99,7 @@ class Transcript:
                 log.warning(
                     "[transcript] %r cannot be written (%s): lines are missing from here on",
                     str(self._path),
-                    _why(error),
+                    why(error),
                 )
 
     def _write(self, line: bytes, *, is_last: bool) -> None:
@@ -148,7 +134,7 @@ def _sync_folder(path: Path) -> None:
             os.close(descriptor)
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """What went wrong, without a word of what was to be written."""
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
@@ -204,8 +190,8 @@ def _dumped(kind: TypeAdapter[Any], value: object) -> Any:
     return kind.dump_python(value, mode="json", exclude_defaults=True, warnings=False)
 
 
-def _read(line: Json, last: ChatResponse | None) -> Entry:
-    """The entry that a line tells of. What it raises says that it tells of none."""
+def entry_of(line: Json, last: ChatResponse | None) -> Entry:
+    """The entry that a line tells of; `last`: the response before it. What it raises says that it tells of none."""
     if "began" in line:
         began = line["began"]
         for message in (*began["request"]["messages"], *began.get("segments", ())):
@@ -241,293 +227,3 @@ def _error(raised: Json, partial: ChatResponse) -> ProviderError:
         stop=None if stop is None else _STOP.validate_python(stop),
         partial=partial,
     )
-
-
-# --- Reading ------------------------------------------------------------------------------------------------------
-
-_RESUMABLE: Final = AFRESH | {
-    TurnOutcome.PROVIDER_ERROR,
-    TurnOutcome.STREAM_CUT,
-    TurnOutcome.CANCELLED,
-    TurnOutcome.LEFT_PAUSED,
-}
-_CUT: Final = frozenset(
-    {StopReason.MAX_TOKENS, StopReason.MISSING, StopReason.ERROR, StopReason.CANCELLED, StopReason.TOOL_CALL}
-)
-"""The reasons of an answer without calls that leave something to be said. `tool_call`: its calls were not used."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """A turn as its transcript has it.
-
-    Attributes:
-        turn_id: its id.
-        began: how it began.
-        entries: what was told since, in order.
-        outcome: how it ended; None where it did not, or that line is lost.
-        damaged: lines in the middle of it are missing. What follows the first of them is not among the entries.
-    """
-
-    turn_id: str
-    began: Began
-    entries: tuple[Answered | Entered, ...]
-    outcome: TurnOutcome | None
-    damaged: bool
-
-    @property
-    def ended(self) -> bool:
-        """Whether the turn came to its end."""
-        return self.outcome is not None
-
-    @property
-    def request(self) -> Request:
-        """What the host asked for."""
-        return self.began.request
-
-    @property
-    def answers(self) -> tuple[Answered, ...]:
-        """What each call came to, in order."""
-        return tuple(entry for entry in self.entries if isinstance(entry, Answered))
-
-    @property
-    def segments(self) -> tuple[Message, ...]:
-        """The turn's messages one by one, nudges included, as `TurnResult.segments`.
-
-        A last nudge, which nothing answers, is left out. A call without a result is answered with an error.
-        """
-        told = [*self.began.segments, *(entry.message for entry in self.entries if isinstance(entry, Entered))]
-        while told and told[-1].synthetic:
-            told.pop()
-        return tuple(_answered(told))
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The whole conversation, as `TurnResult.messages`: it can be sent, with another user message after it."""
-        return collapse((*self.request.messages, *self.segments))
-
-    @property
-    def text(self) -> str:
-        """The turn's answers, merged."""
-        return "".join(message.text for message in collapse(self.segments) if message.role == "assistant")
-
-    @property
-    def usage(self) -> Usage:
-        """The sum over the responses that were judged."""
-        return self._spent[1]
-
-    @property
-    def _spent(self) -> tuple[Counters, Usage]:
-        for entry in reversed(self.entries):
-            if isinstance(entry, Entered) and entry.counters is not None and entry.usage is not None:
-                return entry.counters, entry.usage
-        return self.began.counters, self.began.usage
-
-    def resume(self, *, prompt: str = PROMPT) -> Resumption:
-        """What takes the turn up where its transcript ends: give it to a controller with the same tools.
-
-        What was cut is asked for with `prompt`, whatever else the model takes. After a limit the limits begin anew;
-        else they go on.
-
-        Raises:
-            UsageError: there is nothing to take up: the answer is whole, asking again would not help, or lines of the
-                turn are missing.
-        """
-        if self.damaged:
-            raise UsageError(f"lines of the turn {self.turn_id!r} are missing: what it did is not known, start another")
-        history = self.messages
-        last = history[-1] if len(history) > len(self.request.messages) else None
-        strategy = self._strategy(last)
-        after = self.request.but(messages=history)
-        pending: tuple[Message, ...] = ()
-        if strategy is Strategy.RETRIEVE:
-            after = after.but(retrieve=self._heard[-1].id)
-        elif strategy is not None:
-            assert last is not None
-            before = self.request.but(messages=history[:-1])
-            wire, dialect = wires.wire(self.began.wire), self.began.dialect
-            after = wire.resume(before, self._cut(last), prompt=prompt, strategy=strategy, dialect=dialect)
-            pending = tuple(message for message in after.messages[len(before.messages) :] if message.synthetic)
-        counters, usage = self._spent
-        segments, answer = self.segments, "" if last is None or last.role != "assistant" else last.text
-        resumption = Resumption(
-            request=self.request,
-            next=after,
-            pending=pending,
-            strategy=strategy,
-            earlier=self.text.removesuffix(answer),
-            text=answer,
-            seam=strategy is Strategy.PROMPT,
-            segments=segments,
-            tool_results=tuple(message for message in segments if message.role == "tool"),
-            usage=usage,
-            counters=counters,
-        )
-        return resumption.afresh() if self.outcome in AFRESH else resumption
-
-    @property
-    def _heard(self) -> tuple[ChatResponse, ...]:
-        return tuple(answer.response for answer in self.answers if answer.raised is None)
-
-    def _strategy(self, last: Message | None) -> Strategy | None:
-        """How the next call asks; None for an ordinary one. `last`: the turn's last message."""
-        over = UsageError(f"the turn {self.turn_id!r} cannot be taken up again: it has its answer, start another")
-        if self.outcome is not None and self.outcome not in _RESUMABLE:
-            raise over
-        stop = self._heard[-1].stop if self._heard else None
-        if stop is not None and stop.reason is StopReason.PAUSED and stop.resume not in RESUMING:
-            raise over
-        if stop is not None and stop.reason is StopReason.PAUSED and stop.resume is Resume.RETRIEVE_SAME_ID:
-            return Strategy.RETRIEVE
-        if last is None or last.role != "assistant":
-            return None
-        if last.stop_reason is StopReason.PAUSED:
-            return Strategy.RESEND if stop is None else RESUMING.get(stop.resume, Strategy.RESEND)
-        if last.stop_reason not in _CUT:
-            raise over
-        return Strategy.PROMPT
-
-    def _cut(self, last: Message) -> ChatResponse:
-        """The turn's last answer, its segments merged, as the response that is to be taken up."""
-        assert last.stop_reason is not None
-        if last.stop_reason is StopReason.PAUSED and self._heard:
-            return self._heard[-1].but(text=last.text, tool_calls=last.tool_calls, blocks=last.blocks)
-        resume = Resume.RESEND_UNCHANGED if last.stop_reason is StopReason.PAUSED else Resume.PROMPT
-        stop = Stop(last.stop_reason, last.finish_reason, resume=resume)
-        return ChatResponse(text=last.text, stop=stop, blocks=last.blocks)
-
-
-def _answered(messages: Iterable[Message]) -> list[Message]:
-    """The messages, and an error for each call that has no result."""
-    answered: list[Message] = []
-    waiting: tuple[str, ...] = ()
-
-    def give_up() -> None:
-        nonlocal waiting
-        answered.extend(Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True) for id_ in waiting)
-        waiting = ()
-
-    for message in messages:
-        if message.role == "tool":
-            waiting = tuple(id_ for id_ in waiting if id_ != message.tool_call_id)
-        else:
-            give_up()
-            waiting = tuple(call.id for call in message.tool_calls)
-        answered.append(message)
-    give_up()
-    return answered
-
-
-class _Pages:
-    """The lines of one turn, while a file is read."""
-
-    def __init__(self, turn: str, began: Began) -> None:
-        self._turn = turn
-        self._began = began
-        self._entries: list[Answered | Entered] = []
-        self._outcome: TurnOutcome | None = None
-        self._next = 1
-        self._damaged = False
-        self._last: ChatResponse | None = None
-
-    def take(self, number: int, line: Json) -> None:
-        """Take the turn's next line."""
-        self._damaged = self._damaged or number != self._next
-        if self._damaged and "ended" not in line:
-            raise ValueError("lines are missing before this one")
-        entry = _read(line, self._last)
-        self._next = number + 1
-        match entry:
-            case Ended(outcome):
-                self._outcome = outcome
-            case Answered() | Entered():
-                self._entries.append(entry)
-                if isinstance(entry, Answered):
-                    self._last = entry.response
-            case Began():
-                raise ValueError("a turn begins once")
-
-    def recovered(self) -> Recovered:
-        """The turn as far as it was read."""
-        return Recovered(
-            turn_id=self._turn,
-            began=self._began,
-            entries=tuple(self._entries),
-            outcome=self._outcome,
-            damaged=self._damaged,
-        )
-
-
-def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
-    """The turns of a transcript, in the order in which they began. It may still be written to.
-
-    A last line that was not written whole is passed over. Any other line that cannot be read is passed over too, and
-    reported by its number as a warning of the logger `endturn`; a turn that misses it is `damaged`.
-
-    Args:
-        turn_id: the turns of this id only (the host's own ids may repeat).
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
-    found: list[_Pages] = []
-    latest: dict[str, _Pages] = {}
-    try:
-        with open(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                try:
-                    _take(raw, turn_id, found, latest)
-                except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                    if raw.endswith(b"\n"):
-                        log.warning(
-                            "[transcript] line %d of %r is passed over: it, or one of its turn before it, is damaged",
-                            number,
-                            str(path),
-                        )
-    except OSError as error:
-        raise UsageError(f"the transcript {str(path)!r} cannot be read: {_why(error)}") from None
-    return [pages.recovered() for pages in found]
-
-
-def _take(raw: bytes, turn_id: str | None, found: list[_Pages], latest: dict[str, _Pages]) -> None:
-    """Add a line to its turn. What it raises says that it has none."""
-    if not raw.strip():
-        return
-    line = json.loads(raw)
-    version, turn, number = line["v"], line["turn"], line["n"]
-    if version != VERSION or not isinstance(turn, str) or not isinstance(number, int):
-        raise ValueError("not a line of ours")
-    if turn_id is not None and turn != turn_id:
-        return
-    if "began" in line:
-        began = _read(line, None)
-        assert isinstance(began, Began)
-        latest[turn] = _Pages(turn, began)
-        found.append(latest[turn])
-    else:
-        latest[turn].take(number, line)
-
-
-def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
-    """A provider function that gives a turn's recorded responses again, and raises its errors, call by call.
-
-    A controller with the same policy, tools and clock that is given `turn.request` then makes the same of them: the
-    same result, and the same records. An error of a type that is not ours comes as a ProviderError. Not reproduced: a
-    turn that was interrupted, or that was itself taken up again; how a stream was cut into deltas.
-    """
-    answers = iter(turn.answers)
-
-    def provider(request: Request) -> ChatResponse:
-        answer = next(answers, None)
-        if answer is None:
-            raise UsageError(f"the turn {turn.turn_id!r} made no further call: give its request, policy and tools")
-        if answer.raised is not None:
-            raise answer.raised
-        return answer.response
-
-    began = turn.began
-    provider.__dict__.update(
-        wire=began.wire, provider=began.provider, dialect=began.dialect, retrieves=began.retrieves,
-        follows_tokens=began.follows_tokens,
-    )  # fmt: skip
-    return provider

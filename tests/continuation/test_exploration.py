@@ -17,11 +17,13 @@ from typing import Any, Final
 import pytest
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
+from endturn.continuation.acts import Act, CallProvider, MakeRoom, Reply, RunTool, ToolRan, Wait
 from endturn.continuation.machine import FINAL, INITIAL, TRANSITIONS, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
+from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.turn import Abilities, Act, CallProvider, Course, MakeRoom, Reply, RunTool, ToolRan, Wait
+from endturn.continuation.turn import Course
 from endturn.errors import ProviderUnavailable, RequestRejected
 from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
@@ -324,7 +326,7 @@ def play(world: World, script: Sequence[str], start: Request | Resumption | None
             played.shown += act.text
         elif not isinstance(act, Wait):
             if isinstance(act, CallProvider):
-                asked = course._turn.continuation
+                asked = course.standing.voice.turn.continuation
                 played.calls.append((act.request, None if asked is None else asked.strategy))
             if at == len(script):
                 played.act = act
@@ -372,24 +374,24 @@ def moves(world: World, act: Act) -> Sequence[str]:
 
 def configuration(played: Played) -> tuple[object, ...]:
     """All that the rest of a turn depends on."""
-    course = played.course
-    account, counters, sent = course._account, course._account.counters, course._account.sent
-    policy, limit = course._policy, course._policy.continuation_max_output_chars
-    tail, segments, guard = sent.messages[-1], account._segments, course._watchman
+    now = played.course.standing
+    account, counters, sent = now.account, now.account.counters, now.account.sent
+    policy, limit = now.terms.policy, now.terms.policy.continuation_max_output_chars
+    tail, segments, guard = sent.messages[-1], account._segments, now.watchman
     last = segments[-1] if segments else None
     return (
         type(played.act).__name__,
-        course._machine.state,
-        course._strategy,
-        course._issue,
+        now.machine.state,
+        now.strategy,
+        now.issue,
         (counters.iterations, counters.attempts, counters.resumes, counters.repairs, counters.again),
         (counters.tokens, min(counters.chars, limit) if limit < 1_000 else 0, counters.ceiling),
         round(counters.cost, 6) if policy.max_cost is not None else 0,
-        (bool(account.stitcher.text.strip()), bool(account.earlier), bool(course._held)),
+        (bool(account.stitcher.text.strip()), bool(account.earlier), bool(now.held)),
         (sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
         (tail.role, tail.synthetic, tail.stop_reason, bool(tail.text.strip()), len(tail.tool_calls)),
         last and (last.role, last.synthetic, last.stop_reason, bool(last.text.strip()), len(last.tool_calls)),
-        (len(course._calls), len(course._answers), bool(played.refused)),
+        (len(now.calls), len(now.answers), bool(played.refused)),
         sent.messages[0].text,
         guard and (bool(guard._last), len(guard._results), guard._trivial, guard._nothing_yet),
     )
@@ -470,7 +472,7 @@ def check_result(world: World, played: Played, result: TurnResult) -> None:
         last = played.answers[-1]
         assert isinstance(last, ChatResponse)
         assert not last.stop.truncated
-    assert played.course._machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
+    assert played.course.standing.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
     assert result.iterations == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
     assert not any(message.synthetic for message in result.messages)
     assert_sendable(result.messages[:-1] if result.calls else result.messages)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endturn.chat import ToolCall
-from endturn.continuation.payload import mismatch
+from endturn.continuation.fit import mismatch
 from endturn.continuation.termination import (
     EMPTY,
     FINISH_RESPONSE,

@@ -47,13 +47,14 @@ class Part:
             return (delta,)
         return self._looked_at(delta)
 
-    def _looked_at(self, delta: Delta) -> Iterator[Delta]:
+    def _looked_at(self, delta: Delta) -> list[Delta]:
+        out = []
         if delta.restart:
-            yield from self._shown(self._rest())
+            out += self._shown(self._rest())
             self._said.clear()
         if delta.reasoning:
             self._reasoning.append(delta.reasoning)
-            yield Delta(reasoning=delta.reasoning)
+            out.append(Delta(reasoning=delta.reasoning))
         if delta.call is not None:
             call = self._calls.setdefault(delta.call.index, ["", "", ""])
             call[0] = call[0] or delta.call.id or ""
@@ -63,7 +64,8 @@ class Part:
             self._said.append(delta.text)
             piece = self._stitcher.feed(delta.text)
             if piece is not None:
-                yield from self._shown([Delta(text=piece.text, restart=True) if delta.restart else piece])
+                out += self._shown([Delta(text=piece.text, restart=True) if delta.restart else piece])
+        return out
 
     def close(self, response: ChatResponse | None) -> Iterator[Delta]:
         """The response is over: `response` is what it came to, None where it never said so. Only the first time counts.

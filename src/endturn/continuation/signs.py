@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from bisect import bisect_left
 from itertools import product
 from typing import Final
 
@@ -69,6 +70,7 @@ _PHRASES: Final = (
 _OPENERS: Final = ("", "sure ", "certainly ", "of course ", "okay ", "ok ", "absolutely ", "understood ", "sorry ",
                    "apologies ", "my apologies ")  # fmt: skip
 _KNOWN: Final = frozenset(opener + phrase for opener, phrase in product(_OPENERS, _PHRASES))
+_SORTED: Final = sorted(_KNOWN)
 _WORDS: Final = re.compile(r"[a-z']+")
 _PLAIN: Final = re.compile(r"[a-z' .,:;!…*_()\[\]>#–—\t\r-]*")
 _MARKED: Final = re.compile(r"(\.\.\.|…|:|[)\]*_])\s*$")
@@ -89,7 +91,10 @@ def is_preamble(line: str) -> bool:
 def may_become_preamble(line: str) -> bool:
     """Whether a line that is not over yet may still turn out to be one."""
     words = _words(line)
-    return words is not None and any(known.startswith(words) for known in _KNOWN)
+    if words is None:
+        return False
+    at = bisect_left(_SORTED, words)  # whatever begins with them, comes next
+    return at < len(_SORTED) and _SORTED[at].startswith(words)
 
 
 # --- Loops --------------------------------------------------------------------------------------------------------

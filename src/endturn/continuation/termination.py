@@ -150,6 +150,12 @@ def signal_of(call: ToolCall, mode: Mode | None) -> Finish | None:
     return Finish(call.name, str(status), summary or None) if status in _STATUS_TEXT else None
 
 
+def signalled(calls: Iterable[ToolCall], mode: Mode | None) -> Finish | None:
+    """What the first of these calls means that ends the turn."""
+    said = (signal_of(call, mode) for call in calls)
+    return next((finish for finish in said if finish is not None), None)
+
+
 def status_in(text: str) -> str | None:
     """The status that a result of finish_task ends with; None where it ends with none."""
     found = _MARKER.search(text)

@@ -12,8 +12,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.chat import ChatResponse, Request, Tool, ToolCall
-from endturn.continuation.payload import Malformed, mismatch, strict_object
+from endturn.chat import ChatResponse, Json, Request, Tool, ToolCall
+from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
 from endturn.stop import Resume, StopReason
 
@@ -169,7 +169,7 @@ def parse(
             given = strict_object(call.arguments_raw or "")
         else:
             given = {}  # some models send nothing for a tool that needs nothing
-        wrong = mismatch(given, parameters) if schema else None
+        wrong = _mismatch(given, parameters, call.name) if schema else None
     except Malformed as error:
         return Fault(error.issue, f"the arguments are not a JSON object: {error}")
     except (ValueError, TypeError, RecursionError) as error:
@@ -177,6 +177,15 @@ def parse(
     if wrong is not None:
         return Fault("schema_mismatch", f"the arguments do not fit the tool's schema: {wrong}")
     return call.but(arguments=given)
+
+
+def _mismatch(given: Json, parameters: Json, tool: str) -> str | None:
+    if not parameters:
+        return None
+    # Here, for it imports jsonschema: a tenth of a second that a host without tools never pays.
+    from endturn.continuation.fit import mismatch
+
+    return mismatch(given, parameters, tool=tool)
 
 
 class Ledger:

@@ -1,0 +1,496 @@
+"""An SDK's client as a provider function: the controller asks through it, as its host has configured it.
+
+    controller = ContinuationController(openai.OpenAI(timeout=30))                  # whole answers
+    controller = ContinuationController(provider(anthropic.Anthropic(), stream=True))
+
+The wire's body becomes the arguments of the SDK's own method, and the wire reads what that gives: keys, time limits,
+retries and instrumentation stay the client's. Nothing is announced here: where the SDK is instrumented its call is, and
+where not, the controller's. No SDK is imported for being known; a client is told by the modules of its classes.
+
+What an SDK raises becomes a ProviderError with the original as its cause, if it speaks of the provider's answer or of
+the connection; anything else passes. What a lost connection means is said in `endturn.clients`. A stream that is left
+early is closed with the SDK's; of google-genai's async one, the connection when Python collects the SDK's generators.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from endturn.chat import ChatResponse, Delta, Json, Request
+from endturn.clients import AsyncClient, Client
+from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
+from endturn.exchange import PROVIDERS
+from endturn.sdk_errors import Told, is_of, lost, told
+from endturn.wires import Context, Event, Wire
+from endturn.wires import wire as wire_of
+from endturn.wires.failure import shortened
+from endturn.wires.reading import member, plain
+
+__all__ = ["SdkProvider", "provider"]
+
+ANY: Final = "compatible"
+"""The dialect of whoever imitates a format and may use anybody's words."""
+
+_END: Final = object()
+
+
+# --- Which SDK, and how it is asked -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a client is asked in one wire's format.
+
+    Attributes:
+        asks: the method, by its path from the client; "" where the client is a function itself.
+        streams: the method for streams; "" where it is the same, and an argument says so.
+        fetches: the method that takes the id of a response which is still being made.
+        arguments: the wire's body, and the host's options, as the method's arguments.
+        events: the member of a stream's answer that is the stream; "" where the answer is.
+        follows_tokens: the SDK takes continuation tokens up by itself.
+    """
+
+    asks: str = ""
+    streams: str = ""
+    fetches: str = ""
+    arguments: Callable[[Callable[..., Any], Request, Json, Mapping[str, Any]], Json] = field(
+        default_factory=lambda: _keywords
+    )
+    events: str = ""
+    follows_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Sdk:
+    """An SDK's clients: classes of that name in that module or below it. The first way to ask them is the default."""
+
+    module: str
+    kind: str
+    provider: str
+    dialect: str
+    ways: Mapping[str, _Way]
+
+
+def _keywords(method: Callable[..., Any], request: Request, body: Json, options: Mapping[str, Any]) -> Json:
+    """The body's members as they are; in `extra_body` those that an SDK made by Stainless has no argument for."""
+    given = {**options, **body}
+    known = _named(_function(method))
+    if "extra_body" not in known:
+        return given
+    further = {name: value for name, value in given.items() if name not in known}
+    given = {name: value for name, value in given.items() if name in known}
+    return {**given, "extra_body": {**(given.get("extra_body") or {}), **further}} if further else given
+
+
+def _generate(method: Callable[..., Any], request: Request, body: Json, options: Mapping[str, Any]) -> Json:
+    """The body as google-genai's contents and config. What its config has no name for goes into `extra_body`.
+
+    It is read as JSON, where bytes (signatures, tokens, images) are base64. The SDK is told neither to follow
+    continuation tokens, so that the policy's limits hold for each, nor to run functions.
+    """
+    types: Any = import_module("google.genai.types")
+    known = types.GenerateContentConfig.model_fields
+    by_alias = {known[name].alias or name: name for name in known}
+    rest = {name: value for name, value in body.items() if name != "contents"}
+    settings = rest.pop("generationConfig", {})
+    ours = {name: value for name, value in {**settings, **rest}.items() if name in by_alias}
+    read = types.GenerateContentConfig.model_validate_json(json.dumps(ours))
+    config: Json = {"automatic_function_calling": {"disable": True}, "automatic_continuation": False}
+    config = {name: value for name, value in config.items() if name in known}
+    config |= {**options, **{by_alias[name]: getattr(read, by_alias[name]) for name in ours}}
+    further = {name: value for name, value in rest.items() if name not in ours}
+    deeper = {name: value for name, value in settings.items() if name not in ours}
+    if deeper:
+        further["generationConfig"] = deeper
+    if further:
+        given = types.HttpOptions.model_validate(config.get("http_options") or {})
+        config["http_options"] = given.model_copy(update={"extra_body": {**(given.extra_body or {}), **further}})
+    contents = [types.Content.model_validate_json(json.dumps(content)) for content in body["contents"]]
+    return {"model": request.model, "contents": contents, "config": config}
+
+
+def _converse(method: Callable[..., Any], request: Request, body: Json, options: Mapping[str, Any]) -> Json:
+    """The body's members, blobs as the bytes that boto3 wants."""
+    meta = member(member(method, "__self__"), "meta")
+    shape = None
+    if meta is not None:
+        operation = meta.method_to_api_mapping[method.__name__]
+        shape = meta.service_model.operation_model(operation).input_shape
+    written: Json = _with_blobs(body, shape)
+    return {**options, "modelId": request.model, **written}
+
+
+def _with_blobs(value: Any, shape: Any) -> Any:
+    """A JSON value with bytes wherever the service's model has a blob, and JSON has it in base64."""
+    kind = getattr(shape, "type_name", None)
+    if kind == "blob" and isinstance(value, str):
+        return base64.b64decode(value)
+    if kind == "list" and isinstance(value, list):
+        return [_with_blobs(each, shape.member) for each in value]
+    if kind == "structure" and isinstance(value, Mapping):
+        return {name: _with_blobs(each, shape.members.get(name)) for name, each in value.items()}
+    return value
+
+
+_CHAT: Final = {"openai_chat": _Way("chat.completions.create")}
+_OPENAI: Final = {
+    **_CHAT,
+    "openai_responses": _Way("responses.create", fetches="responses.retrieve"),
+    "completions": _Way("completions.create"),
+}
+_GOOGLE: Final = {
+    "gemini": _Way("models.generate_content", "models.generate_content_stream", arguments=_generate),
+    # Told not to follow tokens, the SDK warns of each, and refuses jobs in the background.
+    "gemini_interactions": _Way("interactions.create", fetches="interactions.get", follows_tokens=True),
+}
+_CONVERSE: Final = {"bedrock_converse": _Way("converse", "converse_stream", arguments=_converse, events="stream")}
+
+_SDKS: Final = (
+    _Sdk("openai", "BaseClient", "openai", ANY, _OPENAI),
+    _Sdk("anthropic", "BaseClient", "anthropic", "", {"anthropic": _Way("messages.create")}),
+    _Sdk("groq", "BaseClient", "groq", "groq", _CHAT),
+    _Sdk("together", "BaseClient", "together", "together", _CHAT),
+    _Sdk("google.genai", "Client", "gcp.gemini", "", _GOOGLE),
+    _Sdk("google.genai", "AsyncClient", "gcp.gemini", "", _GOOGLE),
+    _Sdk("botocore", "BedrockRuntime", "aws.bedrock", "", _CONVERSE),
+    _Sdk("mistralai", "Mistral", "mistral_ai", "mistral", {"openai_chat": _Way("chat.complete", "chat.stream")}),
+    _Sdk("cohere", "ClientV2", "cohere", "", {"cohere": _Way("chat", "chat_stream")}),
+    _Sdk("cohere", "AsyncClientV2", "cohere", "", {"cohere": _Way("chat", "chat_stream")}),
+    _Sdk("ollama", "Client", "ollama", "", {"ollama": _Way("chat")}),
+    _Sdk("ollama", "AsyncClient", "ollama", "", {"ollama": _Way("chat")}),
+)
+
+
+@lru_cache(maxsize=64)
+def _named(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of a function's arguments; none where that cannot be told, or any will do."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        return frozenset()
+    return frozenset(each.name for each in parameters)
+
+
+def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+    return getattr(method, "__func__", method)
+
+
+@dataclass(frozen=True, slots=True)
+class SdkProvider:
+    """A provider function that asks through an SDK; made by `provider`. Its attributes are read by the controller.
+
+    Attributes:
+        wire: the name of the format in which it is asked.
+        provider: as in `gen_ai.provider.name`.
+        dialect: whose variant of the format.
+        retrieves: it fetches a response by its id.
+        follows_tokens: the SDK takes continuation tokens up by itself.
+    """
+
+    wire: str
+    provider: str
+    dialect: str
+    retrieves: bool
+    follows_tokens: bool
+    ask: Callable[[Request], Any] = field(repr=False)
+
+    def __call__(self, request: Request) -> Any:
+        """The response, its coroutine, or the iterator of a stream, sync or async as the client is."""
+        return self.ask(request)
+
+
+def provider(
+    client: Any, *, stream: bool = False, wire: str | None = None, dialect: str | None = None, **options: Any
+) -> Callable[[Request], Any]:
+    """A provider function that asks through a client.
+
+    Args:
+        client: of openai, anthropic (with those for Bedrock, Vertex and Foundry), google-genai (and its `aio`), boto3's
+            "bedrock-runtime", groq, together, mistralai, cohere (v2) or ollama; our Client or AsyncClient; or, with
+            `wire`, a function that takes the members of a body as its keyword arguments and gives that format's answer,
+            such as `litellm.completion`. A provider function is given back as it is.
+        stream: ask for streams, and give their deltas.
+        wire: the format; by default the SDK's first. OpenAI's SDK also speaks `openai_responses` and `completions`,
+            Google's `gemini_interactions`.
+        dialect: whose variant of it; by default as the client's address says.
+        options: further arguments of every call, in the SDK's own words (`timeout=30`, `extra_headers={…}`); of
+            google-genai, members of the config.
+
+    Returns:
+        A function; sync for a sync client, for an async one the coroutine or async iterator that an
+        AsyncContinuationController takes. Its attributes are those of SdkProvider.
+
+    Raises:
+        UsageError: nothing is known of such a client, or it is not asked in that format.
+    """
+    if isinstance(client, Client | AsyncClient) or (callable(client) and wire is None):
+        if wire or dialect or options or (stream and not isinstance(client, Client | AsyncClient)):
+            raise UsageError(
+                f"{_a(client)} is a provider function, and is asked as it is: make it so that it streams, or has other "
+                "settings; or give wire, if it is a function that takes the members of a body"
+            )
+        return client.stream if stream else client  # type: ignore[no-any-return]
+    sdk = None if callable(client) else _sdk_of(client)
+    if sdk is None:
+        way, speaks = _Way(), wire_of(wire or "")
+        name, guessed = speaks.PROVIDER, ANY
+    else:
+        named = wire or next(iter(sdk.ways))
+        if named not in sdk.ways:
+            raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.ways)}")
+        way, speaks = sdk.ways[named], wire_of(named)
+        name, guessed = _home(client, sdk, speaks)
+    if dialect is None:
+        dialect = guessed if guessed in speaks.REASONS else ""
+    asking = _Asking(client, way, speaks, name, dialect, options)
+    ask = (_astream if stream else _acomplete) if _is_async(client) else (_stream if stream else _complete)
+    return SdkProvider(
+        wire=speaks.NAME,
+        provider=name,
+        dialect=dialect,
+        retrieves=bool(way.fetches),
+        follows_tokens=way.follows_tokens or options.get("automatic_continuation") is True,
+        ask=partial(ask, asking),
+    )
+
+
+def _a(thing: object) -> str:
+    return f"a value of type {type(thing).__name__}"
+
+
+def _sdk_of(client: object) -> _Sdk:
+    for sdk in _SDKS:
+        if any(is_of(kind, sdk.module, sdk.kind) for kind in type(client).__mro__):
+            return sdk
+    raise UsageError(
+        f"provider is a function of a Request, like Client('openai'), or an SDK's client, not {_a(client)}; known are "
+        f"the clients of {', '.join(dict.fromkeys(sdk.module for sdk in _SDKS))} (botocore's of 'bedrock-runtime')"
+    )
+
+
+def _is_async(client: Any) -> bool:
+    if callable(client):
+        function = inspect.unwrap(client)
+        return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+    return any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
+
+
+def _home(client: Any, sdk: _Sdk, speaks: Wire) -> tuple[str, str]:
+    """Who answers a client, and in whose words."""
+    kinds = " ".join(kind.__name__ for kind in type(client).__mro__)
+    if "Azure" in kinds:
+        return "azure.ai.openai", "azure"
+    if getattr(client, "vertexai", False) is True:
+        return "gcp.vertex_ai", "vertex"
+    for kind, named in (("Bedrock", "aws.bedrock"), ("Vertex", "gcp.vertex_ai")):
+        if kind in kinds:
+            return named, sdk.dialect
+    host = urlsplit(str(getattr(client, "base_url", None) or "")).hostname or ""
+    for named, home in PROVIDERS.items():
+        known = urlsplit(home.url or "").hostname
+        if known and known != "localhost" and (host == known or host.endswith(f".{known}")):
+            return named, home.dialect if home.wire == speaks.NAME or not sdk.dialect else sdk.dialect
+    return sdk.provider, sdk.dialect
+
+
+# --- One call -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Whom to ask, and how."""
+
+    client: Any
+    way: _Way
+    wire: Wire
+    provider: str
+    dialect: str
+    options: Mapping[str, Any]
+
+    def method(self, path: str) -> Callable[..., Any]:
+        """A method of the client. Looked up for each call: it may have been instrumented since the last."""
+        return attrgetter(path)(self.client) if path else self.client  # type: ignore[no-any-return]
+
+
+class _Exchange:
+    """One call to an SDK, whether its answer is waited for or awaited."""
+
+    def __init__(self, asking: _Asking, request: Request, *, stream: bool) -> None:
+        self._asking = asking
+        self._request = request
+        self._stream = stream
+        self._body = asking.wire.encode(request, stream=stream, dialect=asking.dialect)
+        fetched = {"background": True} if request.retrieve is not None else {}
+        asked = asking.wire.inspect({"model": request.model, "stream": stream, **fetched, **self._body})
+        self._context = Context(asking.dialect, asking.provider, asked)
+        self._decoder = asking.wire.decoder(self._context)
+        self._begun = False
+        self._lost: str | None = None
+
+    def send(self) -> Any:
+        """Call the SDK's method. What it gives may have to be awaited."""
+        way, options = self._asking.way, self._asking.options
+        if self._request.retrieve is not None and way.fetches:
+            method = self._asking.method(way.fetches)
+            known = _named(_function(method))
+            given = {name: value for name, value in {**options, **self._request.extra}.items() if name in known}
+            return method(self._request.retrieve, **given, **({"stream": True} if self._stream else {}))
+        body = dict(self._body)
+        if way.streams:
+            body.pop("stream", None)
+        method = self._asking.method((self._stream and way.streams) or way.asks)
+        return method(**way.arguments(method, self._request, body, options))
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around the SDK's work: what it raises becomes ours; a connection that is lost in a stream ends that.
+
+        Raises:
+            ProviderError: the provider's answer is an error, there is none, or it is not in the format.
+        """
+        try:
+            yield
+        except Exception as error:
+            said, failure = told(error), lost(error)
+            if self._begun and said is not None:
+                self._broken(said, error)
+            elif self._begun and failure:
+                self._lost = failure
+            elif said is not None:
+                raise self._rejection(said) from error
+            elif failure:
+                # Not the SDK's own words: they may quote what was sent.
+                kind = ProviderTimeout if failure == "timeout" else ProviderUnavailable
+                what = "no answer in time" if failure == "timeout" else "the connection failed"
+                name = self._asking.provider
+                raise kind(f"{name}: {what} ({type(error).__name__})", provider=name) from error
+            else:
+                raise
+
+    def _rejection(self, said: Told) -> ProviderError:
+        if said.is_answer:
+            name = self._asking.provider
+            readable = shortened(said.content.decode("utf-8", "replace"))
+            what = f"{name} answered {said.status} with what its SDK cannot read"
+            return DecodeError(what, provider=name, status=said.status, body=readable)
+        return self._asking.wire.decode_error(said.status, said.headers, said.content, ctx=self._context)
+
+    def _broken(self, said: Told, error: Exception) -> None:
+        """An error within a stream, which the SDK raised: shown to the decoder as the event that it was."""
+        try:
+            for _ in self._decoder.feed(Event(None, said.event)):
+                pass
+        except ProviderError as failure:
+            raise failure from error
+        came = self._decoder.close()
+        if not came.stop.terminal_seen:  # else the error came too late to matter
+            rejection = self._rejection(said)
+            rejection.partial = came
+            raise rejection from error
+
+    def events(self, answer: Any) -> Any:
+        """The stream in what the SDK gave."""
+        name = self._asking.way.events
+        return answer[name] if name else answer
+
+    def feed(self, event: Any) -> Iterator[Delta]:
+        """The deltas of one of the SDK's events.
+
+        Raises:
+            ProviderError: it is an error, or not in the format; `partial` is what came before.
+        """
+        self._begun = True
+        inner = member(event, "data")
+        if member(event, "choices") is None and member(inner, "choices") is not None:  # Mistral's wrapping
+            event = inner
+        try:
+            yield from self._decoder.feed(Event(None, plain(event)))
+        except DecodeError as error:
+            error.partial = error.partial or self._decoder.close()
+            raise
+
+    def whole(self, answer: Any) -> ChatResponse:
+        """What a whole answer means.
+
+        Raises:
+            ProviderError: it is an error, or not in the format.
+        """
+        headers = member(member(answer, "ResponseMetadata"), "HTTPHeaders")
+        return self._asking.wire.decode(plain(answer), ctx=self._context, headers=headers)
+
+    def response(self) -> ChatResponse:
+        """What a stream came to."""
+        response = self._decoder.close()
+        if self._lost is not None and response.stop.detail in (None, "stream_cut"):
+            return response.with_stop(detail=self._lost)
+        return response
+
+
+def _complete(asking: _Asking, request: Request) -> ChatResponse:
+    exchange = _Exchange(asking, request, stream=False)
+    with exchange.step():
+        answer = exchange.send()
+    return exchange.whole(answer)
+
+
+async def _acomplete(asking: _Asking, request: Request) -> ChatResponse:
+    exchange = _Exchange(asking, request, stream=False)
+    with exchange.step():
+        answer = await exchange.send()
+    return exchange.whole(answer)
+
+
+def _stream(asking: _Asking, request: Request) -> Generator[Delta | ChatResponse]:
+    exchange = _Exchange(asking, request, stream=True)
+    with exchange.step():
+        events = exchange.events(exchange.send())
+    try:
+        pulled = iter(events)
+        while True:
+            event = _END
+            with exchange.step():
+                event = next(pulled, _END)
+            if event is _END:
+                break
+            yield from exchange.feed(event)
+    finally:
+        getattr(events, "close", _nothing)()
+    yield exchange.response()
+
+
+async def _astream(asking: _Asking, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
+    exchange = _Exchange(asking, request, stream=True)
+    with exchange.step():
+        answer = exchange.send()
+        events = exchange.events(await answer if inspect.isawaitable(answer) else answer)
+    try:
+        pulled = aiter(events)
+        while True:
+            event = _END
+            with exchange.step():
+                event = await anext(pulled, _END)
+            if event is _END:
+                break
+            for delta in exchange.feed(event):
+                yield delta
+    finally:
+        closed = getattr(events, "aclose", getattr(events, "close", _nothing))()
+        if inspect.isawaitable(closed):
+            await closed
+    yield exchange.response()
+
+
+def _nothing() -> None:
+    """Some streams have nothing to close."""

@@ -1,0 +1,98 @@
+"""How a turn ends: at a limit, by a failure, by an interrupt, or because it is done; and how it could go on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from endturn.announce import end_turn
+from endturn.continuation import asking, machine, running
+from endturn.continuation.entry import Ended
+from endturn.continuation.machine import Signal, State
+from endturn.continuation.result import TurnResult
+from endturn.continuation.standing import Standing
+from endturn.errors import ProviderError
+from endturn.records import COMPLETE, Strategy, TurnOutcome
+from endturn.stop import StopReason
+
+_POINTLESS: Final = frozenset(
+    {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}
+)
+"""The outcomes after which asking again would bring the same."""
+
+
+def unless(now: Standing, outcome: TurnOutcome | None) -> Signal:
+    """Whether the turn goes on: a limit that was reached ends it with this outcome."""
+    if outcome is None:
+        return Signal.UNDER_LIMITS
+    now.outcome = outcome
+    now.resumption = None if outcome in _POINTLESS else asking.onward(now)
+    return Signal.LIMIT_REACHED
+
+
+def fail(now: Standing, signal: Signal, error: BaseException | None) -> None:
+    """Keep what is worth keeping of a call that did not end, and how the turn could go on."""
+    account, partial = now.account, now.last
+    now.outcome, now.error = machine.OUTCOMES[signal], error
+    if isinstance(error, ProviderError) and error.retryable:
+        asking.give_back(now)
+    if now.strategy is Strategy.RETRIEVE:  # the whole of it can be fetched once more
+        account.let_pass(partial)
+        now.resumption = account.resumption(account.sent, now.strategy, account.pending)
+    elif partial.text.strip():
+        account.enter(partial)
+        now.resumption = asking.onward(now)
+    else:  # nothing came of it: its nudge goes, and the same request can be sent again
+        now.resumption = account.resumption(account.sent, now.strategy, account.pending)
+    account.pending = ()
+    if now.strategy is Strategy.REPAIR:
+        asking.repaired(now, attempted=True, succeeded=False)
+
+
+def interrupt(now: Standing, error: BaseException | None) -> TurnResult:
+    """End the turn wherever it stands."""
+    account, state = now.account, now.machine.state
+    if now.part is not None:
+        now.part.close(None)
+        now.take()
+        if now.last.stop.reason is not StopReason.MISSING:
+            account.enter(now.last)  # the answer had arrived; the consumer did not wait for its last piece
+        else:
+            fail(now, Signal.INTERRUPTED, None)
+    elif state is State.EXECUTE_TOOLS and now.calls:
+        running.give_up(now)
+    elif state is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
+        now.resumption = account.resumption(account.sent, now.strategy, account.pending)
+    if (state, Signal.INTERRUPTED) in machine.TRANSITIONS:
+        now.machine.on(Signal.INTERRUPTED)
+    now.outcome = TurnOutcome.CANCELLED
+    if isinstance(error, Exception):
+        now.outcome, now.error = TurnOutcome.PROVIDER_ERROR, error
+    now.voice.turn.continuation = None
+    return finish(now, error)
+
+
+def finish(now: Standing, error: BaseException | None = None) -> TurnResult:
+    """Announce the end. `error`: what ended the turn, where that is not the provider's."""
+    account, turn, policy = now.account, now.voice.turn, now.terms.policy
+    if now.outcome not in COMPLETE:
+        now.finish = None
+    elif now.finish is not None:
+        now.voice.finished(
+            now.finish,
+            iteration=account.counters.calls,
+            max_iterations=policy.max_iterations,
+            requires_review=policy.mode == "task",
+        )
+    end_turn(turn, now.outcome, error=error or now.error)
+    if account.tell is not None:
+        account.tell(Ended(now.outcome))
+    return account.result(
+        now.outcome,
+        finish=now.finish,
+        stop=None if now.response is None else now.response.stop,
+        calls=now.calls if now.outcome is TurnOutcome.COMPLETED else (),
+        continuations=turn.continuations,
+        error=now.error,
+        duration_s=now.elapsed(),
+        resumption=now.resumption,
+    )

@@ -1,0 +1,170 @@
+"""What a response signals to the machine, and what of it enters the turn."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from endturn.chat import ChatResponse, Request, ToolCall
+from endturn.continuation import asking, limits, machine, termination
+from endturn.continuation.limits import Progress
+from endturn.continuation.machine import Signal
+from endturn.continuation.signs import loop_start
+from endturn.continuation.standing import Again, Standing
+from endturn.continuation.termination import Finish
+from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, judge
+from endturn.records import Strategy, TurnOutcome
+from endturn.stop import Resume
+
+_COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
+"""The calls whose output counts against the budgets, however they end."""
+
+
+def evaluate(now: Standing) -> Signal:
+    """Judge the latest response, record it and what it has used, and say what it means."""
+    response, account = now.last, now.account
+    signal = _gated(now, response)
+    _count(now, response, signal)
+    _tell(now, response, signal)
+    loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
+    now.progress = Progress(
+        visible=bool(account.stitcher.added.strip()),
+        reasoned=bool(response.reasoning or (response.usage and response.usage.reasoning_tokens)),
+        repetitive=loop is not None,
+    )
+    signal = _worth(now, response, signal)
+    if signal is Signal.END_TURN and now.terms.is_offered:
+        signal = _unsignalled(now)
+    if signal is Signal.HAND_OVER and isinstance(now.verdict, Run):
+        now.finish = termination.signalled(now.verdict.calls, now.terms.policy.mode)
+    if _is_passing(now, signal):
+        account.let_pass(response)
+    else:
+        account.enter(response, _kept(now.verdict), text=None if loop is None else response.text[:loop])
+    now.outcome = machine.OUTCOMES.get(signal, now.outcome)
+    if signal is Signal.MISSING:
+        now.resumption = asking.onward(now)
+    return signal
+
+
+def _gated(now: Standing, response: ChatResponse) -> Signal:
+    """Put a response's calls through the gate."""
+    terms, policy = now.terms, now.terms.policy
+    now.verdict = judge(
+        response,
+        terms.tools,
+        runnable=terms.runnable,
+        dispatch=policy.dispatch,
+        suspect_full_budget=policy.suspect_full_budget,
+        promote=policy.promote,
+    )
+    return machine.classify(
+        response.stop,
+        now.verdict,
+        repairing=now.strategy is Strategy.REPAIR,
+        hand_over=terms.runnable is None,
+        drop=policy.on_cut_call == "drop",
+    )
+
+
+def _count(now: Standing, response: ChatResponse, signal: Signal) -> None:
+    """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
+    usage, counters = now.account.used(response), now.account.counters
+    if now.strategy in _COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
+        counters.ceiling = counters.ceiling or now.account.base.max_tokens or usage.output_tokens
+        counters.tokens += usage.output_tokens or 0
+        counters.chars += len(response.text)
+
+
+def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
+    """Say how a repair went, and which calls are not run."""
+    verdict, repairing = now.verdict, now.strategy is Strategy.REPAIR
+    if repairing:
+        asking.repaired(now, attempted=True, succeeded=isinstance(verdict, Run))
+    if signal is Signal.GATE_REFUSED:
+        now.issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
+    if response.tool_calls and not isinstance(verdict, Run):
+        reason = verdict.reason if verdict is not None else "not_a_tool_call"
+        failed = repairing and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED)
+        now.voice.blocked("repair_failed" if failed else reason, response.tool_calls)
+
+
+def _worth(now: Standing, response: ChatResponse, signal: Signal) -> Signal:
+    """The signal of a cut or complete answer, where what was asked for changes what it is worth."""
+    if signal is Signal.END_TURN and now.account.base.format is not None and not _is_json(now.answer_text):
+        return Signal.INVALID_JSON
+    if signal is not Signal.MAX_TOKENS:
+        return signal
+    if now.terms.is_held and now.terms.capability.json:
+        # Half a JSON text goes on badly, and the whole fits or does not.
+        now.again = Again(_whole(now), TurnOutcome.INVALID_JSON)
+        return Signal.WORTHLESS
+    if now.progress.reasoned and not now.progress.visible and not response.text.strip():
+        request = _less_thinking(now)
+        if request is not None:
+            now.again = Again(request, TurnOutcome.REASONING_EXHAUSTED)
+            return Signal.WORTHLESS
+    return signal
+
+
+def _whole(now: Standing) -> Request:
+    """The same question, with all the output tokens that are left."""
+    account = now.account
+    left = limits.tokens_left(account.counters, now.terms.policy)
+    return account.sent.but(max_tokens=account.base.max_tokens if left is None else left)
+
+
+def _less_thinking(now: Standing) -> Request | None:
+    """The same question, asked so that something is left for an answer; None where the policy does not want it."""
+    account, off = now.account, now.terms.capability.reasoning_off
+    match now.terms.policy.on_reasoning_only:
+        case "escalate_once":
+            asked = 4 * (account.base.max_tokens or account.counters.ceiling or 0) or None
+            return account.sent.but(max_tokens=asked)
+        case "reasoning_off_once" if off:
+            return account.sent.but(extra={**account.sent.extra, **off})
+        case _:
+            return None
+
+
+def _unsignalled(now: Standing) -> Signal:
+    """What an answer without calls signals, where the model was offered a tool to end the turn with."""
+    text = now.answer_text
+    if now.watchman is None:
+        return Signal.END_TURN if text.strip() else Signal.EMPTY
+    finish = now.watchman.see(text)
+    if finish is None:
+        if now.may_be_trivial:
+            return Signal.TRIVIAL
+        finish = Finish(termination.IMPLICIT if text.strip() else termination.EMPTY, "no_action")
+    if finish.signal == termination.EMPTY:
+        return Signal.EMPTY
+    now.finish = finish
+    return Signal.IMPLICIT
+
+
+def _is_passing(now: Standing, signal: Signal) -> bool:
+    """Whether a response leaves no trace in the history if the turn goes on: the whole of it comes again."""
+    fetched = signal is Signal.PAUSED and now.last.stop.resume is Resume.RETRIEVE_SAME_ID
+    lost = signal is Signal.MISSING and now.strategy is Strategy.RETRIEVE
+    return signal in (Signal.WORTHLESS, Signal.TRIVIAL, Signal.CONTEXT_WINDOW_EXCEEDED) or fetched or lost
+
+
+def _is_json(text: str) -> bool:
+    """Whether an answer is the JSON that was asked for; a code fence around it is not."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _kept(verdict: Verdict | None) -> tuple[ToolCall, ...]:
+    """The calls of a response that its record may hold: those that are run, and those that are answered."""
+    match verdict:
+        case Run():
+            return verdict.calls
+        case Answer():
+            return tuple(call for call, _ in verdict.errors)
+        case _:
+            return ()

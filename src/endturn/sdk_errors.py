@@ -1,0 +1,111 @@
+"""What SDKs raise, read without importing any: the provider's answer within it, or that the connection failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from endturn.wires.reading import count, member, text
+
+__all__ = ["Told", "is_of", "lost", "told"]
+
+
+def is_of(kind: type, module: str, name: str) -> bool:
+    """Whether a class has that name, and is of that module or one below it."""
+    return kind.__name__ == name and f"{kind.__module__}.".startswith(f"{module}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a provider answered, in what an SDK raised.
+
+    Attributes:
+        content: the answer's body.
+        event: the same as the event of a stream.
+        is_answer: it is no error, but the SDK could not read it.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+    event: Any
+    is_answer: bool = False
+
+
+_LOST: Final = (
+    *((module, "APIConnectionError") for module in ("openai", "anthropic", "groq", "together")),
+    *((module, "TransportError") for module in ("httpx", "httpx2")),
+    *(("requests", name) for name in ("ConnectionError", "Timeout", "ChunkedEncodingError")),
+    *(("botocore", name) for name in ("HTTPClientError", "ConnectionError")),
+    ("aiohttp", "ClientError"),
+    ("mistralai", "NoResponseError"),
+    ("urllib3", "HTTPError"),
+    *(("builtins", name) for name in ("ConnectionError", "TimeoutError")),
+)
+"""What is raised where the connection failed, or was lost: the module, and the class or one above it."""
+
+
+def lost(error: Exception) -> str | None:
+    """How the connection failed: "timeout" or "connection"; None where it did not."""
+    kinds = type(error).__mro__
+    if not any(is_of(kind, module, name) for kind in kinds for module, name in _LOST):
+        return None
+    return "timeout" if any("Timeout" in kind.__name__ for kind in kinds) else "connection"
+
+
+def told(error: Exception) -> Told | None:
+    """The provider's answer in what an SDK raised; None where there is none."""
+    answer: Any = getattr(error, "response", None)
+    if isinstance(answer, Mapping):  # botocore
+        return _told_by_aws(answer)
+    if answer is None:
+        answer = getattr(error, "raw_response", None)  # mistralai
+    statuses = (getattr(error, "status_code", None), getattr(error, "code", None), member(answer, "status_code"))
+    status = next((found for each in statuses if (found := count(each))), None)
+    bodies = (getattr(error, name, None) for name in ("details", "body", "error"))  # google-genai; most; ollama
+    body = next((each for each in bodies if each), None)
+    headers = _headers(member(answer, "headers")) or _headers(getattr(error, "headers", None))
+    content = _content(answer)
+    if status is not None and 400 <= status < 600:
+        event = body if isinstance(member(body, "error"), Mapping) else {"error": body}
+        return Told(status, headers, content or _bytes(body), event)
+    if member(body, "error"):  # anthropic: within a stream
+        return Told(200, headers, _bytes(body), body)
+    if answer is not None and status is not None:
+        return Told(status, headers, content or _bytes(body), None, is_answer=True)
+    if isinstance(body, Mapping):  # openai: within a stream
+        return Told(200, headers, _bytes({"error": body}), {"error": body})
+    return None
+
+
+def _told_by_aws(answer: Mapping[str, Any]) -> Told:
+    said, about = answer.get("Error") or {}, answer.get("ResponseMetadata") or {}
+    word, message = text(said.get("Code")), {"message": text(said.get("Message"))}
+    headers = {**_headers(about.get("HTTPHeaders")), "x-amzn-errortype": word}
+    status = count(about.get("HTTPStatusCode"))
+    event = {word: message}
+    return Told(status or 200, headers, _bytes(message if status else event), event)
+
+
+def _headers(headers: Any) -> dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in headers.items()}
+    except AttributeError:
+        return {}
+
+
+def _content(answer: Any) -> bytes:
+    """The body of an HTTP library's response; nothing where it was not read."""
+    try:
+        content = getattr(answer, "content", b"")
+    except RuntimeError:
+        return b""
+    return content if isinstance(content, bytes) else b""
+
+
+def _bytes(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return body.encode() if isinstance(body, str) else json.dumps(body, default=str).encode()

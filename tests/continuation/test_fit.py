@@ -1,0 +1,376 @@
+"""Arguments and JSON Schemas: what is refused, in which words, and what no schema and no value can do to a turn."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from endturn.chat import Tool
+from endturn.continuation import fit
+from endturn.continuation.fit import mismatch
+from endturn.continuation.toolgate import Fault, parse
+from tests.support.turns import call
+
+
+@pytest.fixture(autouse=True)
+def _unsaid() -> None:
+    """Each test may say for the first time what is said once."""
+    for cache in (fit._ignored, fit._engine):
+        cache.cache_clear()
+
+
+def takes(**properties: Any) -> dict[str, Any]:
+    """The schema of an object with these properties."""
+    return {"type": "object", "properties": properties}
+
+
+# --- The law --------------------------------------------------------------------------------------------------------
+
+SCHEMAS = st.recursive(
+    st.sampled_from(
+        [
+            {},
+            True,
+            False,
+            {"type": "string"},
+            {"type": "integer"},
+            {"type": "number", "minimum": 3},
+            {"type": ["boolean", "null"]},
+            {"enum": ["a", 1, None]},
+            {"const": {"a": 1}},
+            {"type": "string", "minLength": 2},
+            {"pattern": "^a"},
+            {"type": "array", "uniqueItems": True},
+            {"$ref": "#/$defs/word"},
+            {"$ref": "#"},
+        ]
+    ),
+    lambda inner: st.one_of(
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
+        st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2)}),
+        st.fixed_dictionaries({"not": inner}),
+        st.fixed_dictionaries(
+            {
+                "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), inner, min_size=1, max_size=2),
+                "additionalProperties": inner,
+            }
+        ),
+        st.fixed_dictionaries(
+            {
+                "type": st.just("object"),
+                "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+                "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+                "additionalProperties": inner,
+            }
+        ),
+    ),
+    max_leaves=6,
+)
+GIVEN = st.recursive(
+    st.sampled_from(["a", "ab", 1, 2.0, 4, 1.5, True, None]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def accepts(value: Any, root: dict[str, Any]) -> bool:
+    """What the library says without us; a schema that sends it round for ever is no example."""
+    try:
+        return not list(jsonschema.Draft202012Validator(root).iter_errors(value))
+    except BaseException as error:
+        if type(error).__name__ not in ("RecursionError", "PanicException"):
+            raise
+        reject()
+
+
+@pytest.mark.behaviour(35)
+@settings(max_examples=300)
+@given(inner=SCHEMAS, value=GIVEN)
+def test_what_json_schema_refuses_is_refused_and_nothing_else(inner: Any, value: Any) -> None:
+    """Keywords of our own change what a check costs, not what it says."""
+    root = {"allOf": [inner], "$defs": {"word": {"type": "string"}}}
+    assert (mismatch(value, root) is None) == accepts(value, root)
+
+
+# --- Words ----------------------------------------------------------------------------------------------------------
+
+PLACE = {
+    "type": "object",
+    "properties": {
+        "q": {"type": "string"},
+        "n": {"type": ["integer", "null"]},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+        "where": {"$ref": "#/$defs/place"},
+    },
+    "required": ["q"],
+    "additionalProperties": False,
+    "$defs": {"place": {"type": "object", "properties": {"lat": {"type": "number"}}}},
+}
+EITHER = [{"type": "string"}, {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}]
+NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$ref": "#"}}, "required": ["v"]}
+MAPPED = {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}
+OLD = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "properties": {"a": {"$ref": "#/definitions/few", "type": "string"}},  # beside a $ref draft 7 sees nothing
+    "definitions": {"few": {"items": [{"type": "integer"}], "additionalItems": False}},
+}
+
+MISFITS: list[Any] = [
+    ({"q": "x", "n": 3, "tags": ["a"], "where": {"lat": 1.5}}, PLACE, None),
+    ({"q": "x", "n": 3.0}, PLACE, None),
+    ({}, PLACE, "arguments.q is missing"),
+    ({"q": 1}, PLACE, "arguments.q must be of type string"),
+    ({"q": "x", "n": True}, PLACE, "arguments.n must be of type integer or null"),
+    ({"q": "x", "tags": ["a", "c"]}, PLACE, 'arguments.tags[1] must be one of ["a", "b"]'),
+    ({"q": "x", "where": {"lat": "north"}}, PLACE, "arguments.where.lat must be of type number"),
+    ({"q": "x", "other": 1}, PLACE, "arguments.other is not allowed"),
+    ({"z": 1}, {"required": ["a", "b"]}, "arguments.a, arguments.b are missing"),
+    ({"a": 3}, takes(a={"const": 4}), "arguments.a must be 4"),
+    ({"a": True}, takes(a={"const": 1}), "arguments.a must be 1"),
+    ({"a": 1.0}, takes(a={"enum": [1]}), None),
+    ({"a": 2}, takes(a={"minimum": 3}), "arguments.a must be at least 3"),
+    ({"a": 3}, takes(a={"exclusiveMinimum": 3}), "arguments.a must be more than 3"),
+    ({"a": 3}, takes(a={"multipleOf": 2}), "arguments.a must be a multiple of 2"),
+    ({"a": "abc"}, takes(a={"pattern": "^[0-9]+$"}), 'arguments.a must match "^[0-9]+$"'),
+    ({"a": "abc"}, takes(a={"maxLength": 2}), 'arguments.a does not fit "maxLength": 2'),
+    ({"a": [1, 1]}, takes(a={"uniqueItems": True}), 'arguments.a does not fit "uniqueItems": true'),
+    ({"a": True}, takes(a={"anyOf": EITHER}), f"arguments.a must fit one of {json.dumps(EITHER)}"),
+    ({"a": {"id": "1"}}, takes(a={"anyOf": EITHER}), "arguments.a.id must be of type integer"),
+    ({"a": 1}, takes(a={"oneOf": [{}, {"type": "integer"}]}), 'must fit exactly one of [{}, {"type": "integer"}]'),
+    ({"a": 1}, takes(a={"allOf": [{"type": "integer"}, {"maximum": 0}]}), "arguments.a must be at most 0"),
+    ({"a": 1}, takes(a={"not": {"type": "integer"}}), 'arguments.a must not fit {"type": "integer"}'),
+    ({"a": 1}, takes(a=False), "arguments must not be, or must not hold what it holds"),
+    ({"a": 1}, takes(a=True), None),
+    ({"x-a": 1}, MAPPED, None),
+    ({"x-a": "1"}, MAPPED, "arguments.x-a must be of type integer"),
+    ({"y": 1}, MAPPED, "arguments.y is not allowed"),
+    ({"A": 1}, {"propertyNames": {"pattern": "^[a-z]+$"}}, 'a name in arguments must match "^[a-z]+$"'),
+    ({"v": 1, "next": {"v": 2, "next": {"v": "3"}}}, NODE, "arguments.next.next.v must be of type integer"),
+    ({"a": [1, 2]}, OLD, 'arguments.a does not fit "additionalItems": false'),
+    ({"a": [1]}, OLD, None),
+    ({"a": "30th of February"}, takes(a={"type": "string", "format": "date"}), None),
+    (
+        {"a": 1, "b": 2},
+        {"allOf": [takes(a={})], "unevaluatedProperties": False},
+        'does not fit "unevaluatedProperties"',
+    ),
+]
+
+
+@pytest.mark.behaviour(35)
+@pytest.mark.parametrize(("value", "schema", "wrong"), MISFITS)
+def test_a_misfit_is_said_with_its_place(value: Any, schema: Any, wrong: str | None) -> None:
+    """The message says where, and what is wanted there."""
+    told = mismatch(value, schema)
+    assert told is None if wrong is None else wrong in (told or "")
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "string"}, {"enum": ["a"]}, {"not": {}}, {"pattern": "^a$"}, {"maxLength": 1}]
+)
+def test_the_message_quotes_no_value(schema: dict[str, Any]) -> None:
+    """What the model wrote is not repeated: it may be a secret, or a hundred thousand characters."""
+    secret = "sk-secret"
+    for value in ({"a": secret}, {"a": {"b": secret}}, {"a": [secret]}):
+        for whole in (takes(a=schema), {"additionalProperties": {"anyOf": [schema, schema]}}):
+            told = mismatch(value, whole)
+            assert told is None or secret not in told
+
+
+def test_the_message_is_short() -> None:
+    """However large the schema, and however long the names are that lead to the place."""
+    told = mismatch({"a" * 1_000: 0}, {"additionalProperties": {"enum": ["x" * 1_000]}})
+    assert told is not None
+    assert len(told) < 400
+
+
+# --- Schemas that cannot be followed ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, Tool(name="x").parameters, {}, True])
+def test_a_schema_that_says_nothing_refuses_nothing(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Tools without a real schema get what the model gives."""
+    assert mismatch({"anything": [1, None]}, schema) is None
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        pytest.param(takes(a={"type": "text"}), "it is no JSON Schema: $.properties.a.type", id="unknown type"),
+        pytest.param({"required": "a"}, "it is no JSON Schema: $.required does not fit 'type'", id="no list"),
+        pytest.param([], "it is no JSON Schema", id="no object"),
+        pytest.param({"$schema": 7}, "raised AttributeError", id="no dialect"),
+        pytest.param(takes(a=object()), "raised TypeError", id="no JSON"),
+        pytest.param(takes(a={"$ref": "#/$defs/none"}), "leads nowhere", id="dangling reference"),
+        pytest.param(takes(a={"$ref": "http://localhost:1/x"}), "leads nowhere, and nothing is fetched", id="remote"),
+        pytest.param({"$ref": "#"}, "leads in a circle", id="circle"),
+        pytest.param({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "leads in a circle", id="two circles"),
+    ],
+)
+def test_a_schema_that_cannot_be_followed_refuses_nothing(
+    schema: Any, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said once for each tool; no reference is fetched."""
+    monkeypatch.setattr(socket, "socket", None)
+    with caplog.at_level(logging.WARNING, "endturn"):
+        for tool in ("search", "search", "now"):
+            assert mismatch({"a": 1}, schema, tool=tool) is None
+    first, second = caplog.messages
+    assert "the tool 'search' refuses nothing" in first
+    assert why in first
+    assert "the tool 'now' refuses nothing" in second
+
+
+def test_a_reference_to_a_draft_is_followed() -> None:
+    """The drafts' own schemas are at hand."""
+    own = takes(schema={"$ref": "https://json-schema.org/draft/2020-12/schema"})
+    assert mismatch({"schema": {"type": "string"}}, own) is None
+    assert mismatch({"schema": {"type": "text"}}, own) is not None
+
+
+def test_a_schema_that_is_changed_is_another() -> None:
+    """Validators are kept by what a schema says, not by which object it is."""
+    schema = takes(a={"type": "string"})
+    assert mismatch({"a": 1}, schema) is not None
+    schema["properties"]["a"]["type"] = "integer"
+    assert mismatch({"a": 1}, schema) is None
+
+
+# --- Values that would take too long, or too much ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        takes(a={"pattern": "^(a+)+$"}),
+        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": {"pattern": "^(a|a)*$"}},
+        {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
+        {"propertyNames": {"pattern": "^(a+)+$"}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "allOf": [{"$ref": "#/definitions/a"}],
+         "definitions": {"a": takes(a={"pattern": "^(a+)+$"})}},
+    ],
+)  # fmt: skip
+def test_a_catastrophic_pattern_hangs_nothing(schema: dict[str, Any]) -> None:
+    """Patterns are searched in linear time, in values and in names."""
+    text = "a" * 50_000 + "!"
+    started = time.perf_counter()
+    mismatch({"a": text, text: text}, schema)
+    assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("pattern", ["^(?!a)", r"(a)\1", "[", "[[:alpha:]]", "[a-z&&b]", r"\<a\>"])
+def test_a_pattern_that_cannot_be_searched_so_refuses_nothing(pattern: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Look-around, back references, and what the engine would read otherwise; the rest of the schema counts."""
+    schema = takes(a={"pattern": pattern}, b={"type": "string"})
+    with caplog.at_level(logging.WARNING, "endturn"):
+        assert mismatch({"a": "abc"}, schema) is None
+        assert mismatch({"a": "abc", "b": 1}, schema) == "arguments.b must be of type string"
+        mapped = {"patternProperties": {pattern: False}, "additionalProperties": False}
+        assert mismatch({"abc": 1}, mapped) is None
+    assert [message for message in caplog.messages if "cannot be matched in linear time" in message] == caplog.messages
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("b", "abc", True),
+        (r"^\p{L}+$", "é", True),
+        ("a$", "a\n", False),
+        (r"^\[[a-z]+\]$", "[ab]", True),
+        (r"^[\[\]]+$", "[]", True),
+        (r"^[\w.+-]+@[\w-]+\.\w+$", "not an address", False),
+        ("^a$", "\ud800", True),
+    ],
+)
+def test_patterns_are_ecma_s(pattern: str, text: str, fits: bool) -> None:
+    """Searched anywhere; classes of Unicode are known, `$` is the end; what is no text is not judged."""
+    assert (mismatch({"a": text}, takes(a={"pattern": pattern})) is None) == fits
+
+
+def test_a_long_list_hangs_nothing() -> None:
+    """Neither comparing each two of its items, nor finding each of them wrong."""
+    started = time.perf_counter()
+    assert mismatch({"a": [{"n": n} for n in range(20_000)]}, takes(a={"uniqueItems": True})) is None
+    assert mismatch({"a": list(range(100_000))}, takes(a={"items": {"type": "string"}})) is not None
+    assert time.perf_counter() - started < 2
+
+
+def test_arguments_nested_too_deeply_are_refused() -> None:
+    """Where a check would end in a RecursionError: it is an answer to the model, not an exception of the turn."""
+    deep: dict[str, Any] = {"v": 1}
+    for _ in range(400):
+        deep = {"v": 1, "next": deep}
+    assert mismatch(deep, NODE) == "the arguments are nested too deeply"
+    told = parse(call("walk", json.dumps(deep)), {"walk": Tool(name="walk", parameters=NODE)})
+    assert told == Fault(
+        "schema_mismatch", "the arguments do not fit the tool's schema: the arguments are nested too deeply"
+    )
+
+
+class PanicException(BaseException):
+    """As compiled code raises it."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [(PanicException, "nested too deeply"), (RecursionError, "nested too deeply"), (ValueError, None)],
+)
+def test_what_the_library_raises_is_an_answer(
+    raised: type[BaseException], told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled parts of the library panic where the stack ends within them; only an interrupt is an interrupt."""
+    deep: Any = {}
+    for _ in range(50):
+        deep = [deep]
+
+    def raising(kind: type[BaseException]) -> Any:
+        class Broken:
+            def iter_errors(self, value: Any) -> Iterator[Any]:
+                raise kind
+                yield
+
+        return lambda text: Broken()
+
+    monkeypatch.setattr(fit, "_validator", raising(raised))
+    answer = mismatch({"a": deep}, takes())
+    assert answer is None if told is None else told in (answer or "")
+    assert mismatch({"a": 1}, takes()) is None
+    monkeypatch.setattr(fit, "_validator", raising(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        mismatch({}, takes())
+
+
+def test_a_number_that_cannot_be_divided_is_refused() -> None:
+    """A value cannot switch the check off by making it fail."""
+    assert mismatch({"a": 10**400}, takes(a={"multipleOf": 0.1})) == "a number in the arguments is too large"
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_who_has_no_tools_does_not_pay_for_them() -> None:
+    """jsonschema is imported when the first call is checked, not before."""
+    code = (
+        "import sys; from endturn.continuation import toolgate; from endturn import controller, chat;"
+        "call = chat.ToolCall(id='1', name='x', arguments_raw='{}');"
+        "before = 'jsonschema' in sys.modules;"
+        "toolgate.parse(call, {'x': chat.Tool(name='x')});"
+        "print(before, 'jsonschema' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False True\n"

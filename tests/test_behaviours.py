@@ -1,0 +1,23 @@
+"""Every behaviour of the controller's contract has a test that is marked with its number."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.processes import REPOSITORY
+
+MARK = re.compile(r"pytest\.mark\.behaviour\((\d+)\)")
+NUMBERED = re.compile(r"^(\d+)\. ", re.MULTILINE)
+
+
+def test_every_behaviour_of_the_contract_is_tested() -> None:
+    """The numbers in docs/controller.md are those of the marks, without a gap."""
+    contract = {int(number) for number in NUMBERED.findall((REPOSITORY / "docs" / "controller.md").read_text())}
+    marked = {
+        int(number)
+        for path in (REPOSITORY / "tests").rglob("test_*.py")
+        for number in MARK.findall(path.read_text(encoding="utf-8"))
+    }
+    assert contract == set(range(1, 44))
+    assert sorted(contract - marked) == []
+    assert sorted(marked - contract) == []
