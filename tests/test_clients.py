@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import httpx
 import httpx2
 import pytest
 
+from endturn import wires
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import (
@@ -401,3 +403,87 @@ def test_one_client_among_fifty_threads() -> None:
         ThreadPoolExecutor(50) as pool,
     ):
         assert list(pool.map(ask, range(200))) == [(f"m{number}",) * 2 for number in range(200)]
+
+
+# --- What a client is told wrongly, and what it must not tell -----------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("key", ["0123456789abcdef" * 2, "bedrock-api-key-YWJjZGVm", "my.own/gateway+key"])
+def test_the_clients_own_key_is_never_quoted(key: str, stream: bool, status: int) -> None:
+    """Whatever the key looks like, no error shows it, although the provider does."""
+    said = json.dumps({"error": {"message": f"Invalid token: {key}", "type": "x", "code": key}}).encode()
+    answer = httpx.MockTransport(lambda _: httpx.Response(status, content=said))
+    with Client("openai", api_key=key, http=answer) as sync, pytest.raises(ProviderError) as caught:
+        list(sync.stream(ASKED)) if stream else sync(ASKED)
+    assert key not in repr([str(caught.value), vars(caught.value)])
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        pytest.param(b"<html>Bad gateway</html>", DecodeError, id="a page"),
+        pytest.param(b'{"error": {"message": "overloaded", "code": 503}}', ProviderUnavailable, id="an error"),
+        pytest.param(b"upstream failed", DecodeError, id="a word"),
+    ],
+)
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
+def test_a_stream_that_is_none_is_an_error(wire: str, content: bytes, kind: type[ProviderError]) -> None:
+    """A success without a stream where one was asked for is not an empty answer."""
+    name, path = WIRES[wire]
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, headers={"x-request-id": "r1"}, content=content))
+    with (
+        Client(name, api_key=KEY, base_url=f"http://h{path}", wire=wire, http=answer) as sync,
+        pytest.raises(kind) as caught,
+    ):
+        list(sync.stream(ASKED))
+    assert caught.value.request_id == "r1"
+    assert name in str(caught.value)
+
+
+def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
+    """Some servers do not stream; what they send is the answer all the same."""
+    body = ScriptedProvider([say("All of it.")]).complete(ASKED)
+    content = json.dumps(wires.wire("openai_chat").reply(body, stream=False)).encode()
+    with answering(content) as sync:
+        said, response = finished(list(sync.stream(ASKED)))
+    assert (said, response.text, response.stop_reason) == ("All of it.", "All of it.", StopReason.END_TURN)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        pytest.param({"provider": "azure"}, "did you mean 'azure.ai.openai'", id="half a name"),
+        pytest.param({"provider": "antropic"}, "did you mean 'anthropic'", id="a typing error"),
+        pytest.param({"dialect": "nope"}, "no dialect 'nope'; it has: azure", id="a dialect"),
+        pytest.param({"base_url": "http://h/v1/chat/completions"}, "cut it", id="the whole endpoint"),
+        pytest.param({"http": httpx.AsyncClient()}, "goes with AsyncClient", id="the other colour"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], says: str) -> None:
+    """What is given wrongly is refused at once, with what to do instead."""
+    with pytest.raises(UsageError, match=says):
+        Client(**{"provider": "openai", "api_key": KEY, **options})
+
+
+def test_a_request_that_cannot_be_sent_is_named() -> None:
+    """A text, and a figure that JSON has no word for, are the caller's mistakes."""
+    wrong: Any = "hi"
+    with client(ScriptedProvider([]), "openai_chat") as sync:
+        with pytest.raises(UsageError, match="not a str"):
+            sync(wrong)
+        with pytest.raises(UsageError, match="cannot be written as JSON"):
+            sync(ASKED.but(temperature=float("nan")))
+
+
+def test_a_stranger_may_use_anybodys_words() -> None:
+    """A server that nobody named is read with the union of all dialects; OpenAI itself is not."""
+    body = wires.wire("openai_chat").reply(ScriptedProvider([say("x")]).complete(ASKED), stream=False)
+    assert isinstance(body, dict)
+    body["choices"][0]["finish_reason"] = "eos_token"
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, json=body))
+    with Client("mine", wire="openai_chat", base_url="http://h/v1", http=answer) as sync:
+        assert sync(ASKED).stop_reason is StopReason.END_TURN
+    with Client("openai", api_key=KEY, http=answer) as sync:
+        assert sync(ASKED).stop_reason is StopReason.UNKNOWN

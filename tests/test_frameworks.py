@@ -586,23 +586,68 @@ def test_a_wrong_call_says_what_to_give(wrong: Any) -> None:
         frameworks.otel(3)
 
 
-@pytest.mark.parametrize("name", ["langchain", "litellm", "otel", "pydantic_ai", "vercel"])
+READERS = ["langchain", "litellm", "otel", "pydantic_ai", "vercel"]
+
+
+@pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize(
     "strange",
     [
-        {},
-        object(),
         {"choices": 3, "generations": "x", "response_metadata": [1], "provider_details": 3, "parts": 7},
         {"choices": [None], "generations": [[]], "finish_reason": {"type": {"type": 1}}, "usage": [], "state": {}},
         {"response_metadata": {"finish_reason": 3, "model_provider": 5, "status": 2}, "unified": 5, "raw": object()},
         {"gen_ai.response.finish_reasons": (None,), "gen_ai.request.max_tokens": "many", "generations": {}},
     ],
-    ids=["empty", "object", "types", "nested", "values", "attributes"],
+    ids=["types", "nested", "values", "attributes"],
 )
 def test_nothing_raises_over_foreign_values(name: str, strange: Any) -> None:
     """Whatever stands where a reason should is no end of a turn."""
-    stop = getattr(frameworks, name)(strange)
+    known = {"kind": "response", "finish_reason": 3, "finishReason": [], "gen_ai.system": 1, "generations": None}
+    stop = getattr(frameworks, name)(known | strange)
     assert stop.reason in (StopReason.MISSING, StopReason.UNKNOWN)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        object(),
+        ["stop", 3],
+        {"role": "assistant", "content": "Hi."},
+        {"type": "human", "content": "Hi.", "id": None},
+        {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "Hi."}], "instructions": None},
+        {"model": {"messages": []}},
+        {"http.request.method": "POST", "http.response.status_code": 200},
+        {"attributes": [{"key": "gen_ai.request.model", "value": {"stringValue": "m"}}]},
+    ],
+    ids=["object", "list", "message", "human", "request", "update of a graph", "span of HTTP", "exported span"],
+)
+def test_what_is_no_answer_is_not_called_cut_off(name: str, foreign: Any) -> None:
+    """A thing that holds no answer is the caller's mistake: the message says what it is, and nothing that it holds."""
+    with pytest.raises(UsageError, match=rf"{name}\(\) reads .* not ") as error:
+        getattr(frameworks, name)(foreign)
+    assert "Hi." not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["litellm", "pydantic_ai"])
+def test_nothing_at_all_is_no_answer(name: str) -> None:
+    """Metadata, attributes and a reason may be empty; an answer is not."""
+    for read in (frameworks.langchain, frameworks.otel, frameworks.vercel):
+        assert read({}).reason is StopReason.MISSING
+    with pytest.raises(UsageError):
+        getattr(frameworks, name)({})
+
+
+def test_langchain_state_of_a_graph() -> None:
+    """A state is read by its last AI message, whatever came after it; one without any is no answer."""
+    human = {"type": "human", "content": "Hi.", "response_metadata": {}}
+    said = {"type": "ai", "content": "So", "response_metadata": {"finish_reason": "length"}}
+    other = {"type": "ai", "content": "Yes.", "response_metadata": {"finish_reason": "stop"}}
+    state = {"status": "open", "messages": [human, other, human, said, human]}
+    assert frameworks.langchain(state).reason is StopReason.MAX_TOKENS
+    for empty in ([], [human]):
+        with pytest.raises(UsageError, match=rf"no AI message among its {len(empty)}$"):
+            frameworks.langchain({"messages": empty})
 
 
 # --- Exceptions ---------------------------------------------------------------------------------------------------

@@ -20,11 +20,19 @@ import pydantic_ai.exceptions
 import pytest
 from google.genai.types import FinishReason
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.output_parsers import PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from opentelemetry.sdk.trace import TracerProvider
-from pydantic_ai import Agent, ModelResponse, ModelSettings, TextPart
+from opentelemetry.trace import INVALID_SPAN
+from pydantic_ai import Agent, ModelRequest, ModelResponse, ModelSettings, TextPart
 from pydantic_ai import messages as pydantic_messages
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -32,6 +40,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
 
 from endturn import frameworks
+from endturn.errors import UsageError
 from endturn.frameworks import of_exception
 from endturn.frameworks.exceptions import _NAMED
 from endturn.scripted import Reply, ScriptedProvider, call, fail, partial_call, refuse, say, truncate
@@ -128,6 +137,22 @@ def test_langchain_results() -> None:
     assert frameworks.langchain(text).reason is StopReason.MAX_TOKENS
 
 
+def test_langchain_state_and_what_a_user_said() -> None:
+    """A graph hands out its state; a message that no model wrote has no reason to have stopped for."""
+    state = {"messages": [HumanMessage("x"), AIMessage("y", response_metadata={"finish_reason": "length"})]}
+    assert frameworks.langchain(state).reason is StopReason.MAX_TOKENS
+    assert frameworks.langchain(AIMessage("y")).reason is StopReason.MISSING
+    assert frameworks.langchain(Generation(text="y")).reason is StopReason.MISSING
+    for other in (
+        HumanMessage("x"),
+        HumanMessageChunk(content="x"),
+        SystemMessage("x"),
+        ToolMessage("x", tool_call_id="1"),
+    ):
+        with pytest.raises(UsageError, match=rf"langchain\(\) reads an AIMessage, .*, not {type(other).__name__}$"):
+            frameworks.langchain(other)
+
+
 def test_langchain_broken_call_is_not_promoted() -> None:
     """A call that cannot be parsed is not complete."""
     message = AIMessage(
@@ -187,6 +212,20 @@ async def test_pydantic_ai_responses() -> None:
         assert frameworks.pydantic_ai(ModelMessagesTypeAdapter.dump_python([cut], mode="json")[0]) == stop
         reasons = [frameworks.pydantic_ai(each).reason for each in responses(await agent.run("go"))]
         assert reasons == [StopReason.TOOL_CALL, StopReason.END_TURN]
+
+
+async def test_pydantic_ai_result_of_a_run() -> None:
+    """A run's result is read by its last response, streamed or not; a request is no answer."""
+    async with agent_of(call("search", {"query": "x"}), truncate("one two", after=1), say("All.")) as agent:
+        stop = frameworks.pydantic_ai(await agent.run("go"))
+        assert (stop.reason, stop.raw) == (StopReason.MAX_TOKENS, "length")
+        async with agent.run_stream("go") as result:
+            await result.get_output()
+        assert frameworks.pydantic_ai(result).reason is StopReason.END_TURN
+        with pytest.raises(UsageError, match=r"pydantic_ai\(\) reads a ModelResponse, .*, not Agent$"):
+            frameworks.pydantic_ai(agent)
+    with pytest.raises(UsageError, match=r", not ModelRequest$"):
+        frameworks.pydantic_ai(ModelRequest(parts=[]))
 
 
 async def test_pydantic_ai_refusal() -> None:
@@ -251,6 +290,17 @@ def test_otel_spans() -> None:
     stop = frameworks.otel(span)
     assert (stop.reason, stop.raw, stop.resume) == (StopReason.PAUSED, "pause_turn", Resume.NONE)
     assert frameworks.otel(span.attributes) == stop  # type: ignore[attr-defined]
+
+
+def test_otel_spans_of_other_things() -> None:
+    """A span that records nothing says nothing; one of something else is no answer."""
+    assert frameworks.otel(INVALID_SPAN).reason is StopReason.MISSING
+    span = TracerProvider().get_tracer("t").start_span("GET /")
+    assert frameworks.otel(span).reason is StopReason.MISSING
+    span.set_attribute("http.request.method", "GET")
+    with pytest.raises(UsageError, match=r"otel\(\) reads a span's attributes .*\['http.request.method'\]$"):
+        frameworks.otel(span)
+    span.end()
 
 
 # --- Exceptions of the SDKs ---------------------------------------------------------------------------------------

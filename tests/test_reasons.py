@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from endturn import reasons
 from endturn.cli import main
+from endturn.exchange import PROVIDERS
 from endturn.stop import Resume, StopReason
 from endturn.wires import WIRES, wire
 
@@ -76,6 +79,10 @@ def test_reasons_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
         (["model_length", "--provider", "mistral_ai"], ["context_window_exceeded"]),
         (["STOPSTOP", "--provider", "google"], ["STOP: end_turn"]),
         (["not_finished"], ["not an end"]),
+        (["SAFETY", "--provider", "gcp.vertex_ai"], ["google.generateContent", "google.promptFeedback"]),
+        (["FINISH", "--provider", "aws.bedrock"], ["bedrock.invoke.titan"]),
+        (["tool_use_failed"], ["error answers", "resume     repair"]),
+        (["context_length_exceeded", "--provider", "openai"], ["failed:context_length_exceeded"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -93,6 +100,20 @@ def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == [TABLE["groq.chat", "length"].as_json()]
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_of_the_clients_is_known(provider: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever the clients know by name has rows."""
+    assert main(["reasons", "--json", "--provider", provider]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
+    """`endturn reasons | head -1` ends quietly."""
+    command = f"'{sys.executable}' -m endturn.cli reasons --json | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
+
+
 def test_explain_what_nobody_says(capsys: pytest.CaptureFixture[str]) -> None:
     """A value that no API is known to use exits with 1, says what becomes of it, and what is like it."""
     assert main(["explain", "max_tokenz"]) == 1
@@ -100,6 +121,8 @@ def test_explain_what_nobody_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'max_tokenz'" in err
     assert "did you mean 'max_tokens'" in err
     assert "`unknown`" in err
+    assert main(["explain", "stop", "--provider", "anthropic"]) == 1
+    assert "did you mean 'stop'" not in capsys.readouterr().err
     assert main(["explain", "max_tokenz", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,12 +21,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        status = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         print(f"endturn: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read has read enough; what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -102,7 +108,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         return 0 if found else 1
     if not found:
         whose = f" of {arguments.provider}" if arguments.provider else ""
-        like = reasons.like(arguments.raw)
+        like = reasons.like(arguments.raw, arguments.provider)
         hint = f"; did you mean {' or '.join(map(repr, like))}?" if like else ""
         print(f"no API{whose} is known to use {arguments.raw!r}{hint}", file=sys.stderr)
         print("endturn records such a value as `unknown`, keeps it verbatim, and never continues it.", file=sys.stderr)

@@ -13,15 +13,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, closing
 from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Self
 
 from endturn.chat import ChatResponse, Delta, Request
+from endturn.errors import UsageError
 from endturn.exchange import PROVIDERS, Endpoint, Exchange, shown
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = ["PROVIDERS", "AsyncClient", "Client"]
+
+
+_OTHER = {"Client": "AsyncClient", "AsyncClient": "Client"}
 
 
 def _library(http: object) -> Any:
@@ -37,6 +42,8 @@ def _opened(http: Any, kind: str, timeout: float | None) -> tuple[Any, Any, bool
     """The HTTP library, its client, and whether the client is ours to close."""
     library = _library(http)
     if hasattr(http, "send"):
+        if iscoroutinefunction(http.send) is not (kind == "AsyncClient"):
+            raise UsageError(f"http is a {type(http).__name__}, which goes with {_OTHER[kind]}; this is {kind}")
         return library, http, False
     return library, getattr(library, kind)(transport=http, timeout=timeout), True
 

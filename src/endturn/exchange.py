@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,8 +19,8 @@ from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
-from endturn.wires import TAIL, Context, Event, Wire, framing, wire
-from endturn.wires.failure import quota
+from endturn.wires import TAIL, Context, Event, Framing, Wire, framing, known_dialect, wire
+from endturn.wires.failure import quota, request_id, shortened
 
 
 class Auth(StrEnum):
@@ -109,6 +110,15 @@ _AUTH: Final = {
 _ALWAYS: Final = {"anthropic": {"anthropic-version": "2023-06-01"}}
 """The headers that every request of a format has."""
 
+_BEGINS: Final = {Framing.SSE: frozenset({b"d", b"e", b"i", b"r", b":", b"\xef"}), Framing.NDJSON: frozenset({b"{"})}
+"""What a stream begins with: data, event, id, retry, a comment, a byte order mark; an object."""
+
+_SECRETS: Final = frozenset({"authorization", "proxy-authorization", "cookie", *(auth.value for auth in Auth)})
+"""Headers whose values no error may show."""
+
+_SHORTEST_SECRET: Final = 8
+"""Characters; what is shorter ("none", "EMPTY") is no secret, and may be a word of the answer."""
+
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -156,9 +166,8 @@ class Endpoint:
             raise UsageError(f"provider is a name like 'openai', not a value of type {type(provider).__name__}")
         home = PROVIDERS.get(provider)
         if home is None and (wire_name is None or base_url is None):
-            known = ", ".join(PROVIDERS)
-            raise UsageError(f"no provider is known as {provider!r}: give wire and base_url, or one of {known}")
-        home = home or Home(wire_name or "", None, None, auth=_AUTH.get(wire_name or "", Auth.BEARER))
+            raise UsageError(f"no provider is known as {provider!r}: {_did_you_mean(provider)}")
+        home = home or _stranger(wire_name or "")
         told = base_url or (os.environ.get(home.at) if home.at else None)
         name = wire_name or home.wire
         key = api_key or (os.environ.get(home.key) if home.key else None)
@@ -170,8 +179,11 @@ class Endpoint:
             raise UsageError(f"{provider!r} answers at an address of your own: give base_url" + _or_set(home.at))
         address = address.format(region=_region()) if told is None else address
         url = urlsplit(address)
+        speaks = wire(name)
         if url.path in ("", "/") and home.below:
             address = address.rstrip("/") + home.below
+        elif speaks.routed("POST", url.path) is not None:
+            raise UsageError(f"base_url has the format's own path already: cut it off from {url.path!r}")
         if url.scheme not in ("http", "https") or not url.hostname:
             raise UsageError(f"base_url is not an address: {told!r}; give one like 'https://host/v1'")
         if key is not None and not _HEADER.fullmatch(key):
@@ -180,8 +192,8 @@ class Endpoint:
         sent = {"content-type": "application/json", **_ALWAYS.get(name, {}), **_credentials(auth, key)}
         return cls(
             provider=provider,
-            wire=wire(name),
-            dialect=home.dialect if dialect is None else dialect,
+            wire=speaks,
+            dialect=known_dialect(speaks, _dialect(home, name) if dialect is None else dialect),
             url=address,
             headers={**sent, **(headers or {})},
             signer=signing.signer(_region(url.hostname)) if auth is Auth.SIGV4 and key is None else None,
@@ -195,9 +207,53 @@ class Endpoint:
         parts = base._replace(path=base.path.rstrip("/") + path, query="&".join(filter(None, (base.query, query))))
         return method, urlunsplit(parts)
 
+    def without_secrets(self, content: bytes) -> bytes:
+        """What a provider sent, without the key that it may quote."""
+        for secret in self._secrets():
+            content = content.replace(secret.encode("latin-1", "replace"), b"[removed]")
+        return content
+
+    def clean(self, error: ProviderError) -> None:
+        """Take the key out of whatever an exception says."""
+        for secret in self._secrets():
+            error.args = tuple(arg.replace(secret, "[removed]") if isinstance(arg, str) else arg for arg in error.args)
+            error.body = None if error.body is None else error.body.replace(secret, "[removed]")
+            if error.stop is not None and secret in (error.stop.detail or ""):
+                error.stop = replace(error.stop, detail=None)
+
+    def _secrets(self) -> Iterator[str]:
+        for name, value in self.headers.items():
+            if name.lower() in _SECRETS and len(secret := value.removeprefix("Bearer ")) >= _SHORTEST_SECRET:
+                yield secret
+
     def signed(self, method: str, url: str, content: bytes) -> dict[str, str]:
         """The headers of a request. A signature holds for minutes, so each is made when it is sent."""
         return self.headers if self.signer is None else self.signer(method, url, self.headers, content)
+
+
+def _stranger(wire_name: str) -> Home:
+    """A server that is not known by name: it may use the words of anybody who speaks its format."""
+    return Home(wire_name, None, None, _anybody(wire_name), auth=_AUTH.get(wire_name, Auth.BEARER))
+
+
+def _anybody(wire_name: str) -> str:
+    return "compatible" if "compatible" in wire(wire_name).REASONS else ""
+
+
+def _dialect(home: Home, wire_name: str) -> str:
+    """The provider's own dialect. In another format than its own it is a stranger, but for OpenAI's own formats."""
+    if wire_name == home.wire:
+        return home.dialect
+    return "" if home.wire == "openai_chat" and not home.dialect else _anybody(wire_name)
+
+
+def _did_you_mean(provider: str) -> str:
+    asked = provider.lower()
+    near = [name for name in PROVIDERS if asked and (asked in name or name in asked)]
+    near = near or get_close_matches(asked, PROVIDERS, n=2)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}? Any other needs wire and base_url"
+    return f"give wire and base_url, or one of {', '.join(PROVIDERS)}"
 
 
 def _auth(home: Home, wire_name: str, key: str | None) -> Auth:
@@ -223,17 +279,24 @@ class Exchange:
     """
 
     def __init__(self, endpoint: Endpoint, library: Any, request: Request, *, stream: bool) -> None:
+        if not isinstance(request, Request):
+            raise UsageError(f"a client is given a Request(model=…, messages=…), not a {type(request).__name__}")
         body = endpoint.wire.encode(request, stream=stream, dialect=endpoint.dialect)
         asked = endpoint.wire.inspect({"model": request.model, "stream": stream, **body})
         self._endpoint = endpoint
         self._library = library
         self._context = Context(endpoint.dialect, endpoint.provider, asked)
         self._method, self._url = endpoint.route(request, stream=stream)
-        self._content = json.dumps(body, allow_nan=False).encode() if self._method == "POST" else b""
+        try:
+            self._content = json.dumps(body, allow_nan=False).encode() if self._method == "POST" else b""
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"the request cannot be written as JSON: {error}") from None
         self._decoder = endpoint.wire.decoder(self._context)
         self._events = framing.decoder(endpoint.wire.FRAMING)
         self._headers: Mapping[str, str] = {}
         self._lost: str | None = None
+        self._whole: list[bytes] | None = None
+        self._begun = False
         self._call = None
         if announce.listening():
             where = urlsplit(endpoint.url)
@@ -295,15 +358,21 @@ class Exchange:
         """
         if not 200 <= status < 300:
             raise self.rejection(status, headers, content)
-        try:
-            response = self._endpoint.wire.decode(framing.parse(content), ctx=self._context, headers=headers)
-        except DecodeError as error:
-            raise self._described(error, status) from None
+        response = self._decoded(status, headers, content)
         self._end(response)
         return response
 
+    def _decoded(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:
+        self._headers = headers
+        try:
+            return self._endpoint.wire.decode(framing.parse(content), ctx=self._context, headers=headers)
+        except DecodeError as error:
+            error.body = shortened(self._endpoint.without_secrets(content).decode("utf-8", "replace"))
+            raise self._described(error, status) from None
+
     def rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
-        """What an answer says that is not a success."""
+        """What an answer says that is not a success. A key that it quotes is taken out."""
+        content = self._endpoint.without_secrets(content)
         return self._endpoint.wire.decode_error(status, headers, content, ctx=self._context)
 
     def begin(self, headers: Mapping[str, str]) -> None:
@@ -318,12 +387,30 @@ class Exchange:
         """
         if self._call is not None and self._call.first_chunk_s is None:
             self._call.first_chunk()
+        if not self._begun and chunk.strip():
+            self._begun = True
+            # Asked for a stream, some servers and proxies answer with one document: JSON, or a page.
+            begins = _BEGINS.get(self._endpoint.wire.FRAMING)
+            if begins is not None and chunk.lstrip()[:1] not in begins:
+                self._whole = []
+        if self._whole is not None:
+            self._whole.append(chunk)
+            return
         yield from self._deltas(self._events.feed(chunk))
 
     def finish(self) -> Iterator[Delta | ChatResponse]:
-        """What a stream's end completes; the response is the last item."""
-        yield from self._deltas(self._events.close())
-        response = self._decoder.close()
+        """What a stream's end completes; the response is the last item.
+
+        Raises:
+            ProviderError: what came is no stream, and no response either.
+        """
+        if self._whole is not None and self._lost is None:
+            response = self._decoded(200, self._headers, b"".join(self._whole))
+            if response.text:
+                yield Delta(text=response.text)
+        else:
+            yield from self._deltas(self._events.close())
+            response = self._decoder.close()
         response = response.but(quota=quota(self._headers))
         if self._lost is not None and response.stop.detail in (None, "stream_cut"):
             response = response.with_stop(detail=self._lost)
@@ -339,7 +426,9 @@ class Exchange:
             raise self._described(error, 200) from None
 
     def _described(self, error: DecodeError, status: int) -> DecodeError:
-        error.provider, error.status = self._endpoint.provider, status
+        provider = self._endpoint.provider
+        error.provider, error.status, error.request_id = provider, status, request_id(self._headers)
+        error.args = (f"{provider}: {error}",)
         return error
 
     def _end(self, response: ChatResponse, stop: Stop | None = None, error: BaseException | None = None) -> None:
@@ -361,6 +450,9 @@ class Exchange:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, ProviderError):
+            error.request_id = error.request_id or request_id(self._headers)
+            self._endpoint.clean(error)
         if self._call is None or self._call.ended or error is None:
             return
         partial = getattr(error, "partial", None) or self._decoder.close()

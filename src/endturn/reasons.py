@@ -12,6 +12,7 @@ from endturn import frameworks
 from endturn.exchange import PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, StopReason, find_row
 from endturn.wires import WIRES, Api, wire
+from endturn.wires.failure import says_of_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +121,35 @@ def explain(raw: str, provider: str | None = None) -> tuple[Entry, ...]:
     if exact:
         return exact
     part = raw.strip().lower()
-    return tuple(entry for entry in known if part and part in entry.raw.lower().replace("(", ":").split(":"))
+    parts = tuple(entry for entry in known if part and part in entry.raw.lower().replace("(", ":").split(":"))
+    return parts or (of_error(raw) if part and provider is None else ())
+
+
+_SEGMENT: Final = {"aws.bedrock": "bedrock", "gcp.gemini": "google", "gcp.vertex_ai": "google"}
+"""What the names of a provider's APIs begin with, where that is not in its own name."""
 
 
 def is_of(entry: Entry, provider: str) -> bool:
     """Whether an entry is of the provider, API or wire of that name."""
     asked = provider.strip().lower()
     name = entry.api.name.lower()
+    segments = name.replace("(", ".").rstrip(")").split(".")
     home = PROVIDERS.get(asked)
     return (
         asked == name
-        or asked in name.replace("(", ".").rstrip(")").split(".")
+        or _SEGMENT.get(asked, asked) in segments
         or any(asked == speaks for speaks, _ in entry.wires)
         or (home is not None and (home.wire, home.dialect) in entry.wires)
     )
+
+
+def of_error(raw: str) -> tuple[Entry, ...]:
+    """What a word means that stands in the error answers of providers, as "context_length_exceeded" does."""
+    stop = says_of_stop({"code": raw, "message": raw}, 400)
+    if stop is None:
+        return ()
+    api = Api("error answers", "error.code or error.message", "an error event")
+    return (Entry(api, raw, Row(stop.reason, stop.incomplete, stop.resume, stop.detail, "error answers")),)
 
 
 def apis() -> tuple[str, ...]:
@@ -141,9 +157,10 @@ def apis() -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry.api.name for entry in table()))
 
 
-def like(raw: str) -> list[str]:
+def like(raw: str, provider: str | None = None) -> list[str]:
     """Known values that a value which is not known may be a misspelling of."""
-    return get_close_matches(raw, sorted({entry.raw for entry in table()}), n=3)
+    known = {entry.raw for entry in table() if provider is None or is_of(entry, provider)}
+    return get_close_matches(raw, sorted(known), n=3)
 
 
 def explained(entries: tuple[Entry, ...]) -> str:

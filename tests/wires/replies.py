@@ -66,6 +66,8 @@ DONE_EVENT = Event(None, DONE)
 WEATHER = chat_call("call_a", "weather", '{"city": "Zürich", "days": [1, 2]}')
 CLOCK = chat_call("call_b", "clock", "{}")
 
+IMAGE: Json = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
 CHAT: dict[str, Json] = {
     "text": chat_body({"content": "Grüezi 👋🏽, the answer is 42.\n\n  Done. "}),
     "length": chat_body({"content": "The answer is"}, "length"),
@@ -88,6 +90,10 @@ CHAT: dict[str, Json] = {
     "empty": chat_body({"content": ""}),
     "unknown": chat_body({"content": "Hm"}, "tired"),
     "null": chat_body({"content": "Hm"}, None),
+    "audio": chat_body(
+        {"audio": {"id": "audio_abc", "data": "UklGRg==", "expires_at": 1763703600, "transcript": "Hi."}}
+    ),
+    "images": chat_body({"content": "", "images": [IMAGE]}),
 }
 
 CHAT_STREAMS: dict[str, list[Event]] = {
@@ -145,6 +151,32 @@ CHAT_STREAMS: dict[str, list[Event]] = {
         DONE_EVENT,
     ],
     "objects": [chunk({"content": "x"}), chunk({}, {"type": "length", "length": 12})],
+    "stop on every chunk": [
+        chunk({"role": "assistant", "reasoning_content": "Six times seven."}, "stop"),
+        chunk({"content": "The answer"}, "stop"),
+        chunk({"content": " is 42."}, "stop"),
+        usage_chunk(),
+        DONE_EVENT,
+    ],
+    "the whole message at the end": [
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"reasoning_content": "A greeting."}),
+        chunk({"content": "Hello"}),
+        chunk({"content": " world"}),
+        Event(None, chat_body({"content": "Hello world", "reasoning_content": "A greeting."}, "stop")),
+        DONE_EVENT,
+    ],
+    "audio": [
+        chunk({"role": "assistant", "content": None, "refusal": None}),
+        chunk({"audio": {"id": "audio_abc", "transcript": "Good"}}),
+        chunk({"audio": {"transcript": " day."}}),
+        chunk({"audio": {"data": "AAAA"}}),
+        chunk({"audio": {"data": "BBB="}}),
+        chunk({"audio": {"expires_at": 1763703600}}),
+        chunk({}, "stop"),
+        usage_chunk(),
+        DONE_EVENT,
+    ],
 }
 
 
@@ -183,6 +215,7 @@ def use(id_: str, name: str, given: Any) -> Json:
 THOUGHT = {"type": "thinking", "thinking": "six times seven", "signature": "EqQB"}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tides"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+FALLBACK = {"type": "fallback", "from": {"model": "claude-sonnet-5-5"}, "to": {"model": "claude-opus-4-8"}}
 
 ANTHROPIC: dict[str, Json] = {
     "text": message([say("Grüezi 👋🏽, the answer is 42.\n\n  Done. ")]),
@@ -205,6 +238,8 @@ ANTHROPIC: dict[str, Json] = {
         [{"type": "compaction", "content": "They spoke of tides.", "encrypted_content": "x"}], "compaction"
     ),
     "unknown": message([say("Hm")], "tired"),
+    # One model declined, another answered; `model` is the one that did.
+    "fallback": message([FALLBACK, say("Around 1440.")], model="claude-opus-4-8"),
 }
 
 
@@ -288,4 +323,23 @@ ANTHROPIC_STREAMS: dict[str, list[Event]] = {
         ]
     ),
     "unheard of": [named({"type": "aurora", "stop_reason": "end_turn"}), *anthropic_stream([said("ok")])],
+    "fallback": anthropic_stream([said("The pr"), [FALLBACK], said("Around 1440.")]),
+    # As proxies and cached replies do.
+    "all in the head": [
+        named(
+            {
+                "type": "message_start",
+                "message": message([say("Looking."), use("toolu_1", "weather", {"city": "Zürich"})], "tool_use"),
+            }
+        ),
+        named({"type": "message_stop"}),
+    ],
+    "the head told again": [
+        named({"type": "message_start", "message": message([say("ok"), use("toolu_1", "clock", {})], "tool_use")}),
+        *anthropic_stream([said("o", "k"), used("toolu_1", "clock")], "tool_use")[1:],
+    ],
+    "the message again": [
+        *anthropic_stream([said("Grü", "ezi")])[:-2],
+        named({"type": "message", "role": "assistant", "content": [say("Grüezi")], "stop_reason": "end_turn"}),
+    ],
 }

@@ -77,6 +77,16 @@ BODIES: dict[str, Json] = {
     "tool use": converse_body(
         [say("Looking."), use("tooluse_a", "weather", {"city": "Zürich"}), use("tooluse_b", "clock", {})], "tool_use"
     ),
+    # As some models give them, with a type that the service's model does not know.
+    "typed tool use": converse_body(
+        [
+            say("Both."),
+            use("tooluse_a", "r", {"ref": "R1"}, type="tool_use"),
+            use("tooluse_b", "c", {}, type="tool_use"),
+        ],
+        "tool_use",
+    ),
+    "unsaid typed tool use": converse_body([use("tooluse_a", "clock", {"zone": "CET"}, type="tool_use")]),
     "unsaid tool use": converse_body([use("tooluse_a", "clock", {"zone": "CET"})]),
     # As it was recorded: the last call's input is a whole, empty object.
     "cut call that parses": converse_body(

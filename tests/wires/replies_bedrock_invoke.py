@@ -16,6 +16,10 @@ from tests.wires import replies, replies_completions
 from tests.wires.replies_completions import ai21, claude, command, llama, mistral, titan, titan_chunk
 
 Json = dict[str, Any]
+INTERVENED: Final = {
+    "amazon-bedrock-guardrailAction": "INTERVENED",
+    "amazon-bedrock-trace": {"guardrail": {"actionReason": "Guardrail blocked."}},
+}
 METRICS: Final = {"inputTokenCount": 12, "outputTokenCount": 9, "invocationLatency": 350, "firstByteLatency": 90}
 
 MODELS: Final = {
@@ -88,6 +92,12 @@ BODIES: dict[str, Json] = {
     "claude: length": replies.ANTHROPIC["length"],
     "claude: tool use": replies.ANTHROPIC["tool use"],
     "claude: refusal": replies.ANTHROPIC["refusal"],
+    # The guardrail's word in the place of the model's; or beside it, and the text is the guardrail's.
+    "claude: guardrail": replies.message([replies.say("Sorry.")], "guardrail_intervened"),
+    "claude: guarded": {**replies.ANTHROPIC["text"], **INTERVENED},
+    "claude: not guarded": {**replies.ANTHROPIC["text"], "amazon-bedrock-guardrailAction": "NONE"},
+    "llama: guarded": {**llama("Sorry."), **INTERVENED},
+    "titan: guarded": {**titan("Sorry."), **INTERVENED},
     "nova: text": nova([{"text": "Grüezi 👋🏽"}]),
     "nova: length": nova([{"text": "The answer"}], "max_tokens"),
     "nova: call": nova([{"text": "Looking."}, _CALL], "tool_use"),
@@ -117,6 +127,14 @@ BODIES: dict[str, Json] = {
 
 STREAMS: dict[str, list[Event]] = {
     "claude: text": chunks(*_unnamed(replies.ANTHROPIC_STREAMS["text"])),
+    "claude: guardrail": chunks(
+        *_unnamed(replies.anthropic_stream([replies.said("Sorry.")], "guardrail_intervened")),
+    ),
+    "claude: guarded": [
+        *chunks(*_unnamed(replies.ANTHROPIC_STREAMS["text"])[:-1], counted=False),
+        chunk({"type": "message_stop", "amazon-bedrock-invocationMetrics": METRICS, **INTERVENED}),
+    ],
+    "titan: guarded": chunks(titan_chunk("Sor"), {**titan_chunk("ry.", "FINISH"), **INTERVENED}),
     "nova: text": nova_text("Gr", "üezi ", "👋🏽"),
     "nova: length": nova_text("The", " answer", reason="max_tokens"),
     "titan: text": chunks(titan_chunk("One"), titan_chunk(" two", "FINISH")),

@@ -1,4 +1,7 @@
-"""Replies of Google's Interactions API, written by hand in the shapes of google-genai 3.4.0, revision 2026-05-20."""
+"""Replies of Google's Interactions API, written by hand in the shapes of google-genai 3.4.0, revision 2026-05-20.
+
+The bodies with `outputs` are in the shape before that revision.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,11 @@ def interaction(status: str | None, *steps: Json, **more: Any) -> Json:
     return {name: value for name, value in body.items() if value is not None}
 
 
+def outputs(status: str, *given: Json) -> Json:
+    """A whole interaction as it was before it had steps."""
+    return {**interaction(status, steps=None), "outputs": list(given), "role": "model"}
+
+
 BODIES: dict[str, Json] = {
     "text": interaction("completed", thought(), output("Hello! 👋🏽 Grüße, ", "世界.")),
     "incomplete": interaction("incomplete", output("Once upon a")),
@@ -106,6 +114,9 @@ BODIES: dict[str, Json] = {
         },
     ),
     "agent": {**interaction("completed", output("Report."), model=None), "agent": "deep-research-preview"},
+    "outputs": outputs("completed", thought(signature="c2ln"), SEARCH, FOUND, CITED, {"type": "text", "text": " Ja."}),
+    "outputs with a call": outputs("requires_action", thought("I need"), call("r7b1dyif", "weather", {"city": "Łódź"})),
+    "outputs cut": outputs("incomplete", {"type": "text", "text": "Once upon a"}),
     "input repeated": interaction(
         "completed",
         {"type": "user_input", "content": [{"type": "text", "text": "first"}]},

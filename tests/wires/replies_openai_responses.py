@@ -172,6 +172,15 @@ X_SEARCH: Json = {
     "input": '{"query": "tides"}',
 }
 
+PROGRAM: Json = {
+    "id": "cm_1",
+    "type": "program",
+    "call_id": "call_p",
+    "code": 'text(await tools.stock({sku: "x"}));',
+    "fingerprint": "gAAAAAC",
+}
+STOCK = call("call_i", "stock", '{"sku":"x"}', status="in_progress", caller={"type": "program", "caller_id": "call_p"})
+
 BODIES: dict[str, Json] = {
     "text": body([say("Grüezi 👋🏽, the answer is 42.\n\n  Done. ")]),
     "reasoning": body([think("**Multiplying**\n\n", "six times seven"), say("42", phase="final_answer")]),
@@ -193,6 +202,8 @@ BODIES: dict[str, Json] = {
     "cut call that says completed": cut([WEATHER, CLOCK]),
     "no call id": body([call("", "clock", "{}"), call("", "clock", "{}")]),
     "custom tool": body([SQL]),
+    "program's call": body([think(), PROGRAM, STOCK]),
+    "cut program's call": cut([PROGRAM, STOCK]),
     "computer": body([CLICK]),
     "refusal": body([say(no("I cannot help with that."))]),
     "half a refusal": body([say("Well. ", no("No."))]),
@@ -323,6 +334,13 @@ STREAMS: dict[str, list[Event]] = {
         *used(1, CUT_CLOCK, '{"zone"', ': "Eu', whole=False),
         done(1, CUT_CLOCK),
         ended(cut([WEATHER, CUT_CLOCK])),
+    ),
+    "program's call": named(
+        *begun(),
+        added(0, {**PROGRAM, "code": ""}),
+        done(0, PROGRAM),
+        *used(1, STOCK, '{"sku":', '"x"}'),
+        ended(body([PROGRAM, STOCK])),
     ),
     "refusal": named(*begun(), *said(0, "I can", "not.", item=REFUSED), ended(body([REFUSED]))),
     "search": named(

@@ -14,6 +14,7 @@ from endturn.wires import Asked, Context, Event, anthropic
 from tests.wires.replies import (
     ANTHROPIC,
     ANTHROPIC_STREAMS,
+    FALLBACK,
     FOUND,
     SEARCH,
     THOUGHT,
@@ -161,6 +162,138 @@ def test_a_stream_that_its_reader_left(events: int, reason: str) -> None:
         watch.see(event)
     assert watch.close().stop.reason is StopReason.MISSING
     assert watch.close(left=True).stop.reason == reason
+
+
+PREPOPULATED = [FOUND, use("toolu_1", "lookup", {"id": "customer_123"})]
+
+
+def head(content: list[Json], reason: Any = "tool_use", /, **more: Any) -> Event:
+    """A message_start that holds more than a head."""
+    return named({"type": "message_start", "message": message(content, reason, **more)})
+
+
+STOP = named({"type": "message_stop"})
+
+
+def delta(reason: Any) -> Event:
+    """A message_delta."""
+    return named({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}})
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param([STOP], id="nothing else"),
+        pytest.param([delta(None), STOP], id="a delta without a reason"),
+        pytest.param([delta("tool_use"), STOP], id="a delta"),
+    ],
+)
+def test_a_whole_message_in_its_head(rest: list[Event]) -> None:
+    """Proxies and cached replies send blocks and reason in message_start: the blocks are there, and closed."""
+    response = streamed([head(PREPOPULATED), *rest])
+    assert (response.stop.reason, response.stop.raw) == (StopReason.TOOL_CALL, "tool_use")
+    assert [(made.id, made.arguments, made.closed) for made in response.tool_calls] == [
+        ("toolu_1", {"id": "customer_123"}, True)
+    ]
+    assert response.blocks is not None
+    assert response.blocks.items == tuple(PREPOPULATED)
+    assert response.usage == Usage(33, None if rest[0] == delta("tool_use") else 17, 5, 20, 3)
+    promoted = streamed([head(PREPOPULATED, "end_turn"), *rest[:-1], STOP])
+    assert promoted.stop.reason is StopReason.TOOL_CALL
+    assert promoted.stop.promoted_from in (None, StopReason.END_TURN)
+
+
+def test_a_head_alone_is_no_end() -> None:
+    """The reason in message_start counts with message_stop, and only where message_delta gives none."""
+    for left in (False, True):
+        watch = anthropic.watch(CTX)
+        watch.see(head(PREPOPULATED))
+        assert watch.close(left=left).stop == Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+    assert streamed([head([say("a")], "end_turn"), delta("max_tokens"), STOP]).stop.reason is StopReason.MAX_TOKENS
+    failed = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    with pytest.raises(ProviderError):
+        streamed([head([say("a")], "max_tokens"), failed])
+
+
+@pytest.mark.parametrize(
+    ("begun", "text", "calls"),
+    [
+        pytest.param([said("A"), used("toolu_1", "f", '{"a": 1}')], "A", [("toolu_1", {"a": 1})], id="all of them"),
+        pytest.param([said("A")], "A", [("toolu_1", {})], id="the first alone"),
+        pytest.param([], "a", [("toolu_1", {})], id="none of them"),
+    ],
+)
+def test_blocks_of_the_head_that_come_again(begun: list[list[Json]], text: str, calls: list[tuple[str, Json]]) -> None:
+    """A block that its own events tell is that block, and is not there twice; the others stay."""
+    events = [head([say("a"), use("toolu_1", "f", {})]), *anthropic_stream(begun, "tool_use")[1:]]
+    decoder, watch = anthropic.decoder(CTX), anthropic.watch(CTX)
+    deltas = [found for event in events for found in decoder.feed(event)]
+    for event in events:
+        watch.see(event)
+    response, seen = decoder.close(), watch.close()
+    assert "".join(found.text for found in deltas) == response.text == seen.tail == text
+    assert [(made.id, made.arguments) for made in response.tool_calls] == calls
+    assert len({found.call.index for found in deltas if found.call}) == len(calls)
+
+
+def test_a_block_of_the_head_that_goes_on() -> None:
+    """Deltas without the start of their block go on with the one in message_start; other blocks come after it."""
+    more = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "lo"}}
+    events = [head([say("Hel")], None), named(more), delta("end_turn"), STOP]
+    assert streamed(events).text == "Hello"
+    after = {"type": "content_block_start", "index": 1, "content_block": say("!")}
+    assert streamed([events[0], named(after), *events[2:]]).text == "Hel!"
+
+
+@pytest.mark.parametrize("reason", ["end_turn", None], ids=repr)
+def test_a_message_that_its_stream_repeats(reason: str | None) -> None:
+    """one-api's kind sends a message without an id after the deltas: nothing is doubled, nothing forgotten."""
+    begun = anthropic_stream([said("Hel", "lo")])
+    again = named({"type": "message", "role": "assistant", "content": [say("Hello")], "stop_reason": reason})
+    for events in ([*begun[:-2], again, *begun[-2:]], [*begun, again], [*begun[:-2], again]):
+        watch = anthropic.watch(CTX)
+        for event in events:
+            watch.see(event)
+        response, seen = streamed(events), watch.close()
+        assert (response.text, seen.tail, seen.output_chars) == ("Hello", "Hello", 5)
+        assert (response.id, response.model) == (seen.id, seen.model) == ("msg_01", "claude-sonnet-5-5")
+        ended = reason is not None or STOP in events
+        assert response.stop == seen.stop
+        assert response.stop.reason == ("end_turn" if ended else "missing")
+
+
+def test_a_stream_of_one_whole_message() -> None:
+    """A body as the only event is the answer, for decoder and watch alike."""
+    response, body = streamed([named(ANTHROPIC["tool use"])]), whole("tool use")
+    assert (response.stop, response.text, response.tool_calls) == (body.stop, body.text, body.tool_calls)
+
+
+def test_the_model_that_answered() -> None:
+    """A `fallback` block names the model that goes on; the last one answered."""
+    assert whole("fallback").model == "claude-opus-4-8"
+    assert streamed(ANTHROPIC_STREAMS["fallback"]).model == "claude-opus-4-8"
+    twice = [FALLBACK], [{**FALLBACK, "from": {"model": "claude-opus-4-8"}, "to": {"model": "claude-haiku-5"}}]
+    assert streamed(anthropic_stream([*twice, said("ok")])).model == "claude-haiku-5"
+    assert streamed(anthropic_stream([[{"type": "fallback", "to": None}]])).model == "claude-sonnet-5-5"
+
+
+def test_a_guardrail_has_a_word_in_bedrock_alone() -> None:
+    """InvokeModel puts it in the place of the model's own reason."""
+    body = message([say("Sorry.")], "guardrail_intervened")
+    for ctx in (Context("bedrock"), Context(provider="aws.bedrock")):
+        assert anthropic.decode(body, ctx=ctx).stop.reason is StopReason.SAFETY_BLOCKED
+    assert not anthropic.decode(body, ctx=CTX).stop.mapped
+
+
+def test_the_input_of_a_cut_call_in_a_body() -> None:
+    """A body has an empty object for it, as the API does; a stream has the pieces that came."""
+    cut = streamed(ANTHROPIC_STREAMS["cut call"])
+    body = anthropic.reply(cut, stream=False)
+    assert isinstance(body, dict)
+    assert [block["input"] for block in body["content"]] == [{"a": 1}, {}]
+    sent = [event.data for event in anthropic.reply(cut, stream=True) if isinstance(event, Event)]
+    pieces = [each["delta"]["partial_json"] for each in sent if each["type"] == "content_block_delta"]
+    assert "".join(pieces) == '{"a": 1}{"body": "line\n'
 
 
 @pytest.mark.behaviour(6)

@@ -93,6 +93,42 @@ def test_server_tools_promote_nothing() -> None:
     assert streamed(STREAMS["unsaid tool use"]).stop.promoted_from is StopReason.END_TURN
 
 
+@pytest.mark.parametrize("reason", ["tool_use", "end_turn"])
+@pytest.mark.parametrize("typed", [{}, {"type": "tool_use"}], ids=repr)
+def test_a_typed_call_is_the_clients(typed: Json, reason: str) -> None:
+    """Some models write `"type": "tool_use"` into a client's call, in bodies and streams; it promotes as others do."""
+    given = {"ref": "R1"}
+    body = converse_body([use("tooluse_h", "g", given, **typed)], reason)
+    events = stream([used(0, "tooluse_h", "g", json.dumps(given), **typed)], reason)
+    for response in (bedrock_converse.decode(body, ctx=CTX), streamed(events)):
+        assert response.stop.reason is StopReason.TOOL_CALL
+        assert [(made.id, made.arguments, made.closed) for made in response.tool_calls] == [("tooluse_h", given, True)]
+        sent = Request(model="m", messages=(Message(role="user", content="hi"), response.message()))
+        replayed = bedrock_converse.encode(sent)["messages"][-1]["content"]
+        assert replayed == [use("tooluse_h", "g", given)]  # A type that the API does not take back.
+
+
+def test_the_matched_stop_sequence_of_a_stream() -> None:
+    """A stream's additional fields are those of the model's last event, one level deeper than a body's."""
+    fields = {"additionalModelResponseFields": {"delta": {"stop_sequence": "###"}}}
+    ended = event("messageStop", stopReason="stop_sequence", **fields)
+    found = streamed([*said(0, "One"), ended])
+    assert (found.stop.reason, found.stop.detail) == (StopReason.END_TURN, "###")
+    again = bedrock_converse.reply(found, stream=True)
+    assert [each.data["messageStop"] for each in again if isinstance(each, Event) and "messageStop" in each.data] == [
+        {"stopReason": "stop_sequence", **fields}
+    ]
+
+
+def test_the_input_of_a_cut_call_in_a_body() -> None:
+    """A body has an empty object for it, as the API does; a stream has the pieces that came."""
+    cut = streamed([*used(0, "tooluse_a", "write", '{"text": "lo'), event("messageStop", stopReason="max_tokens")])
+    body = bedrock_converse.reply(cut, stream=False)
+    assert isinstance(body, dict)
+    assert body["output"]["message"]["content"] == [use("tooluse_a", "write", {})]
+    assert streamed([each for each in bedrock_converse.reply(cut, stream=True) if isinstance(each, Event)]) == cut
+
+
 @pytest.mark.behaviour(10)
 def test_a_nested_stop_reason_is_not_ours() -> None:
     """What a tool's result says of a stop is another model's."""

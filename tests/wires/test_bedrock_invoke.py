@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
@@ -111,6 +111,52 @@ def test_reasons_of_bodies(name: str, reason: str, raw: str) -> None:
     """Each family's words are judged by its own table; Mistral's chat and DeepSeek say `stop_reason`, and mean it."""
     stop = whole(name).stop
     assert (stop.reason, stop.raw, stop.mapped) == (reason, raw, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "raw", "detail"),
+    [
+        ("claude: guardrail", "safety_blocked", "guardrail_intervened", None),
+        ("claude: guarded", "safety_blocked", "end_turn", "guardrail"),
+        ("titan: guarded", "safety_blocked", "FINISH", "guardrail"),
+        ("llama: guarded", "safety_blocked", "stop", "guardrail"),
+        ("claude: not guarded", "end_turn", "end_turn", None),
+    ],
+)
+def test_a_guardrail_blocks(name: str, reason: str, raw: str, detail: str | None) -> None:
+    """It takes the word, or leaves the model's clean one and says beside it, in body or last chunk, that it acted."""
+    found = [whole(name)]
+    if name in STREAMS:
+        found.append(streamed(STREAMS[name], context(name)))
+    for response in found:
+        stop = response.stop
+        assert (stop.reason, stop.raw, stop.detail, stop.mapped) == (reason, raw, detail, True)
+        assert stop.incomplete == (reason == "safety_blocked")
+
+
+def test_a_guardrail_does_not_hide_what_was_cut() -> None:
+    """A reason that is not clean says more; a stream without its end is still without it."""
+    body = {**BODIES["claude: length"], "amazon-bedrock-guardrailAction": "INTERVENED"}
+    assert bedrock_invoke.decode(body, ctx=context("claude: length")).stop.reason is StopReason.MAX_TOKENS
+    ctx = context("titan: guarded")
+    assert streamed([chunk({"amazon-bedrock-guardrailAction": "INTERVENED"})], ctx).stop.reason is StopReason.MISSING
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_unknown_model_replies_as_it_is_asked(stream: bool) -> None:
+    """In the chat format, whatever it says: a refusal and calls have words there."""
+    calls = (ToolCall(id="call_1", name="f", arguments={"a": 1}),)
+    for response in (
+        ChatResponse(text="No.", stop=Stop(StopReason.REFUSED), model="m"),
+        ChatResponse(tool_calls=calls, stop=Stop(StopReason.TOOL_CALL), model="m"),
+    ):
+        said = bedrock_invoke.reply(response, stream=stream)
+        ctx = Context("", "aws.bedrock", Asked(model="m"))
+        again = streamed(said, ctx) if isinstance(said, list) else bedrock_invoke.decode(said, ctx=ctx)
+        assert (again.stop.reason, again.text) == (response.stop.reason, response.text)
+        assert [(made.id, made.arguments) for made in again.tool_calls] == [
+            (made.id, made.arguments) for made in response.tool_calls
+        ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

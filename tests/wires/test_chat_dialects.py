@@ -305,6 +305,7 @@ def test_groqs_malformed_call_is_to_be_repaired() -> None:
             id="gemini behind a gateway",
         ),
         pytest.param({"prompt_tokens": 5.0, "completion_tokens": 2.0}, (5, 2, None, None), id="numbers with a point"),
+        pytest.param({**used(1158, 20), "cached_tokens": 1024}, (1158, 20, None, 1024), id="moonshot's cache"),
     ],
 )
 def test_usage(usage: Json, expected: tuple[int | None, ...]) -> None:

@@ -145,11 +145,9 @@ SCRIPTED: dict[str, tuple[Reply, StopReason, str | None]] = {
 @pytest.mark.parametrize("kind", SCRIPTED)
 async def test_scripted_replies(name: str, kind: str) -> None:
     """Whole and streamed, sync and async: the watch reads the SDK's own objects, the words and calls are all there."""
-    if (name, kind) == ("mistral", "call"):
-        pytest.skip("Mistral sends a call whole, and its SDK refuses the pieces of OpenAI's streams")
     reply, expected, raw = SCRIPTED[kind]
     ctx, sdk = Context(dialect=name), SDKS[name]
-    with ScriptedProvider([reply] * 4).serve() as url:
+    with ScriptedProvider([reply] * 4, dialect=name).serve() as url:
         whole = sdk.ask(url)
         awhole = await sdk.aask(url)
         chunks = list(sdk.stream(url))

@@ -898,15 +898,20 @@ def test_a_watch_of_a_long_stream_keeps_the_end_only() -> None:
     [
         {"candidates": [{**candidate([say("x")]), "index": 1}]},
         {"candidates": [candidate([say("x", thought=True)])]},
+        {"candidates": [candidate([say("x", thought=False)])]},
+        {"candidates": [candidate([say("x", thought=True, thoughtSignature=SIGNATURE)], "MAX_TOKENS")]},
         {"candidates": [candidate([say("x")], "MAX_TOKENS")]},
         {"candidates": [candidate([say("x")])], "error": ERROR},
         {"candidates": [candidate([say("x")])], "promptFeedback": {"blockReason": "SAFETY"}},
         {"candidates": [candidate([{**say("x"), **CLOCK}])]},
         {"candidates": [candidate([say("x")])], "usageMetadata": {"promptTokenCount": "x"}},
     ],
-    ids=["another choice", "a thought", "a reason", "an error", "a block", "a call", "odd usage"],
+    ids=[
+        *("another choice", "a thought", "no thought", "a signed end", "a reason", "an error", "a block", "a call"),
+        "odd usage",
+    ],
 )
-def test_the_short_way_is_for_plain_text_only(odd: Json) -> None:
+def test_the_short_way_is_for_plain_words_only(odd: Json) -> None:
     """A chunk that says anything else is read as it would be by itself, as a mapping and as the SDK's object."""
     first, last = chunk([say("a")]), chunk([say("b")])
     events = [first, Event(None, odd), last]

@@ -464,3 +464,42 @@ def test_a_search_without_its_result_is_not_replayed() -> None:
     cut = api.decode({**BODIES["incomplete"], "steps": [output("Once"), search]}, ctx=CTX)
     after = api.resume(Request(model="m", messages=HI), cut, prompt="Go on.")
     assert [step["type"] for step in api.encode(after)["input"]] == ["user_input", "model_output", "user_input"]
+
+
+# Bodies before revision 2026-05-20
+
+
+def test_outputs_are_read_where_there_are_no_steps() -> None:
+    """An older body says the same without steps: its content becomes a step of output, as it is sent back today."""
+    found = whole("outputs")
+    assert (found.stop.reason, found.text, found.tool_calls) == (StopReason.END_TURN, "Elbrus, 5642 m. Ja.", ())
+    assert found.blocks is not None
+    assert [step["type"] for step in found.blocks.items] == [
+        "thought",
+        "google_search_call",
+        "google_search_result",
+        "model_output",
+    ]
+    assert whole("outputs cut").stop.reason is StopReason.MAX_TOKENS
+
+
+def test_a_call_among_outputs_is_a_call() -> None:
+    """`requires_action` comes with what it requires."""
+    found = whole("outputs with a call")
+    (asked,) = found.tool_calls
+    assert found.stop.reason is StopReason.TOOL_CALL
+    assert (asked.id, asked.name, asked.arguments, asked.closed) == ("r7b1dyif", "weather", {"city": "Łódź"}, True)
+    assert found.reasoning == "I need"
+
+
+def test_outputs_at_the_end_of_a_stream() -> None:
+    """An end that alone tells what was said may tell it so, too."""
+    found = streamed([*BEGIN, completed("completed", outputs=[{"type": "text", "text": "All of it."}])])
+    assert (found.stop.reason, found.text) == (StopReason.END_TURN, "All of it.")
+
+
+@pytest.mark.parametrize("given", ["text", {"type": "text"}, ["text"]], ids=["text", "object", "list of text"])
+def test_outputs_that_cannot_be_read_are_said_so(given: object) -> None:
+    """An answer that nobody can read is no answer that says nothing."""
+    with pytest.raises(DecodeError):
+        api.decode({"id": "v1_1", "status": "completed", "outputs": given}, ctx=CTX)

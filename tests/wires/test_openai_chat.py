@@ -21,6 +21,7 @@ from tests.wires.replies import (
     CHAT_STREAMS,
     CLOCK,
     DONE_EVENT,
+    IMAGE,
     WEATHER,
     call_chunk,
     chat_body,
@@ -43,6 +44,12 @@ def streamed(*events: Event, ctx: Context = CTX) -> ChatResponse:
     for event in events:
         list(decoder.feed(event))
     return decoder.close()
+
+
+def deltas_of(events: list[Event]) -> list[Delta]:
+    """The deltas of a stream."""
+    decoder = chat.decoder(CTX)
+    return [delta for event in events for delta in decoder.feed(event)]
 
 
 # What responses say of the stop
@@ -114,6 +121,133 @@ def test_the_first_terminal_wins() -> None:
     stop = streamed(*CHAT_STREAMS["error after length"]).stop
     assert (stop.reason, stop.raw, stop.detail) == (StopReason.MAX_TOKENS, "length", "Token limit reached")
     assert streamed(chunk({"content": "x"}, "length"), chunk({"content": "y"}, "stop")).text == "x"
+
+
+@pytest.mark.behaviour(9)
+@pytest.mark.parametrize(
+    ("events", "said", "reason", "raw"),
+    [
+        pytest.param(CHAT_STREAMS["stop on every chunk"], "The answer is 42.", "end_turn", "stop", id="whole"),
+        pytest.param(
+            [chunk({"content": "The answer"}, "stop"), chunk({"content": " is"})],
+            *("The answer is", "missing", None),
+            id="cut after it was taken back",
+        ),
+        pytest.param(
+            [chunk({"content": "Let me look."}, "stop"), call_chunk(0, "{}", "a", "f"), chunk({}, "tool_calls")],
+            *("Let me look.", "tool_call", "tool_calls"),
+            id="calls after it",
+        ),
+        pytest.param(
+            [chunk({"content": "One"}, "stop"), chunk({"content": " two"}, "stop"), chunk({}, "length")],
+            *("One two", "max_tokens", "length"),
+            id="the last says that it is cut",
+        ),
+        pytest.param(
+            [chunk({"content": "One"}, "length"), chunk({"content": " two"}, "stop")],
+            *("One", "max_tokens", "length"),
+            id="a cut stands",
+        ),
+        pytest.param(
+            [chunk({"content": "One"}), chunk({}, "stop"), chunk({"content": ""}, "length"), usage_chunk()],
+            *("One", "end_turn", "stop"),
+            id="nothing said after it",
+        ),
+        pytest.param(
+            [chunk({"content": "One"}, "stop", error=None), chunk({}, "error", error={"message": "Overloaded"})],
+            *("One", "end_turn", "stop"),
+            id="an error after it",
+        ),
+        pytest.param(
+            [chunk({"content": "One"}, "tired"), chunk({"content": " two"}, "stop")],
+            *("One two", "end_turn", "stop"),
+            id="a word that nobody knows",
+        ),
+        pytest.param(
+            [chunk({"content": "One"}, "null"), chunk({"content": " two"}, "None"), chunk({}, "stop")],
+            *("One two", "end_turn", "stop"),
+            id="null as text",
+        ),
+        pytest.param([chunk({"content": "One"}, "null")], "One", "missing", None, id="nothing but null as text"),
+    ],
+)
+def test_text_after_a_clean_reason_takes_it_back(events: list[Event], said: str, reason: str, raw: str | None) -> None:
+    """Translating proxies say `stop` on every chunk: no text and no call is lost, and only the last reason counts."""
+    response = streamed(*events)
+    assert (response.text, response.stop.reason, response.stop.raw) == (said, reason, raw)
+    assert "".join(delta.text for delta in deltas_of(events)) == said
+    construct: Any = ChatCompletionChunk.construct
+    plain = [event.data for event in events if event != DONE_EVENT]
+    for things in (plain, [construct(**each) for each in plain]):
+        watch = chat.watch(CTX)
+        for thing in things:
+            watch.see(thing)
+        assert (watch.close().stop, watch.close().tail) == (response.stop, said)
+
+
+def test_a_null_as_text_is_none_in_a_body_too() -> None:
+    """The word is no reason, read the short way or the long."""
+    body = chat_body({"content": "One"}, "null")
+    assert (stop_of(body).reason, stop_of(body).raw) == (StopReason.MISSING, None)
+    assert chat.whole(CTX, body).stop == stop_of(body)
+
+
+# A whole message at the end of a stream
+
+
+def ended(message: Json, reason: Any = "stop") -> Event:
+    """MiniMax's last chunk: a whole body, with usage."""
+    return Event(None, chat_body(message, reason))
+
+
+@pytest.mark.parametrize(
+    ("told", "message", "said"),
+    [
+        pytest.param(["Hello", " world"], {"content": "Hello world"}, "Hello world", id="all was said"),
+        pytest.param(["Hello"], {"content": "Hello world"}, "Hello world", id="the rest was not"),
+        pytest.param([], {"content": "Hello world"}, "Hello world", id="nothing was"),
+        pytest.param(["\n\nHello"], {"content": "Hello"}, "\n\nHello", id="said otherwise"),
+        pytest.param(["Hello"], {"content": None}, "Hello", id="it says nothing"),
+        pytest.param(["Hello"], {"content": [{"type": "text", "text": "Hello you"}]}, "Hello you", id="in parts"),
+    ],
+)
+def test_a_message_at_the_end_of_a_stream_repeats_it(told: list[str], message: Json, said: str) -> None:
+    """Only what was not said is taken of it; its reason and usage count."""
+    events = [chunk({"content": ""}), *[chunk({"content": piece}) for piece in told], ended(message, "length")]
+    response = streamed(*events)
+    assert response.text == said == "".join(delta.text for delta in deltas_of(events))
+    assert (response.stop.raw, response.stop.terminal_seen) == ("length", True)
+    assert response.usage == Usage(31, 17, 5, 8)
+    assert response.blocks is not None
+    kept = response.blocks.items[0]["content"]
+    assert kept == (said if isinstance(kept, str) else message["content"])
+    construct: Any = ChatCompletionChunk.construct
+    for things in ([event.data for event in events], [construct(**event.data) for event in events]):
+        watch = chat.watch(CTX)
+        for thing in things:
+            watch.see(thing)
+        seen = watch.close()
+        assert (seen.stop, seen.usage, seen.tail) == (response.stop, response.usage, said)
+
+
+def test_a_message_at_the_end_repeats_thinking_refusal_and_calls() -> None:
+    """A call is known again by its id, or its place and name; arguments that were not said are taken, new calls too."""
+    thought = chunk({"reasoning_content": "hm", "annotations": [{"n": 1}]})
+    begun = [thought, call_chunk(0, '{"city": "Zür', "call_a", "weather"), call_chunk(1, "{}", None, "clock")]
+    calls = [WEATHER, chat_call(None, "clock", "{}"), chat_call("call_c", "clock", "{}")]
+    message = {"reasoning_content": "hm, well", "tool_calls": calls, "annotations": [{"n": 1}, {"n": 2}]}
+    response = streamed(*begun, ended(message, "tool_calls"), DONE_EVENT)
+    assert response.reasoning == "hm, well"
+    assert [(call.name, call.arguments) for call in response.tool_calls] == [
+        ("weather", {"city": "Zürich", "days": [1, 2]}),
+        ("clock", {}),
+        ("clock", {}),
+    ]
+    assert (response.stop.reason, all(call.closed for call in response.tool_calls)) == (StopReason.TOOL_CALL, True)
+    assert response.blocks is not None
+    assert response.blocks.items[0]["annotations"] == [{"n": 1}, {"n": 2}]
+    refused = streamed(chunk({"refusal": "I can't."}), chunk({}, "stop"), ended({"refusal": "I can't."}), DONE_EVENT)
+    assert (refused.text, refused.stop.reason) == ("I can't.", StopReason.REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -400,6 +534,133 @@ def test_members_that_a_replay_needs_are_kept() -> None:
     assert message["tool_calls"] == [{**WEATHER, "extra_content": signature}]
     assert message["reasoning_details"] == details
     assert response.reasoning == "hm"
+
+
+@pytest.mark.behaviour(23)
+def test_reasoning_details_are_replayed_whole() -> None:
+    """OpenRouter streams an entry in fragments, its signature last and alone; a provider wants it beside its text."""
+    claude: Json = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+    secret = {"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "format": "anthropic-claude-v1", "index": 0}
+    fragments = [
+        {**claude, "text": "I should"},
+        {**claude, "text": " look."},
+        {**claude, "signature": "EqQBCkYI"},
+        secret,
+        {**secret, "id": "rs_2"},
+        {**claude, "index": 1, "text": "And", "id": None},
+        {**claude, "index": 1, "text": " again.", "signature": None},
+        {"type": "reasoning.summary", "summary": "**Loo", "format": None},
+        {"type": "reasoning.summary", "summary": "king**"},
+        {"type": "reasoning.encrypted", "data": "a"},
+        {"type": "reasoning.encrypted", "data": "b"},
+    ]
+    events = [chunk({"reasoning": "x", "reasoning_details": [each]}) for each in fragments]
+    response = streamed(*events, chunk({"content": "Well."}), chunk({}, "stop"))
+    (message,) = chat.encode(Request(model="m", messages=(response.message(),)))["messages"]
+    assert message["reasoning_details"] == [
+        {**claude, "text": "I should look.", "signature": "EqQBCkYI"},
+        secret,
+        {**secret, "id": "rs_2"},
+        {**claude, "index": 1, "text": "And again."},
+        {"type": "reasoning.summary", "summary": "**Looking**"},
+        {"type": "reasoning.encrypted", "data": "a"},
+        {"type": "reasoning.encrypted", "data": "b"},
+    ]
+
+
+@pytest.mark.behaviour(23)
+def test_reasoning_details_of_a_body_are_verbatim() -> None:
+    """What came whole is sent back as it came; so is what a message at the end of a stream has whole."""
+    details: list[Json] = [{"type": "reasoning.text", "text": word, "index": 0} for word in ("a", "b")]
+    said = {"content": "x", "reasoning_details": details}
+    for response in (
+        chat.decode(chat_body(said), ctx=CTX),
+        streamed(chunk({"content": "x", "reasoning_details": details[:1]}), ended(said)),
+    ):
+        assert chat.encode(Request(model="m", messages=(response.message(),)))["messages"][0]["reasoning_details"] == (
+            details
+        )
+
+
+@pytest.mark.behaviour(23)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_spoken_answer_is_sent_back_by_its_id(stream: bool) -> None:
+    """The transcript is the text, as what the user hears; OpenAI takes the audio's id back, and nothing else of it."""
+    response = streamed(*CHAT_STREAMS["audio"]) if stream else chat.decode(CHAT["audio"], ctx=CTX)
+    assert response.text == ("Good day." if stream else "Hi.")
+    assert response.blocks is not None
+    assert response.blocks.items[0]["audio"]["transcript"] == response.text
+    (message,) = chat.encode(Request(model="m", messages=(response.message(),)))["messages"]
+    assert (message["content"], message["audio"]) == (None, {"id": "audio_abc"})
+    cut = chat.encode(chat.resume(REQUEST, response, prompt="Go on."))["messages"][-2]
+    assert cut == {"role": "assistant", "content": response.text}
+
+
+def test_a_spoken_answer_without_an_id_is_sent_back_as_text() -> None:
+    """Qwen's audio has no id to come back by; sound alone, without either, says nothing."""
+    response = streamed(chunk({"audio": {"transcript": "Good day."}}), chunk({}, "stop"))
+    (message,) = chat.encode(Request(model="m", messages=(response.message(),)))["messages"]
+    assert (message["content"], "audio" in message) == ("Good day.", False)
+    mute = chat.decode(chat_body({"audio": {"data": "UklGRg=="}}), ctx=CTX)
+    assert chat.encode(Request(model="m", messages=(mute.message(),)))["messages"] == []
+
+
+def test_a_transcript_beside_text_is_the_same_once_more() -> None:
+    """Some servers send the words both written and spoken."""
+    assert chat.decode(chat_body({"content": "Hi.", "audio": {"id": "a", "transcript": "Hi."}}), ctx=CTX).text == "Hi."
+
+
+@pytest.mark.behaviour(23)
+def test_pictures_stay_in_the_history() -> None:
+    """An answer of nothing but images (Gemini's through OpenRouter) is kept, whole as streamed, and sent back."""
+    events = [chunk({"content": "", "images": [IMAGE]}), chunk({"images": [{**IMAGE, "index": 1}]}), chunk({}, "stop")]
+    for response, images in (
+        (chat.decode(CHAT["images"], ctx=CTX), [IMAGE]),
+        (streamed(*events), [IMAGE, {**IMAGE, "index": 1}]),
+    ):
+        assert response.text == ""
+        (message,) = chat.encode(Request(model="m", messages=(response.message(),)))["messages"]
+        assert message == {"role": "assistant", "content": None, "images": images}
+    assert events[0].data["choices"][0]["delta"]["images"] == [IMAGE]  # The host's own list is not grown.
+
+
+# What the short way reads
+
+
+@pytest.mark.parametrize("sdk", [False, True])
+@pytest.mark.parametrize(
+    ("odd", "tools"),
+    [
+        pytest.param(call_chunk(0, '"}'), 1, id="further arguments"),
+        pytest.param(call_chunk(0, "{}", "call_b", "clock"), 2, id="another call, same index"),
+        pytest.param(call_chunk(1, "{}", "call_b", "clock"), 2, id="another call"),
+        pytest.param(call_chunk(1, "{}", None, "clock"), 2, id="another call without an id"),
+        pytest.param(call_chunk(None, "{}"), 1, id="no index"),
+        pytest.param(chunk({"tool_calls": []}), 1, id="no calls"),
+        pytest.param(chunk({"tool_calls": [None, 3]}), 1, id="no calls at all"),
+    ],
+)
+def test_further_arguments_are_read_the_short_way(odd: Event, tools: int, sdk: bool) -> None:
+    """They, and usage on every chunk, change what the decoder says as little as what the watch says."""
+    spent = [{"prompt_tokens": 9, "completion_tokens": n} for n in range(9)]
+    events = [
+        chunk({"role": "assistant", "content": "Hi"}, usage=spent[0]),
+        chunk({"content": " you"}, usage=spent[1]),
+        call_chunk(0, "", "call_a", "weather"),
+        call_chunk(0, '{"city": "'),
+        odd,
+        call_chunk(0, ""),
+        chunk({"content": "!"}, usage=spent[2]),
+        chunk({}, usage=spent[3]),
+    ]
+    construct: Any = ChatCompletionChunk.construct
+    watch = chat.watch(CTX)
+    for number, event in enumerate(events):
+        watch.see(construct(**event.data) if sdk else event.data)
+        response = streamed(*events[: number + 1])
+        seen = watch.close()
+        assert (seen.stop, seen.usage, seen.tail) == (response.stop, response.usage, response.text)
+    assert len(watch.calls) == len(response.tool_calls) == tools
 
 
 def test_mistral_answers_in_parts() -> None:

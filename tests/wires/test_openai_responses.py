@@ -334,6 +334,26 @@ def test_the_last_call_of_a_cut_response_is_open(name: str) -> None:
     assert [each.closed for each in whole(name).tool_calls] == [True, False]
 
 
+@pytest.mark.behaviour(5)
+def test_a_program_that_waits_for_a_call() -> None:
+    """A call of the server's program says "in_progress" for as long as it waits: a completed response asks for it."""
+    silent = [*STREAMS["program's call"][:-1], Event(None, ended(body([])))]
+    for found in (whole("program's call"), streamed(STREAMS["program's call"]), streamed(silent)):
+        (asked,) = found.tool_calls
+        assert (asked.name, asked.arguments, asked.closed) == ("stock", {"sku": "x"}, True)
+        assert (found.stop.reason, found.stop.promoted_from) == (StopReason.TOOL_CALL, StopReason.END_TURN)
+    assert not streamed(STREAMS["program's call"][:-1]).tool_calls[0].closed
+
+
+@pytest.mark.behaviour(24)
+def test_a_program_that_was_cut_asks_for_nothing() -> None:
+    """An incomplete response's last call is open; so is one that says of itself that it is cut, whatever the status."""
+    cut_off = whole("cut program's call")
+    assert (cut_off.stop.reason, cut_off.tool_calls[0].closed) == (StopReason.MAX_TOKENS, False)
+    found = responses.decode(body([{**WEATHER, "status": "incomplete"}]), ctx=CTX)
+    assert (found.stop.reason, found.tool_calls[0].closed) == (StopReason.END_TURN, False)
+
+
 def test_a_cut_call_in_a_stream_is_open() -> None:
     """The API ends a cut item too, and says `incomplete` of it."""
     calls = streamed(STREAMS["cut call"]).tool_calls

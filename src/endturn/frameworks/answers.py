@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from endturn.errors import UsageError
+from endturn.frameworks.given import (
+    finish_reasons,
+    langchain_answer,
+    litellm_answer,
+    pydantic_ai_response,
+    span_attributes,
+    vercel_reason,
+)
 from endturn.frameworks.rows import (
     LANGCHAIN,
     LITELLM,
@@ -20,7 +27,7 @@ from endturn.frameworks.rows import (
     tables_of,
 )
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
-from endturn.wires.reading import PLAIN, count, items, member, text, text_or_none
+from endturn.wires.reading import count, items, member, text, text_or_none
 
 _PLACES: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("finish_reason",), ()),
@@ -39,14 +46,15 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
 
     Args:
         answer: an AIMessage, a chunk or a sum of chunks, a generation, an LLMResult or ChatResult (its first
-            generation counts), or their `response_metadata` or `generation_info`.
+            generation counts), their `response_metadata` or `generation_info`, or the state of a LangGraph graph (the
+            last AI message of its `messages` counts).
         maximum: the output limit that was asked for, if any: a clean end that used it up is suspected.
         window: the model's context window, where known.
 
     Raises:
-        UsageError: that is no answer of LangChain's.
+        UsageError: that is no answer of LangChain's, or a state without one.
     """
-    _check(answer, "langchain", "an AIMessage, an LLMResult or their metadata")
+    answer = langchain_answer(answer)
     generation = _first(member(answer, "generations"))
     generation = _first(generation) or generation or answer
     message = member(generation, "message") or generation
@@ -144,7 +152,7 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
     Raises:
         UsageError: that is no answer of LiteLLM's.
     """
-    _check(answer, "litellm", "a ModelResponse or one of its choices")
+    answer = litellm_answer(answer)
     choice = _first(member(answer, "choices")) or answer
     native = member(member(choice, "provider_specific_fields"), "native_finish_reason") or member(
         choice, "native_finish_reason"
@@ -183,7 +191,11 @@ def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
         finish_reason: `{unified, raw}` (v4 of its specification), a result's `{finishReason, rawFinishReason}`, or the
             word alone. The provider's value counts where any table has it.
         provider: whose value it is, by any name ("openai", "amazon-bedrock").
+
+    Raises:
+        UsageError: that is no finish reason, and holds none.
     """
+    finish_reason = vercel_reason(finish_reason)
     unified = member(finish_reason, "unified") or member(finish_reason, "finishReason")
     if isinstance(unified, Mapping):
         finish_reason, unified = unified, member(unified, "unified")
@@ -196,13 +208,13 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     """Why a Pydantic AI ModelResponse stopped: its state first, then the provider's value, then its own word.
 
     Args:
-        response: a ModelResponse, or one as `ModelMessagesTypeAdapter` dumps it.
+        response: a ModelResponse, one as `ModelMessagesTypeAdapter` dumps it, or a run's result (its last response).
         maximum: as in `langchain`.
 
     Raises:
-        UsageError: that is no ModelResponse.
+        UsageError: that is no ModelResponse, and has none.
     """
-    _check(response, "pydantic_ai", "a ModelResponse")
+    response = pydantic_ai_response(response)
     details = member(response, "provider_details") or member(response, "vendor_details")
     raw, word, state = member(details, "finish_reason"), member(response, "finish_reason"), member(response, "state")
     tables = tables_of(text(member(response, "provider_name")))
@@ -246,19 +258,17 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
         status: as `gen_ai.response.status`, for a response that has no reason yet.
 
     Raises:
-        UsageError: that is neither.
+        UsageError: that is none of these; a span that tells of no model is not.
     """
     if not isinstance(finished, str | list | tuple):
-        _check(finished, "otel", "a span's attributes or its finish reasons")
-        found = member(finished, "attributes")
-        known: Any = finished if found is None else found
+        known: Any = span_attributes(finished)
         reasons = member(known, "gen_ai.response.finish_reasons")
         if reasons is None:
             reasons = member(known, "llm.finish_reason")  # OpenInference
         provider = provider or text_or_none(member(known, "gen_ai.provider.name"))
         status = status or text_or_none(member(known, "gen_ai.response.status"))
     else:
-        known, reasons = None, finished
+        known, reasons = None, finish_reasons(finished)
     raw: Any = reasons if isinstance(reasons, str) else _first(reasons)
     if raw_text(raw) is None and status:
         raw, rows = _responses({"status": status, "background": True})
@@ -293,8 +303,3 @@ def _first(value: Any) -> Any:
     """The first of a list, if it has one."""
     found = items(value)
     return found[0] if found else None
-
-
-def _check(answer: object, name: str, wanted: str) -> None:
-    if answer is None or isinstance(answer, PLAIN):
-        raise UsageError(f"{name}() reads {wanted}, not {type(answer).__name__} {answer!r:.40}")

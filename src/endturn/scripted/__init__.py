@@ -48,7 +48,7 @@ from endturn.scripted.script import (
     tokens,
     truncate,
 )
-from endturn.wires import WIRES
+from endturn.wires import WIRES, known_dialect
 from endturn.wires import wire as _wire
 
 __all__ = [
@@ -93,9 +93,10 @@ class ScriptedProvider:
         exhausted: what follows the last reply: an "error" (a UsageError; over HTTP a 400 that says so), the "last"
             reply again, or the "cycle" from the start.
         wire: the format that the provider function imitates; over HTTP the path decides.
+        dialect: whose variant of that format: "mistral", whose SDK wants tool calls whole; of text completions "tgi".
 
     Raises:
-        UsageError: there is no such wire, or the script is none.
+        UsageError: there is no such wire or dialect, or the script is none.
 
     Attributes:
         received: what arrived, in order; `requests` is the same, parsed only.
@@ -109,10 +110,11 @@ class ScriptedProvider:
         key: Callable[[Request], str] = lambda request: "",
         exhausted: Exhausted = "error",
         wire: str = "openai_chat",
+        dialect: str = "",
     ) -> None:
         self.received: list[Received] = []
         self.wire = _wire(wire).NAME
-        self.dialect = ""
+        self.dialect = known_dialect(_wire(wire), dialect)
         self._prompter = Prompter(script, key=key, exhausted=exhausted)
         self._number = count(1)
 
@@ -173,20 +175,21 @@ class ScriptedProvider:
         return Server(self._respond).running()
 
     def _perform(self, request: Request, *, stream: bool) -> Rendering:
-        body = _wire(self.wire).encode(request, stream=stream)
+        body = _wire(self.wire).encode(request, stream=stream, dialect=self.dialect)
         return self._play(Received(request=request, wire=self.wire, stream=stream, body=body))
 
     def _play(self, received: Received) -> Rendering:
         self.received.append(received)
         reply = self._prompter.next(received.request)
-        return Rendering(reply, received, next(self._number))
+        dialect = self.dialect if received.wire == self.wire else ""
+        return Rendering(reply, received, next(self._number), dialect=dialect)
 
     def _respond(self, asked: Asked) -> Answer:
         found = ((name, _wire(name).routed(asked.method, asked.path)) for name in WIRES)
         name, routed = next(((name, routed) for name, routed in found if routed is not None), (self.wire, None))
         if routed is None:
             path = asked.path.partition("?")[0]
-            return refusal(name, Failure(404, message=f"there is no {asked.method} {path} here"))
+            return refusal(name, Failure(404, "unknown_url", message=f"there is no {asked.method} {path} here"))
         try:
             body = {} if routed.retrieve is not None else json.loads(asked.body)
             said = {"model": routed.model, "stream": routed.stream}
@@ -203,7 +206,8 @@ class ScriptedProvider:
         try:
             return self._play(received).answer()
         except UsageError as error:
-            return refusal(name, Failure(400, "script_exhausted", str(error)))
+            code = "script_exhausted" if "exhausted" in str(error) else "script_unusable"
+            return refusal(name, Failure(400, code, str(error)))
         except Exception as error:  # a function of the script: nobody else would hear of it across a socket
             log.exception("endturn: a function of the script failed")
             return refusal(name, Failure(400, "script_failed", f"a function of the script failed: {error!r}"))

@@ -10,7 +10,7 @@ from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
 from endturn.scripted.loopback import Answer
 from endturn.scripted.script import Ending, Failure, Reply, tokens
-from endturn.stop import Stop, StopReason
+from endturn.stop import Row, Stop, StopReason
 from endturn.wires import Context, Event, framing, wire
 
 
@@ -28,13 +28,13 @@ class Received:
 class Rendering:
     """The reply to one request, ready to be sent: over HTTP (`answer`), or to a controller (`response`, `items`)."""
 
-    def __init__(self, reply: Reply, received: Received, number: int) -> None:
+    def __init__(self, reply: Reply, received: Received, number: int, *, dialect: str = "") -> None:
         self.reply = reply.clipped(received.request.max_tokens)
         self._received = received
         self._wire = wire(received.wire)
         self._number = number
         asked = self._wire.inspect(received.body)
-        self._context = Context("", self._wire.PROVIDER, asked)
+        self._context = Context(dialect, self._wire.PROVIDER, asked)
 
     def answer(self) -> Answer:
         """The reply as an HTTP response."""
@@ -110,10 +110,10 @@ class Rendering:
         return {"content-type": content_type, request_id: f"req_{self._number:08d}", **self.reply.headers}
 
     def _content(self) -> bytes:
-        return json.dumps(self._wire.reply(self._response(), stream=False), separators=(",", ":")).encode()
+        return json.dumps(self._said(stream=False), separators=(",", ":")).encode()
 
     def _events(self) -> list[Event]:
-        events = self._wire.reply(self._response(), stream=True)
+        events = self._said(stream=True)
         assert isinstance(events, list)
         failure = self.reply.failure
         if failure is not None:
@@ -123,6 +123,9 @@ class Rendering:
             assert isinstance(error, Event)
             events.append(error)
         return events
+
+    def _said(self, *, stream: bool) -> Json | list[Event]:
+        return self._wire.reply(self._response(), stream=stream, dialect=self._context.dialect)
 
     def _response(self) -> ChatResponse:
         reply, voice = self.reply, self._wire.VOICE
@@ -149,12 +152,16 @@ class Rendering:
         if not isinstance(value, StopReason):
             return Stop(StopReason.UNKNOWN, value, mapped=False)
         raw = self._wire.VOICE.words.get(value)
-        if raw is None and all(row.reason is not value for row in self._wire.REASONS[""].values()):
+        if raw is None and all(row.reason is not value for row in self._rows.values()):
             raise UsageError(
                 f"the {self._wire.NAME} format has no word for {value.value!r}; "
                 f"script what a server of it does say: reason('its own value'), or fail(status)"
             )
         return Stop(value, raw)
+
+    @property
+    def _rows(self) -> Mapping[str, Row]:
+        return self._wire.REASONS.get(self._context.dialect) or self._wire.REASONS[""]
 
     def _usage(self) -> Usage | None:
         usage, received = self.reply.usage, self._received

@@ -189,6 +189,17 @@ class Watch(Protocol):
     def close(self, *, left: bool = False) -> Seen: ...
 
 
+def whole_with(watch: Callable[[Context], Watch]) -> Callable[[Context, Any], Seen]:
+    """What a watch sees of a whole body, as a function of what must be known and the body."""
+
+    def whole(ctx: Context, body: Any) -> Seen:
+        watching = watch(ctx)
+        watching.see(body)
+        return watching.close()
+
+    return whole
+
+
 class Wire(Protocol):
     """The names that every wire module has."""
 
@@ -229,8 +240,12 @@ class Wire(Protocol):
     def request(self, body: Json) -> Request:
         """A request's body as ours; `model` and `stream` are in it, wherever the format has them."""
 
-    def reply(self, response: ChatResponse, *, stream: bool) -> Json | list[Event]:
-        """A response as a server sends it. Streamed, one whose terminal was not seen breaks off: nothing closes it."""
+    def reply(self, response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+        """A response as a server sends it. Streamed, one whose terminal was not seen breaks off: nothing closes it.
+
+        Raises:
+            UsageError: the format cannot say it.
+        """
 
     def reply_error(
         self, status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
@@ -252,3 +267,15 @@ def wire(name: str) -> Wire:
         raise UsageError(f"no wire is called {name!r}; the wires are: {', '.join(WIRES)}")
     module: Any = import_module(f"endturn.wires.{name}")
     return module  # type: ignore[no-any-return]  # a module is checked against the Protocol in tests/typing/api.py
+
+
+def known_dialect(speaks: Wire, dialect: str) -> str:
+    """A dialect's name, checked.
+
+    Raises:
+        UsageError: the wire has no such dialect.
+    """
+    if dialect not in speaks.REASONS:
+        known = ", ".join(filter(None, speaks.REASONS)) or "none"
+        raise UsageError(f"{speaks.NAME} has no dialect {dialect!r}; it has: {known}")
+    return dialect

@@ -34,9 +34,9 @@ _CODES: Final[Mapping[str, str]] = {
 }
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
-    raw = raw_reason(response.stop, REASONS[""])
+    raw = raw_reason(response.stop, REASONS[dialect])
     matched = response.stop.detail if raw == "stop_sequence" else None
     ending: Json = {"stop_reason": raw, "stop_sequence": None if matched == "stop_sequence" else matched}
     if response.stop.reason is StopReason.REFUSED:
@@ -50,7 +50,7 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
         "model": response.model or "scripted",
     }
     if not stream:
-        return {**head, "content": blocks, **ending, "usage": usage}
+        return {**head, "content": [_whole(block) for block in blocks], **ending, "usage": usage}
     empty = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
     data: list[Json] = [{"type": "message_start", "message": empty}]
     cut = {call.id for call in response.tool_calls if not call.closed}
@@ -64,6 +64,11 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
     if response.stop.terminal_seen:
         data += [{"type": "message_delta", "delta": ending, "usage": usage}, {"type": "message_stop"}]
     return [Event(each["type"], each) for each in data]
+
+
+def _whole(block: Json) -> Json:
+    """A block as a body has it: the input of a call that was cut is an object all the same, an empty one."""
+    return {**block, "input": {}} if isinstance(block.get("input"), str) else block
 
 
 def _block_pieces(block: Json) -> tuple[Json, list[Json]]:

@@ -75,9 +75,10 @@ class Decoder:
                 provider=self._ctx.provider,
             )
         self._watch.see(data)
+        deltas = self._told() if self._watch.told else ()
         match data.get("type"):
             case "content_block_start":
-                return self._start(data)
+                return (*deltas, *self._start(data.get("content_block"), count(data.get("index"))))
             case "content_block_delta":
                 return self._delta(data)
             case "error" if self._watch.broken:
@@ -85,17 +86,21 @@ class Decoder:
                 failure.partial = self.close()
                 raise failure
             case _:
-                return ()
+                return deltas
 
     def close(self) -> ChatResponse:
         """What arrived, as a response."""
         return _response(self._watch, {index: self._parts[index] for index in sorted(self._parts)})
 
-    def _start(self, data: Mapping[str, Any]) -> Iterable[Delta]:
-        block, index = data.get("content_block"), count(data.get("index"))
+    def _told(self) -> tuple[Delta, ...]:
+        """The deltas of the blocks that the watch learnt otherwise than by the events of a block."""
+        told, self._watch.told = self._watch.told, {}
+        return tuple(delta for index, block in told.items() for delta in self._start(block, index))
+
+    def _start(self, block: Any, index: int | None) -> Iterable[Delta]:
         if not isinstance(block, Mapping):
             raise DecodeError(
-                "a content block is not an object", provider=self._ctx.provider, body=shortened(repr(data))
+                "a content block is not an object", provider=self._ctx.provider, body=shortened(repr(block))
             )
         place = len(self._parts) if index is None else index
         part = self._parts[place] = _Part(dict(block))
@@ -124,6 +129,10 @@ class Decoder:
         kind = delta.get("type")
         part = self._parts.get(index if index is not None else len(self._parts) - 1)
         if part is None:
+            # A block of `message_start` that goes on.
+            self._watch.release(before=(index or 0) + 1)
+            if self._watch.told:
+                return (*self._told(), *self._delta(data))
             # Text without the start of its block is text all the same.
             if kind not in ("text_delta", "thinking_delta"):
                 return ()

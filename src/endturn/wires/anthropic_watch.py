@@ -11,26 +11,30 @@ from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
 
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": {
-        "end_turn": Row(StopReason.END_TURN, source="anthropic 2.12 StopReason"),
-        "max_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="anthropic 2.12 StopReason"),
-        "stop_sequence": Row(StopReason.END_TURN, detail="stop_sequence", source="anthropic 2.12 StopReason"),
-        "tool_use": Row(StopReason.TOOL_CALL, source="anthropic 2.12 StopReason"),
-        # "You may provide the response back as-is in a subsequent request to let the model continue."
-        "pause_turn": Row(StopReason.PAUSED, True, Resume.RESEND_UNCHANGED, source="anthropic 2.12 StopReason"),
-        # The turn is handed back before the model answers; the SDK's own tool runner resends it unchanged.
-        "compaction": Row(StopReason.PAUSED, True, Resume.RESEND_UNCHANGED, source="anthropic 2.12 BetaStopReason"),
-        "refusal": Row(StopReason.REFUSED, True, source="anthropic 2.12 StopReason"),
-        "model_context_window_exceeded": Row(
-            StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="anthropic 2.12 StopReason"
-        ),
-    }
+_ROWS: Final[Mapping[str, Row]] = {
+    "end_turn": Row(StopReason.END_TURN, source="anthropic 2.12 StopReason"),
+    "max_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="anthropic 2.12 StopReason"),
+    "stop_sequence": Row(StopReason.END_TURN, detail="stop_sequence", source="anthropic 2.12 StopReason"),
+    "tool_use": Row(StopReason.TOOL_CALL, source="anthropic 2.12 StopReason"),
+    # "You may provide the response back as-is in a subsequent request to let the model continue."
+    "pause_turn": Row(StopReason.PAUSED, True, Resume.RESEND_UNCHANGED, source="anthropic 2.12 StopReason"),
+    # The turn is handed back before the model answers; the SDK's own tool runner resends it unchanged.
+    "compaction": Row(StopReason.PAUSED, True, Resume.RESEND_UNCHANGED, source="anthropic 2.12 BetaStopReason"),
+    "refusal": Row(StopReason.REFUSED, True, source="anthropic 2.12 StopReason"),
+    "model_context_window_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="anthropic 2.12 StopReason"),
 }
-"""dialect → raw value → row. Everyone who speaks this format uses its words."""
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
+    "": _ROWS,
+    # A guardrail's word, which InvokeModel puts in the place of the model's own.
+    "bedrock": {
+        **_ROWS,
+        "guardrail_intervened": Row(StopReason.SAFETY_BLOCKED, True, source="Bedrock InvokeModel, message_delta"),
+    },
+}
+"""dialect → raw value → row. Everyone who speaks this format uses its words; Bedrock has one more."""
 
 # "The request is a compaction request … nothing is sampled after the block": then it is all that was asked for.
-_ASKED_COMPACTION: Final = {**REASONS[""], "compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")}
+_ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")}
 
 CLIENT_CALL: Final = "tool_use"
 """Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
@@ -41,6 +45,7 @@ _COUNTED: Final = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 class _Block:
@@ -64,16 +69,18 @@ class Watch:
         "_ctx",
         "_detail",
         "_error",
+        "_head",
+        "_held",
         "_pieces",
         "_put",
         "_raw",
         "_tail",
         "_tokens",
-        "_whole",
         "broken",
         "id",
         "model",
         "over",
+        "told",
     )
 
     def __init__(self, ctx: Context) -> None:
@@ -83,16 +90,20 @@ class Watch:
         self._pieces = self._tail.pieces
         self._put = self._tail.pieces.append
         self._blocks: dict[int, _Block] = {}
+        # The message of `message_start`, and the blocks in it that may yet be sent again.
+        self._head: Any = None
+        self._held: dict[int, Any] = {}
         self._tokens: dict[str, int] = {}
         self._raw: Any = None
         self._detail: str | None = None
         self._error: Any = None
-        self._whole = False
         self.over = False
         # An error came before the end. After a reason for which the answer is cut anyway it changes nothing.
         self.broken = False
         self.id: str | None = None
         self.model: str | None = None
+        # Blocks that came whole, outside of the events of a block, by their index: for a decoder to take from here.
+        self.told: dict[int, Any] = {}
 
     def see(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
@@ -140,6 +151,16 @@ class Watch:
         """Whether the block of that index is whole; right after `close`."""
         return index in self._blocks and self._blocks[index].closed
 
+    def release(self, before: int | None = None) -> None:
+        """Count the blocks that came whole and were not sent again, all or those before an index."""
+        if not self._held:
+            return
+        found = {index: block for index, block in self._held.items() if before is None or index < before}
+        for index, block in found.items():
+            del self._held[index]
+            self._read_block(index, block, closed=True)
+        self.told |= found
+
     def _read(self, event: Any) -> None:
         if isinstance(event, Event):
             event = event.data
@@ -147,11 +168,13 @@ class Watch:
         # reason of its own.
         kind = member(event, "type")
         if kind == "message_start":
-            self._read_head(member(event, "message"))
-            # "output_tokens": 1 stands there before anything is generated.
-            self._tokens.pop("output_tokens", None)
+            self._read_start(member(event, "message"))
         elif kind == "content_block_start":
-            self._read_block(member(event, "index"), member(event, "content_block"), closed=False)
+            index = count(member(event, "index"))
+            place = len(self._blocks) if index is None else index
+            self._held.pop(place, None)
+            self.release(before=place)
+            self._read_block(place, member(event, "content_block"), closed=False)
         elif kind == "content_block_delta":
             # Of a mapping that is no dict, or of an Event.
             delta = member(event, "delta")
@@ -162,36 +185,58 @@ class Watch:
             if block is not None:
                 block.closed = True
         elif kind == "message_delta":
+            self.release()
             self._read_reason(member(event, "delta"))
             self._read_usage(member(event, "usage"))
         elif kind == "message_stop":
+            self.release()
             self.over = True
+            if self._raw is None and raw_text(member(self._head, "stop_reason")) is not None:
+                self._read_reason(self._head)
+                self._read_usage(member(self._head, "usage"), known=self._tokens)
         elif kind == "error":
             if self._error is None:
                 self._error = member(event, "error") or "error"
                 row = self._row()
                 self.broken = not self.over and not (row is not None and row.incomplete)
         elif kind == "message" or (kind is None and member(event, "content") is not None):
-            self._whole = self.over = True
-            self._read_head(event)
-            self._read_reason(event)
-            for index, block in enumerate(items(member(event, "content"))):
-                self._read_block(index, block, closed=True)
+            self._read_whole(event)
 
-    def _read_head(self, message: Any) -> None:
-        self.id = text_or_none(member(message, "id"))
-        self.model = text_or_none(member(message, "model"))
+    def _read_start(self, message: Any) -> None:
+        """The head of a message. Proxies and cached replies send all of it there, blocks and reason too."""
+        self._head = message
+        self._name(message)
         self._read_usage(member(message, "usage"))
+        # "output_tokens": 1 stands there before anything is generated.
+        self._tokens.pop("output_tokens", None)
+        content = enumerate(items(member(message, "content")))
+        self._held = {index: block for index, block in content if index not in self._blocks}
+        if self.over:  # Out of order: nothing is to come that would count them.
+            self.release()
 
-    def _read_usage(self, usage: Any) -> None:
-        """Overwrite: the figures of `message_delta` are cumulative."""
-        for name in _COUNTED:
-            tokens = count(member(usage, name))
-            if tokens is not None:
-                self._tokens[name] = tokens
-        thought = count(member(member(usage, "output_tokens_details"), "thinking_tokens"))
-        if thought is not None:
-            self._tokens["thinking_tokens"] = thought
+    def _read_whole(self, message: Any) -> None:
+        """A body; or, within a stream, the message again that its events have told: then only what they left out."""
+        begun = self._head is not None or bool(self._blocks) or self._tail.chars > 0
+        self.release()
+        self._name(message)
+        self._read_usage(member(message, "usage"), known=self._tokens)
+        self._read_reason(message)
+        self.over = self.over or not begun or raw_text(member(message, "stop_reason")) is not None
+        if not self._blocks and not self._tail.chars:
+            self._held = dict(enumerate(items(member(message, "content"))))
+            self.release()
+
+    def _name(self, message: Any) -> None:
+        """The first to say it: proxies repeat messages without."""
+        self.id = self.id or text_or_none(member(message, "id"))
+        self.model = self.model or text_or_none(member(message, "model"))
+
+    def _read_usage(self, usage: Any, known: Mapping[str, int] = _NOTHING) -> None:
+        """Overwrite, but what is known: the figures of `message_delta` are cumulative."""
+        details = member(usage, "output_tokens_details")
+        found = {name: count(member(usage, name)) for name in _COUNTED}
+        found["thinking_tokens"] = count(member(details, "thinking_tokens"))
+        self._tokens |= {name: n for name, n in found.items() if n is not None and name not in known}
 
     def _read_reason(self, delta: Any) -> None:
         raw = member(delta, "stop_reason")
@@ -201,12 +246,14 @@ class Watch:
         matched = text_or_none(member(delta, "stop_sequence"))
         self._detail = matched or text_or_none(member(member(delta, "stop_details"), "category"))
 
-    def _read_block(self, index: Any, block: Any, *, closed: bool) -> None:
-        place = count(index)
+    def _read_block(self, index: int, block: Any, *, closed: bool) -> None:
         kind = text(member(block, "type"))
-        self._blocks[len(self._blocks) if place is None else place] = _Block(kind, closed)
+        self._blocks[index] = _Block(kind, closed)
         if kind == "text":
             self._tail.add(text(member(block, "text")))
+        elif kind == "fallback":
+            # "The fallback model producing the content that follows this block."
+            self.model = text_or_none(member(member(block, "to"), "model")) or self.model
 
     def _usage(self) -> Usage | None:
         tokens = self._tokens
@@ -219,7 +266,10 @@ class Watch:
         return Usage(whole, tokens.get("output_tokens"), tokens.get("thinking_tokens"), read, written)
 
     def _rows(self) -> Mapping[str, Row]:
-        return _ASKED_COMPACTION if self._ctx.asked.compaction else REASONS[""]
+        # Anthropic's own client for Bedrock speaks InvokeModel too.
+        dialect = "bedrock" if self._ctx.provider == "aws.bedrock" else self._ctx.dialect
+        rows = REASONS.get(dialect, _ROWS)
+        return {**rows, **_ASKED_COMPACTION} if self._ctx.asked.compaction else rows
 
     def _row(self) -> Row | None:
         raw = raw_text(self._raw)

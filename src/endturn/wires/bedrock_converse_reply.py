@@ -42,12 +42,13 @@ _IN_STREAMS: Final[Mapping[str, str]] = {
 """The exceptions that a stream knows by a name of their own; any other is validationException there."""
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
     raw = raw_reason(response.stop, REASONS[""])
     ending: Json = {"stopReason": raw}
     if raw == "stop_sequence" and response.stop.detail:
-        ending["additionalModelResponseFields"] = {"stop_sequence": response.stop.detail}
+        fields = {"stop_sequence": response.stop.detail}
+        ending["additionalModelResponseFields"] = {"delta": fields} if stream else fields
     figures: Json = {"metrics": {"latencyMs": 1}}
     if response.usage is not None:
         figures["usage"] = _usage(response.usage)
@@ -55,7 +56,8 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
         figures["trace"] = {"promptRouter": {"invokedModelId": response.model}}
     blocks = _blocks(response)
     if not stream:
-        return {"output": {"message": {"role": "assistant", "content": blocks}}, **ending, **figures}
+        content = [_whole(block) for block in blocks]
+        return {"output": {"message": {"role": "assistant", "content": content}}, **ending, **figures}
     data: list[Json] = [{"messageStart": {"role": "assistant"}}]
     cut = {call.id for call in response.tool_calls if not call.closed}
     for index, block in enumerate(blocks):
@@ -71,6 +73,12 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
     if response.stop.terminal_seen:
         data += [{"messageStop": ending}, {"metadata": figures}]
     return [Event(None, each) for each in data]
+
+
+def _whole(block: Json) -> Json:
+    """A block as a body has it: the input of a call that was cut is an object all the same, an empty one."""
+    use = block.get("toolUse")
+    return {"toolUse": {**use, "input": {}}} if use is not None and isinstance(use.get("input"), str) else block
 
 
 def _pieces(block: Json) -> tuple[Json | None, list[Json]]:

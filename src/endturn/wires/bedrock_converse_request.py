@@ -103,12 +103,20 @@ def _said(message: Message) -> list[Json]:
     own = _own(message)
     if own is not None:
         kept = {call.id for call in message.tool_calls}
-        return [block for block in own if replayable(block, kept)]
+        return [_untyped(block) for block in own if replayable(block, kept)]
     uses: list[Json] = [
         {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments or {}}}
         for call in message.tool_calls
     ]
     return [block for block in _parts(message.content) if replayable(block, frozenset())] + uses
+
+
+def _untyped(block: Json) -> Json:
+    """A client's call as a request has it: a type that some models give it is none that the API takes."""
+    use = block.get("toolUse")
+    if not client_call(use) or "type" not in use:
+        return block
+    return {"toolUse": {name: value for name, value in use.items() if name != "type"}}
 
 
 def replayable(block: Json, kept: set[str] | frozenset[str]) -> bool:

@@ -35,8 +35,8 @@ _COUNTED: Final = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cache
 
 
 def client_call(use: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a `toolUse` is the client's to run: the server's own have a type, `server_tool_use`."""
-    return isinstance(use, Mapping) and use.get("type") is None
+    """Whether a `toolUse` is the client's to run: its type is not `server_tool_use`. Some models write `tool_use`."""
+    return isinstance(use, Mapping) and use.get("type") != "server_tool_use"
 
 
 def place(payload: Any) -> int:
@@ -168,8 +168,11 @@ class Watch:
         if self._raw is not None or raw_text(raw) is None:
             return
         self._raw = raw
-        # Only where the request asked for it: additionalModelResponseFieldPaths ["/stop_sequence"].
-        self._detail = text_or_none(member(member(holder, "additionalModelResponseFields"), "stop_sequence"))
+        # Only where the request asked for it: additionalModelResponseFieldPaths ["/stop_sequence"], and for streams
+        # ["/delta/stop_sequence"], for the fields are those of the model's own last event.
+        fields = member(holder, "additionalModelResponseFields")
+        matched = text_or_none(member(fields, "stop_sequence"))
+        self._detail = matched or text_or_none(member(member(fields, "delta"), "stop_sequence"))
 
     def _read_figures(self, holder: Any) -> None:
         usage = member(holder, "usage")

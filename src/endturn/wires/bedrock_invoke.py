@@ -10,14 +10,13 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import ChatResponse, Json, Request
-from endturn.errors import ProviderError
 from endturn.records import Strategy
-from endturn.stop import Row
-from endturn.wires import Api, Asked, Context, Event, Framing, Route, Routed, Seen, Voice, completions
+from endturn.stop import Row, StopReason
+from endturn.wires import Api, Asked, Event, Framing, Route, Routed, Voice, completions, whole_with
 from endturn.wires.bedrock_converse_reply import reply_error
 from endturn.wires.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, of
 from endturn.wires.bedrock_invoke_response import NAME, Decoder, decode
-from endturn.wires.bedrock_invoke_watch import METRICS, Watch
+from endturn.wires.bedrock_invoke_watch import GUARDED, GUARDRAIL, METRICS, Watch
 from endturn.wires.failure import error_of
 from endturn.wires.framing import DONE
 from endturn.wires.reading import SEGMENTS, text
@@ -139,47 +138,38 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     return replace(seen, model=model, stream=kwargs.get("stream") is True, stream_usage=True)
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop."""
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's events."""
-    return Decoder(ctx)
-
-
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    return error_of(status, headers, body, ctx=ctx)
-
-
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
-    """A response as Bedrock would send it, in the words of the family of its model, else of its blocks.
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A response as Bedrock would send it, in the words of the family of its model, else of its blocks, else as chat.
 
     Raises:
-        UsageError: the family does not stream.
+        UsageError: the family does not stream, or has no word for the reason.
     """
-    family = of(response.model or "")
+    family = of(dialect or response.model or "")
     if family is None:
-        written = response.blocks.wire if response.blocks is not None else "completions"
+        # What names no model and has no blocks is a text completion's.
+        without = "completions" if response.model is None else CHAT.wire
+        written = without if response.blocks is None else response.blocks.wire
         family = next((each for each in FAMILIES.values() if each.wire == written), CHAT)
     if family.wire == "completions":
         said = completions.reply(response, stream=stream, dialect=family.dialect)
     else:
-        said = family.inner.reply(response, stream=stream)
+        said = family.inner.reply(response, stream=stream, dialect=family.dialect)
+    stop = response.stop
+    guarded = {GUARDRAIL: "INTERVENED"} if (stop.reason, stop.detail) == (StopReason.SAFETY_BLOCKED, GUARDED) else {}
     if not isinstance(said, list):
-        return said
+        return said | guarded
     chunks = [event.data for event in said if event.data != DONE]
     usage = response.usage
-    if chunks and usage is not None and response.stop.terminal_seen:
+    if chunks and stop.terminal_seen:
+        chunks[-1] = {**chunks[-1], **guarded}
+    if chunks and usage is not None and stop.terminal_seen:
         metrics = {"inputTokenCount": usage.input_tokens or 0, "outputTokenCount": usage.output_tokens or 0}
         chunks[-1] = {**chunks[-1], METRICS: {**metrics, "invocationLatency": 1, "firstByteLatency": 1}}
     return [Event(None, {"chunk": {"bytes": json.dumps(chunk).encode()}}) for chunk in chunks]
+
+
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+decode_error = error_of
+whole = whole_with(Watch)

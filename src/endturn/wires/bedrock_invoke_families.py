@@ -28,7 +28,7 @@ class Family(NamedTuple):
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    "claude": Family("anthropic"),
+    "claude": Family("anthropic", "bedrock"),
     "nova": Family("bedrock_converse"),
     "command_r": Family("cohere", "v1"),
     "chat": Family("openai_chat", "compatible"),

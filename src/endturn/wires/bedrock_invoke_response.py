@@ -77,7 +77,7 @@ def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None)
     if said is None or envelope.family is None:
         raise _foreign("the body of an invoked model is an object of its family's format", body, ctx)
     own = envelope.family.inner.decode(said, ctx=envelope.context, headers=headers)
-    return own.but(usage=envelope.usage(own.usage))
+    return own.but(stop=envelope.stop(own.stop), usage=envelope.usage(own.usage))
 
 
 def _foreign(expected: str, found: Any, ctx: Context) -> DecodeError:

@@ -10,15 +10,24 @@ from dataclasses import replace
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.stop import Stop, normalize
+from endturn.stop import Row, Stop, StopReason, normalize
 from endturn.wires import Context, Event, Seen
 from endturn.wires import Watch as FamilyWatch
 from endturn.wires.bedrock_invoke_families import Family, spoken, with_reasons
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import count, member
+from endturn.wires.reading import count, member, text
 
 METRICS: Final = "amazon-bedrock-invocationMetrics"
 """The member that Bedrock adds to a stream's last event, whatever the family."""
+
+GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
+"""The member by which a body, or a stream's last event, says what a guardrail did: NONE or INTERVENED."""
+
+GUARDED: Final = "guardrail"
+"""The detail of a Stop that the family's own word does not tell: it goes on saying that the model ended well."""
+
+_ADDED: Final = "amazon-bedrock-"
+_CLEAN: Final = (StopReason.END_TURN, StopReason.TOOL_CALL)
 
 _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
 """What an answer's headers say of its tokens, for families whose bodies do not."""
@@ -29,18 +38,19 @@ NOTHING: Final = normalize(None, {}, terminal_seen=False)
 
 
 class Envelope:
-    """What comes around a family's own words: bytes, exceptions, figures.
+    """What comes around a family's own words: bytes, exceptions, figures, a guardrail's action.
 
     Attributes:
         family: whose words they are, once something was said.
         error: the first exception of the stream, its name as its type.
     """
 
-    __slots__ = ("_ctx", "_spent", "error", "family")
+    __slots__ = ("_ctx", "_guarded", "_spent", "error", "family")
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._spent: tuple[int | None, int | None] = (None, None)
+        self._guarded = False
         self.family: Family | None = None
         self.error: Json | None = None
 
@@ -63,7 +73,12 @@ class Envelope:
         metrics = said.get(METRICS)
         if metrics is not None:
             self._spent = count(member(metrics, "inputTokenCount")), count(member(metrics, "outputTokenCount"))
-            said = {name: value for name, value in said.items() if name != METRICS}
+        action = said.get(GUARDRAIL)
+        if action is not None:
+            # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
+            self._guarded = self._guarded or text(action).endswith("INTERVENED")
+        if metrics is not None or action is not None:
+            said = {name: value for name, value in said.items() if not name.startswith(_ADDED)}
         if self.family is None:
             self.family = spoken(self._ctx, said)
         return with_reasons(said)
@@ -87,7 +102,12 @@ class Envelope:
         return Usage(*self._spent) if own is None and self._spent != (None, None) else own
 
     def stop(self, own: Stop) -> Stop:
-        """The family's own Stop; an exception before its end breaks the answer, a later one is detail."""
+        """The family's own Stop, unless a guardrail replaced what the model said, whose reason then still looks clean.
+
+        An exception before its end breaks the answer, a later one is detail.
+        """
+        if self._guarded and own.raw is not None and own.reason in _CLEAN:
+            own = normalize(own.raw, {own.raw: Row(StopReason.SAFETY_BLOCKED, True, detail=GUARDED)})
         if self.error is None:
             return own
         return replace(own, detail=label_of(self.error)) if own.terminal_seen else broken(self.error)

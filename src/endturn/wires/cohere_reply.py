@@ -44,7 +44,7 @@ _CODES: Final[Mapping[str, str]] = {
 }
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
     raw = raw_reason(response.stop, _ROWS)
     message, usage = _message(response), _usage(response.usage)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request
-from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import StopReason
-from endturn.wires import Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.completions_reasons import APIS, REASONS
 from endturn.wires.completions_reply import reply, reply_error
 from endturn.wires.completions_response import NAME, Decoder, decode
@@ -255,23 +255,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     )
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop."""
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's events."""
-    return Decoder(ctx)
-
-
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    return error_of(status, headers, body, ctx=ctx)
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+decode_error = error_of
+whole = whole_with(Watch)

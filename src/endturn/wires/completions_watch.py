@@ -10,22 +10,43 @@ from endturn.wires import Context, Event, Seen
 from endturn.wires.completions_reasons import rows_of
 from endturn.wires.completions_shapes import SHAPES, Shape, told
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import Tail, count, items, member, text, text_or_none
+from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
 
 
 class Watch:
     """Reads what a text completion says of its stop, in place: mappings or the SDK's objects.
 
+    `see` is on the path of every event. One of OpenAI's shape with nothing but text takes the short way through it.
+
     Attributes:
         piece: what the last event added to the answer that counts, the first.
     """
 
-    __slots__ = ("_apart", "_ctx", "_detail", "_error", "_rows", "_spent", "_stops", "_tail", "id", "model", "piece")
+    __slots__ = (
+        "_apart",
+        "_begun",
+        "_ctx",
+        "_detail",
+        "_error",
+        "_pieces",
+        "_put",
+        "_rows",
+        "_spent",
+        "_stops",
+        "_tail",
+        "id",
+        "model",
+        "piece",
+    )
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._rows = rows_of(ctx.dialect)
         self._tail = Tail()
+        # The tail's own list, and its append: what a piece of text costs is these two names.
+        self._pieces = self._tail.pieces
+        self._put = self._tail.pieces.append
+        self._begun = False
         self._stops: dict[int, str | None] = {}
         self._detail: str | None = None
         self._error: Any = None
@@ -38,6 +59,28 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
+        if self._begun:
+            try:
+                if event.__class__ is dict:
+                    known = event
+                    (choice,) = event["choices"]
+                    strange = "error" in event or "errors" in event
+                else:
+                    # A model's members stand in its `__dict__`: all that its class declares.
+                    known = event.__dict__
+                    (found,) = known["choices"]
+                    choice = found.__dict__
+                    strange = event.__pydantic_extra__
+                said = choice["text"]
+                quiet = not strange and said.__class__ is str and choice.get("finish_reason") is None
+                if quiet and choice["index"] == 0 and known.get("usage") is None:
+                    self.piece = said
+                    self._put(said)
+                    if len(self._pieces) > PIECES:
+                        self._tail.settle()
+                    return
+            except (AttributeError, KeyError, TypeError, ValueError):
+                pass  # Not a plain piece of text; the long way reads anything.
         self.piece = ""
         if isinstance(event, Event):
             event = event.data
@@ -49,6 +92,9 @@ class Watch:
         error = error_in(event)
         if error and self._error is None:
             self._error = error
+        # The short way is for a first answer that has not stopped, and where no other shape can be meant.
+        home = name == "" and SHAPES.get(self._ctx.dialect, SHAPES[""]) is SHAPES[""]
+        self._begun = home and self.id is not None and self.model is not None and self._stops.get(0, "") is None
 
     def close(self, *, left: bool = False) -> Seen:
         """What was seen. Before a reason the stop is `missing`, or `error` where the stream said so.

@@ -65,11 +65,17 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
         f"{ctx.provider or 'the provider'} answered {label}: {shortened(_said(error) or readable, 300)}",
         provider=ctx.provider,
         status=status,
-        request_id=next((known[name] for name in REQUEST_IDS if known.get(name)), None) or _request_id(parsed),
+        request_id=request_id(known) or _request_id(parsed),
         body=shortened(readable),
         stop=stop,
         retry_after_s=_retry_delay(error) if waits is None else waits,
     )
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """The provider's id for a request, from the headers of its answer, whatever their case."""
+    known = {name.lower(): value for name, value in headers.items()}
+    return next((known[name] for name in REQUEST_IDS if known.get(name)), None)
 
 
 def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:

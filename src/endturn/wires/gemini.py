@@ -12,10 +12,10 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
-from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.gemini_contents import contents, messages, parts, unfinished
 from endturn.wires.gemini_reply import WORDS, reply, reply_error
@@ -88,6 +88,8 @@ def routed(method: str, path: str) -> Routed | None:
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST …:generateContent, and of …:streamGenerateContent; the path says which, and the model.
+
+    An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
 
     Raises:
         UsageError: the request asks to fetch a response, which this format cannot.
@@ -292,23 +294,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     )
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop."""
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's events."""
-    return Decoder(ctx)
-
-
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    return error_of(status, headers, body, ctx=ctx)
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+decode_error = error_of
+whole = whole_with(Watch)

@@ -11,12 +11,12 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.framing import parse
 from endturn.wires.gemini_interactions_reply import reply, reply_error
 from endturn.wires.gemini_interactions_response import NAME, Decoder, decode, refused
-from endturn.wires.gemini_interactions_watch import CLIENT_CALL, REASONS, Watch
+from endturn.wires.gemini_interactions_watch import CLIENT_CALL, CONTENT, REASONS, Watch
 from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, text, text_or_none
 
 __all__ = [
@@ -88,6 +88,8 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     A request with a continuation token and the id of the interaction that it came from has no input: the server kept
     it. Where it keeps nothing (`store` is false) the same input goes along again.
+
+    An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
     """
     if request.retrieve is not None:
         return {}
@@ -266,7 +268,7 @@ def _history(given: Any) -> list[Message]:
                 found.append(_read_result(step, names))
             elif step.get("content") is not None:
                 found.append(_read_input(step))
-        elif kind in ("text", "image", "audio", "video", "document"):
+        elif kind in CONTENT:
             loose.append(step)
         else:
             answer.append(step)
@@ -397,23 +399,6 @@ def _is_json(form: Any) -> bool:
     return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop."""
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's events."""
-    return Decoder(ctx)
-
-
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
     """The exception for an error answer, to be raised by the caller."""
     failure = error_of(status, headers, body, ctx=ctx)
@@ -421,3 +406,9 @@ def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: C
         return refused(failure, parse(body))
     except DecodeError:
         return failure
+
+
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+whole = whole_with(Watch)

@@ -39,7 +39,7 @@ _CODES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
     raw = raw_reason(response.stop, REASONS[""])
     steps = _reply_steps(response)

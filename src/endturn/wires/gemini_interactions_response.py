@@ -111,7 +111,7 @@ class Decoder:
             case "step.delta":
                 return self._delta(data)
             case "interaction.completed" if self._watch.late and not self._parts:
-                steps = current(member(data.get("interaction"), "steps"))
+                steps = current(data.get("interaction"))
                 return [delta for place, step in enumerate(steps) for delta in self._start(place, step)]
             case "error" if self._watch.broken:
                 failure = refused(error_of(200, {}, data, ctx=self._ctx), data)
@@ -175,7 +175,7 @@ class Decoder:
 
 
 def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
-    """A whole body as a response.
+    """A whole body as a response, of any revision.
 
     Raises:
         DecodeError: it is not an interaction.
@@ -184,21 +184,21 @@ def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None)
     body = plain(body)
     if not isinstance(body, Mapping):
         raise DecodeError(f"an interaction is an object, not {shortened(repr(body), 80)}", provider=ctx.provider)
-    if body.get("error") and "status" not in body and "steps" not in body:
+    if body.get("error") and not {"status", "steps", "outputs"} & body.keys():
         raise refused(error_of(200, headers or {}, body, ctx=ctx), body)
-    steps = body.get("steps")
+    given = body.get("outputs") if body.get("steps") is None else body["steps"]
     if (
-        not isinstance(steps, list | None)
-        or not all(isinstance(step, Mapping) for step in steps or ())
+        not isinstance(given, list | None)
+        or not all(isinstance(step, Mapping) for step in given or ())
         or body.get("event_type") is not None
-        or (body.get("status") is None and steps is None)
+        or (body.get("status") is None and given is None)
     ):
         raise DecodeError(
             "an interaction has a `status` and a list of `steps`", provider=ctx.provider, body=shortened(repr(body))
         )
     watch = Watch(ctx)
     watch.see(body)
-    parts = {place: _Part(dict(step)) for place, step in enumerate(current(steps))}
+    parts = {place: _Part(dict(step)) for place, step in enumerate(current(body))}
     for place, part in parts.items():
         if part.step.get("type") == CLIENT_CALL:
             _name_call(part.step, watch, place)

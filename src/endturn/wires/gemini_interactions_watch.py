@@ -51,11 +51,34 @@ _COUNTED: Final = (
 )
 
 
-def current(steps: Any) -> Sequence[Any]:
+CONTENT: Final = frozenset({"text", "image", "audio", "video", "document"})
+"""Types of content: what stands in a step of output, or of the user's input."""
+
+
+def current(interaction: Any) -> Sequence[Any]:
     """The steps of a body that answer the request: those after the input that some answers repeat."""
-    known = items(steps)
+    known = steps_of(interaction)
     inputs = [place for place, step in enumerate(known) if member(step, "type") == "user_input"]
     return known[inputs[-1] + 1 :] if inputs else known
+
+
+def steps_of(interaction: Any) -> Sequence[Any]:
+    """The steps of a body. Before revision 2026-05-20 they are `outputs`: the same, but content stands in no step."""
+    steps = member(interaction, "steps")
+    if steps is not None:
+        return items(steps)
+    found: list[Any] = []
+    loose: list[Any] | None = None
+    for output in items(member(interaction, "outputs")):
+        if text(member(output, "type")) not in CONTENT:
+            found.append(output)
+            loose = None
+        elif loose is None:
+            loose = [output]
+            found.append({"type": "model_output", "content": loose})
+        else:
+            loose.append(output)
+    return found
 
 
 def stop_of(error: Any) -> Stop | None:
@@ -223,7 +246,7 @@ class Watch:
             self._complete(member(event, "interaction"))
         elif kind == "error":
             self._fail(member(event, "error") or "error")
-        elif kind is None and (member(event, "status") is not None or member(event, "steps") is not None):
+        elif kind is None and any(member(event, name) is not None for name in ("status", "steps", "outputs")):
             self._whole = True
             self._complete(event)
 
@@ -285,7 +308,7 @@ class Watch:
         self.token = text_or_none(member(interaction, "continuation_token"))
         if not self._steps and not self._tail.chars:  # A body; or a stream whose end alone tells what was said.
             self.late = not self._whole
-            for index, step in enumerate(current(member(interaction, "steps"))):
+            for index, step in enumerate(current(interaction)):
                 self._start(index, step, closed=True)
         if self._raw is not None or self._whole:
             self.over = True

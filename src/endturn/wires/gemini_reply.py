@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
-from endturn.stop import Resume, StopReason, find_row
+from endturn.stop import Resume, Stop, StopReason, find_row
 from endturn.wires import Event
 from endturn.wires.gemini_response import NAME
 from endturn.wires.gemini_watch import PROMPT, REASONS
@@ -41,7 +41,7 @@ _CODES: Final[Mapping[str, str]] = {
 }
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the chunks of a stream."""
     head: Json = {"modelVersion": response.model or "scripted"}
     if response.id is not None:
@@ -55,7 +55,7 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
         return [Event(None, {**ending, **head})] if stream else {**ending, **head}
     parts = _reply_parts(response)
     last: Json = {"index": 0}
-    raw = _raw(response)
+    raw = _raw(stop)
     if raw is not None:
         last["finishReason"] = raw
     row = None if raw is None else find_row(raw, REASONS[""])
@@ -75,10 +75,10 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
     return events
 
 
-def _raw(response: ChatResponse) -> str | None:
-    raw = raw_reason(response.stop, REASONS[""])
-    known = raw is None or response.stop.reason is StopReason.UNKNOWN or find_row(raw, REASONS[""]) is not None
-    return raw if known else WORDS.get(response.stop.reason, raw)
+def _raw(stop: Stop) -> str | None:
+    rows = REASONS[""]
+    unsaid = stop.promoted_from is not StopReason.MISSING if stop.raw is None else find_row(stop.raw, rows) is None
+    return WORDS[stop.reason] if unsaid and stop.reason in WORDS else raw_reason(stop, rows)
 
 
 def _pieces(part: Json, *, broken_off: bool) -> list[Json]:

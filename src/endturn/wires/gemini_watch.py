@@ -104,7 +104,7 @@ class Watch:
     """Reads what a response says of its stop, in place: mappings or the SDK's objects. A body is a stream of one chunk.
 
     The finish reason is the terminal: no event follows it. `see` is on the path of every chunk; one with nothing but a
-    piece of text takes the short way through it.
+    piece of text, or of thinking, takes the short way through it.
     """
 
     __slots__ = (
@@ -155,8 +155,9 @@ class Watch:
                     (part,) = candidate["content"]["parts"]
                     piece = part["text"]
                     usage = event.get("usageMetadata")
+                    thought = len(part) == 2 and part["thought"] is True
                     quiet = (
-                        len(part) == 1
+                        (thought or len(part) == 1)
                         and event.keys() <= _CHUNK
                         and candidate.keys() <= _CANDIDATE
                         and (usage is None or usage["promptTokenCount"] >= 0)
@@ -171,23 +172,24 @@ class Watch:
                     part = inner.__dict__
                     piece = part["text"]
                     usage = known["usage_metadata"]
+                    thought = part["thought"] is True
                     quiet = (
                         candidate["finish_reason"] is None
-                        and part["thought"] is not True
                         and part["function_call"] is None
                         and known["prompt_feedback"] is None
                         and (usage is None or usage.__dict__["prompt_token_count"] is not None)
                         and not candidate["index"]
                     )
                 if quiet and piece.__class__ is str:
-                    self._put(piece)
                     if usage is not None:
                         self._usage = usage
-                    if len(self._pieces) > PIECES:
-                        self._tail.settle()
+                    if not thought:
+                        self._put(piece)
+                        if len(self._pieces) > PIECES:
+                            self._tail.settle()
                     return
             except (AttributeError, KeyError, TypeError, ValueError):
-                pass  # Not a plain piece of text; the long way reads anything.
+                pass  # Not a plain piece of text or of thinking; the long way reads anything.
         if isinstance(event, Event):
             event = event.data
         # Asked for without `alt=sse`, a stream is one array of chunks; so is an error's answer.

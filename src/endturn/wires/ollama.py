@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
-from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.ollama_reply import call_of, reply, reply_error
 from endturn.wires.ollama_response import NAME, Decoder, decode
@@ -270,23 +270,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     )
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop."""
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's lines."""
-    return Decoder(ctx)
-
-
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    return error_of(status, headers, body, ctx=ctx)
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+decode_error = error_of
+whole = whole_with(Watch)

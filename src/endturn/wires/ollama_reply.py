@@ -25,7 +25,7 @@ _STATUSES: Final[Mapping[int, str]] = {
 _CODES: Final[Mapping[str, str]] = {"context_length_exceeded": "the input length exceeds the context length"}
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as `/api/chat` would send it: a body, or the lines of a stream."""
     head: Json = {"model": response.model or "scripted", "created_at": "2026-01-01T00:00:00Z"}
     message = _reply_message(response)

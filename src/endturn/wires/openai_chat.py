@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
-from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Asked, Context, Framing, Route, Routed, Voice
+from endturn.wires import Asked, Framing, Route, Routed, Voice
 from endturn.wires.failure import error_of
 from endturn.wires.openai_chat_reasons import APIS, REASONS
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
 from endturn.wires.openai_chat_watch import Watch, whole
+from endturn.wires.openai_chat_words import shows
 from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, text
 
 __all__ = [
@@ -143,12 +144,17 @@ def _replayed(message: Message, block: Json) -> Json | None:
         return block
     kept = {call.id for call in message.tool_calls}
     calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
-    written = {name: value for name, value in block.items() if name not in ("tool_calls", "function_call")}
+    written = {name: value for name, value in block.items() if name not in ("tool_calls", "function_call", "audio")}
+    audio = text(member(block.get("audio"), "id"))
+    if audio:
+        written["audio"] = {"id": audio}  # All that OpenAI takes back of an answer that was spoken.
+    elif not written.get("content") and text(member(block.get("audio"), "transcript")):
+        written["content"] = block["audio"]["transcript"]
     if calls:
         written["tool_calls"] = calls
     elif message.tool_calls and block.get("function_call") is not None:
         written["function_call"] = block["function_call"]
-    says = _says(written.get("content")) or written.get("refusal")
+    says = _says(written.get("content")) or written.get("refusal") or shows(written)
     return written if calls or "function_call" in written or says else None
 
 
@@ -329,16 +335,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     )
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's events."""
-    return Decoder(ctx)
-
-
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    return error_of(status, headers, body, ctx=ctx)
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+decode_error = error_of

@@ -39,9 +39,9 @@ _CODES: Final[Mapping[str, str]] = {
 }
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as a server of this format would send it: a body, or the events of a stream."""
-    raw = raw_reason(response.stop, REASONS["openrouter"])
+    raw = raw_reason(response.stop, REASONS[dialect or "openrouter"])
     message = _reply_message(response)
     usage = _reply_usage(response.usage)
     head = {"id": response.id or "chatcmpl-endturn", "created": 0, "model": response.model or "scripted"}
@@ -61,7 +61,10 @@ def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
         elif name in ("reasoning_content", "reasoning", "content", "refusal"):
             events += [chunk({name: word}) for word in _WORD.findall(value or "")]
         elif name == "tool_calls":
-            events += [chunk({"tool_calls": [piece]}) for piece in _call_pieces(value)]
+            # Mistral sends a call whole, and its SDK takes nothing else.
+            pieces = [{**call, "index": at} for at, call in enumerate(value)]
+            pieces = pieces if dialect == "mistral" else _call_pieces(value)
+            events += [chunk({"tool_calls": [piece]}) for piece in pieces]
         elif name != "role":
             events.append(chunk({name: value}))
     if not response.stop.terminal_seen:

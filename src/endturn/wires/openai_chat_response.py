@@ -11,32 +11,58 @@ from endturn.errors import DecodeError
 from endturn.wires import Context, Event
 from endturn.wires.failure import error_of, quota, shortened
 from endturn.wires.framing import DONE
+from endturn.wires.openai_chat_calls import Call
 from endturn.wires.openai_chat_objects import unwrapped
-from endturn.wires.openai_chat_watch import THINKING, Call, Watch, error_in
+from endturn.wires.openai_chat_watch import Watch
+from endturn.wires.openai_chat_words import THINKING, error_in, shows
 from endturn.wires.reading import arguments, plain
 
 NAME: Final = "openai_chat"
 
+_HEAD: Final = ("type", "index", "id", "format", "signature")
+"""The members by which the entries of reasoning details are told apart."""
 _OWN: Final = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *THINKING})
 
 
 class Kept:
     """Keeps what a response holds, beside the watch that reads it."""
 
-    __slots__ = ("_declined", "_extra", "_pieces", "_said", "_thought", "_thought_in", "deltas")
+    __slots__ = (
+        "_declined",
+        "_details",
+        "_extra",
+        "_listed",
+        "_pieces",
+        "_said",
+        "_thought",
+        "_thought_in",
+        "_told",
+        "_transcript",
+        "deltas",
+    )
 
     def __init__(self) -> None:
         self.deltas: list[Delta] = []
+        # All that is visible, in order; and the parts of it that a message keeps in members of their own.
+        self._told: list[str] = []
         self._said: list[str] = []
         self._declined: list[str] = []
+        self._transcript: list[str] = []
         self._thought: list[str] = []
         self._thought_in = THINKING[0]
         self._extra: Json = {}
+        # Fragments of a stream's reasoning details.
+        self._details: list[Any] = []
         # Content in parts, where it came so: Mistral's thinking stands there, and is wanted back there.
         self._pieces: list[Any] = []
+        self._listed = False
 
-    def part(self, part: Any) -> None:
-        """Take the members that are not ours to understand: `reasoning_details`, `annotations`, `audio`."""
+    def part(self, part: Any, *, streamed: bool, again: bool) -> None:
+        """Take the members that are not ours to understand: `reasoning_details`, `annotations`, `audio`, `images`.
+
+        A message that repeats a stream has them whole: its own count.
+        """
+        self._listed = False
         if not isinstance(part, Mapping):
             return
         for name in THINKING:
@@ -45,29 +71,48 @@ class Kept:
                 break
         content = part.get("content")
         if isinstance(content, list):
-            if self._said and not self._pieces:
+            self._listed = True
+            if again:
+                self._pieces = []
+            elif self._said and not self._pieces:
                 self._pieces.append({"type": "text", "text": "".join(self._said)})
             self._pieces += content
-        elif self._pieces and content and isinstance(content, str):
-            self._pieces.append({"type": "text", "text": content})
         for name, value in part.items():
-            if name in _OWN or value is None:
+            if name in _OWN or value is None or (again and not value):
                 continue
             held = self._extra.get(name)
-            self._extra[name] = [*held, *value] if isinstance(held, list) and isinstance(value, list) else value
+            if streamed and name == "reasoning_details" and isinstance(value, list):
+                self._details += value
+            elif streamed and name == "audio" and isinstance(value, Mapping):
+                # Without the sound: each chunk's is encoded for itself, and no API wants it back.
+                known = {key: each for key, each in value.items() if each is not None and key != "data"}
+                self._extra[name] = {**held, **known} if isinstance(held, dict) else known
+            elif streamed and isinstance(held, list) and isinstance(value, list):
+                held += value
+            else:
+                self._extra[name] = list(value) if isinstance(value, list) else value
 
-    def text(self, visible: str, declined: str) -> None:
-        """Take visible text. A refusal is visible: it is what the user reads."""
+    def text(self, visible: str, heard: str, declined: str) -> None:
+        """Take visible text. A refusal is visible, as what the user reads; a transcript, as what the user hears."""
         if visible:
             self._said.append(visible)
+            if self._pieces and not self._listed:
+                self._pieces.append({"type": "text", "text": visible})
+        if heard:
+            self._transcript.append(heard)
         if declined:
             self._declined.append(declined)
-        self.deltas.append(Delta(text=visible + declined))
+        self._told.append(visible + heard + declined)
+        self.deltas.append(Delta(text=self._told[-1]))
 
-    def thinking(self, piece: str) -> None:
-        """Take visible thinking."""
-        self._thought.append(piece)
-        self.deltas.append(Delta(reasoning=piece))
+    def thinking(self, piece: str, *, again: bool) -> None:
+        """Take visible thinking; of a message that repeats a stream, what the stream had not."""
+        if again and self._thought:
+            said = "".join(self._thought)
+            piece = piece[len(said) :] if piece.startswith(said) else ""
+        if piece:
+            self._thought.append(piece)
+            self.deltas.append(Delta(reasoning=piece))
 
     def call(self, call: Call, started: bool, piece: str, fragment: Any) -> None:
         """Take a piece of a call. Members beside ours are kept for a replay: Gemini's thought signatures are there."""
@@ -84,9 +129,14 @@ class Kept:
         seen = watch.close()
         calls = tuple(_tool_call(call) for call in watch.calls)
         said, declined, thought = "".join(self._said), "".join(self._declined), "".join(self._thought)
+        told, spoken = "".join(self._told), "".join(self._transcript)
         parts = _merged(self._pieces)
         kinds = {part.get("type") for part in parts if isinstance(part.get("type"), str)}
         message: Json = {"role": "assistant", "content": parts or said or None, **self._extra}
+        if self._details and "reasoning_details" not in message:
+            message["reasoning_details"] = _details(self._details)
+        if spoken and isinstance(message.get("audio"), dict):
+            message["audio"] = {**message["audio"], "transcript": spoken}
         if declined and "refusal" not in kinds:
             message["refusal"] = declined
         if thought and "thinking" not in kinds:
@@ -100,14 +150,14 @@ class Kept:
             inner = {"name": call.name, "input": written["arguments"]} if kind == "custom" else written
             message.setdefault("tool_calls", []).append({"id": call.id, "type": kind, kind: inner, **call.extra})
         return ChatResponse(
-            text=said + declined,
+            text=told,
             tool_calls=calls,
             usage=seen.usage,
             reasoning=thought or None,
             stop=seen.stop,
             id=seen.id,
             model=seen.model,
-            blocks=Blocks(NAME, (message,)) if said or declined or thought or calls else None,
+            blocks=Blocks(NAME, (message,)) if told or thought or calls or shows(message) else None,
             quota=quota(headers),
         )
 
@@ -136,6 +186,46 @@ def _one(pieces: list[Mapping[str, Any]]) -> Json:
     elif said and all(isinstance(each, list) for each in said):
         part[kind] = _merged(chain.from_iterable(said))
     return part
+
+
+def _details(fragments: Iterable[Any]) -> list[Any]:
+    """The reasoning details of a stream, which OpenRouter sends in fragments: an entry for each index, type, id, form.
+
+    Text, summary and data are joined; the signature, which comes last and alone, ends an entry. A provider refuses a
+    signature that does not stand beside what it signs.
+    """
+    heads: list[Json] = []
+    groups: list[list[Any]] = []
+    for fragment in fragments:
+        known = fragment if isinstance(fragment, Mapping) else {}
+        # Without an index, only what follows directly may belong together; encrypted data says nothing of it.
+        first = 0 if known.get("index") is not None else len(heads) - 1 if known.get("data") is None else len(heads)
+        at = next((at for at in range(len(heads) - 1, max(first, 0) - 1, -1) if _goes_on(heads[at], known)), len(heads))
+        if at == len(heads):
+            heads.append({})
+            groups.append([])
+        heads[at] |= {name: known[name] for name in _HEAD if known.get(name) is not None}
+        groups[at].append(fragment)
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups]
+
+
+def _goes_on(head: Json, fragment: Mapping[str, Any]) -> bool:
+    """Whether a fragment belongs to the entry of reasoning details that begins so."""
+    if fragment.get("type") is None or any(head.get(name) != fragment.get(name) for name in ("type", "index")):
+        return False
+    if head.get("signature") and fragment.get("text"):
+        return False
+    said = [(head.get(name), fragment.get(name)) for name in ("id", "format")]
+    return all(before is None or now is None or before == now for before, now in said)
+
+
+def _joined(group: list[Mapping[str, Any]]) -> Json:
+    entry: Json = {name: value for fragment in group for name, value in fragment.items() if value is not None}
+    for name in ("text", "summary", "data"):
+        said = [fragment[name] for fragment in group if isinstance(fragment.get(name), str)]
+        if said:
+            entry[name] = "".join(said)
+    return entry
 
 
 def _tool_call(call: Call) -> ToolCall:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Final, Protocol
 
-from endturn.chat import Json, Usage
+from endturn.chat import Usage
 from endturn.stop import Row, Stop, find_row, normalize, raw_text
 from endturn.wires import TAIL, Context, Seen
 from endturn.wires.failure import broken, label_of
+from endturn.wires.openai_chat_calls import Call, find, repeated
 from endturn.wires.openai_chat_objects import unwrapped, written
 from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
+from endturn.wires.openai_chat_words import THINKING, error_in, usage_of, words_of
 from endturn.wires.reading import (
     PIECES,
     PLAIN,
@@ -27,15 +28,17 @@ from endturn.wires.reading import (
     text_or_none,
 )
 
-# DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both, the first counts.
-THINKING: Final = ("reasoning_content", "reasoning")
-
 _WORDS: Final = frozenset({"role", "content", *THINKING})
 """The members of a delta that say nothing of the stop."""
+_CALLING: Final = _WORDS | {"tool_calls"}
+_NOWHERE: Final = object()
+"""The index of no call."""
 _BODY: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
 """The members of a whole body's choice as OpenAI itself has them."""
 _NO_ID: Final = "null"
 """What Mistral's API once sent, and its SDK says, for a call without an id."""
+_NO_REASON: Final = frozenset({"null", "None"})
+"""What some servers write for a reason that has not come: the word, as text."""
 
 
 def whole(ctx: Context, body: Any) -> Seen:
@@ -63,7 +66,7 @@ def _plain(ctx: Context, event: Any) -> Seen | None:
         return None
     part = members(choice.get("message"))
     raw = choice.get("finish_reason")
-    if part is None or raw.__class__ is not str or not raw.strip():
+    if part is None or raw.__class__ is not str or not raw.strip() or raw in _NO_REASON:
         return None  # SGLang's objects say more than the reason.
     content, said = part.get("content"), body.get("usage")
     if content.__class__ is not str or not content:
@@ -88,39 +91,23 @@ def _plain(ctx: Context, event: Any) -> Seen | None:
 class Keeper(Protocol):
     """Who is given what the answer holds, while a watch reads what it says of the stop."""
 
-    def part(self, part: Any) -> None: ...
+    def part(self, part: Any, *, streamed: bool, again: bool) -> None:
+        """Take a delta, or a whole message; `again` where the message ends a stream, and repeats it."""
 
-    def text(self, visible: str, declined: str) -> None: ...
+    def text(self, visible: str, heard: str, declined: str) -> None:
+        """Take visible text: written, spoken (a transcript), and of a refusal."""
 
-    def thinking(self, piece: str) -> None: ...
+    def thinking(self, piece: str, *, again: bool) -> None:
+        """Take thinking; `again` where a message repeats a stream's."""
 
-    def call(self, call: Call, started: bool, piece: str, fragment: Any) -> None: ...
-
-
-class Call:
-    """One call while it arrives."""
-
-    __slots__ = ("again", "closed", "extra", "id", "index", "name", "nesting", "pieces", "position", "shape")
-
-    def __init__(self, position: int, index: Any, shape: str) -> None:
-        self.position = position
-        self.index = index
-        self.shape = shape
-        self.id = ""
-        self.name = ""
-        self.pieces: list[str] = []
-        self.closed = False
-        self.extra: Json = {}
-        # Of a call that came without an id, what tells it from the next: where its arguments stand, and whether it was
-        # named again after they were whole.
-        self.nesting: Nesting | None = None
-        self.again = False
+    def call(self, call: Call, started: bool, piece: str, fragment: Any) -> None:
+        """Take a piece of a call."""
 
 
 class _Choice:
     """One choice while it arrives."""
 
-    __slots__ = ("calls", "detail", "last", "native", "raw", "refused", "spoke")
+    __slots__ = ("calls", "detail", "early", "last", "native", "raw", "refused", "spoke")
 
     def __init__(self) -> None:
         self.raw: Any = None
@@ -130,6 +117,8 @@ class _Choice:
         self.last: Call | None = None
         self.refused = False
         self.spoke = False
+        # A reason came, and more of the answer after it: what this server says before the end means nothing.
+        self.early = False
 
     def reason(self, rows: Mapping[str, Row]) -> str | None:
         """The raw value that counts."""
@@ -144,10 +133,12 @@ class _Choice:
 class Watch:
     """Reads what a response of the chat format says of its stop, in place: mappings or the SDK's objects.
 
-    `see_all` is on the path of every chunk. A chunk of nothing but words takes the short way through it.
+    `see_all` is on the path of every chunk. One of nothing but words, or further arguments of the call that came last,
+    takes the short way through it, with usage as without.
     """
 
     __slots__ = (
+        "_at",
         "_begun",
         "_choices",
         "_ctx",
@@ -177,6 +168,7 @@ class Watch:
         self._usage: Any = None
         self._window = ctx.window
         self._error: Any = None
+        self._at: Any = _NOWHERE
         self._begun = False
         self._spoke = False
         self._streamed = False
@@ -199,28 +191,40 @@ class Watch:
                         (choice,) = event["choices"]
                         delta = choice["delta"]
                         content = delta.get("content")
-                        quiet = event.get("usage") is None and "error" not in event and delta.keys() <= _WORDS
-                        quiet = quiet and "x_groq" not in event
+                        usage = event.get("usage")
+                        quiet = "error" not in event and "x_groq" not in event
                         quiet = quiet and choice.get("finish_reason") is None
+                        quiet = quiet and (
+                            delta.keys() <= _WORDS or (delta.keys() <= _CALLING and self._goes_on(delta["tool_calls"]))
+                        )
                     else:
                         # A model with a `__getattr__` answers slowly; its members stand in `__dict__`.
                         known = event.__dict__
                         (found,) = known["choices"]
                         choice = found.__dict__
-                        delta = choice["delta"].__dict__
+                        part = choice["delta"]
+                        delta = part.__dict__
                         content = delta["content"]
+                        usage = known["usage"]
                         quiet = (
                             choice["finish_reason"] is None
-                            and known["usage"] is None
-                            and delta["tool_calls"] is None
                             and delta["refusal"] is None
                             and delta["function_call"] is None
+                            and (delta["tool_calls"] is None or self._goes_on(delta["tool_calls"]))
                         )
+                        if quiet and not content:
+                            quiet = known.get("x_groq") is None and "x_groq" not in (event.__pydantic_extra__ or ())
+                            quiet = quiet and delta.get("audio") is None
+                            quiet = quiet and "audio" not in (part.__pydantic_extra__ or ())
                     if quiet and choice["index"] == 0:
-                        if not content and member(event, "x_groq") is None:
-                            continue  # Thinking, or nothing.
+                        if not content:  # Thinking, arguments, or nothing.
+                            if usage:
+                                self._usage = usage
+                            continue
                         if content.__class__ is str and self._spoke:
                             put(content)
+                            if usage:
+                                self._usage = usage
                             continue
                 except (AttributeError, KeyError, TypeError, ValueError):
                     pass  # Not a plain chunk; the long way reads anything.
@@ -281,6 +285,24 @@ class Watch:
         first = self._choices.get(0)
         self._begun = self._keep is None and first is not None and first.raw is None
         self._spoke = first is not None and first.spoke
+        self._at = _NOWHERE
+        if first is not None and first.calls and self._begun and not self._whole:
+            last = first.calls[-1]
+            # Of a call without an id the arguments are read, to tell it from the next.
+            plain = last is first.last and last.shape == "tool_calls" and last.nesting is None
+            self._at = last.index if plain and last.index is not None else _NOWHERE
+
+    def _goes_on(self, fragments: Any) -> bool:
+        """Whether a chunk's calls are no more than further arguments of the call that came last."""
+        if not fragments:
+            return True
+        (fragment,) = fragments
+        if fragment.__class__ is dict:
+            function = fragment["function"]
+        else:
+            fragment = fragment.__dict__
+            function = fragment["function"].__dict__
+        return fragment["index"] == self._at and not fragment.get("id") and not function.get("name")
 
     def _read_choice(self, index: int, choice: Any) -> None:
         state = self._choices.get(index)
@@ -294,13 +316,20 @@ class Watch:
             part = member(choice, "message")
             # A `message` in the midst of a stream makes nothing whole.
             self._whole = self._whole or not (self._streamed or part is None or isinstance(part, PLAIN))
-        if state.raw is None:
-            self._read_part(state, part, counts, streamed)
+        held = None if state.raw is None else state.row(rows_of(self._ctx.dialect))
+        # Translating proxies say `stop` with every chunk: what follows takes it back. A reason for which the answer is
+        # cut stands, and nothing counts after it.
+        stands = held is not None and held.incomplete
+        if not stands and self._read_part(state, part, counts, streamed) and state.raw is not None:
+            state.raw = state.native = state.detail = None
+            state.early = True
         usage = member(choice, "usage")  # Moonshot streams it here.
         if usage is not None and self._usage is None:
             self._usage = usage
         raw = member(choice, "finish_reason")
-        if state.raw is None and raw_text(raw) is not None:
+        if raw.__class__ is str and raw in _NO_REASON:
+            raw = None
+        if (state.raw is None or (state.early and not stands)) and raw_text(raw) is not None:
             state.raw = raw
             state.native = member(choice, "native_finish_reason") or member(
                 member(choice, "provider_specific_fields"), "native_finish_reason"
@@ -312,33 +341,57 @@ class Watch:
         if error and self._error is None:
             self._error = error
 
-    def _read_part(self, state: _Choice, part: Any, counts: bool, streamed: bool) -> None:
+    def _read_part(self, state: _Choice, part: Any, counts: bool, streamed: bool) -> bool:
+        """Read a delta or a message; whether it says anything new. MiniMax ends a stream with the whole message."""
         keep = self._keep if counts else None
+        again = self._streamed and not streamed
         if keep is not None:
-            keep.part(part)
-        visible, thinking, declined = _words(part)
+            keep.part(part, streamed=streamed, again=again)
+        visible, thinking, declined, heard = words_of(part)
+        if again and state.spoke:
+            visible, heard, declined = self._unsaid(visible, heard, declined)
         if thinking and keep is not None:
-            keep.thinking(thinking)
+            keep.thinking(thinking, again=again)
         if declined:
             state.refused = True
-        if visible or declined:
+        says = (thinking != "" and not again) or visible + heard + declined != ""
+        if visible or heard or declined:
             state.spoke = True
             if counts:
-                self._tail.add(visible + declined)
+                self._tail.add(visible + heard + declined)
                 if keep is not None:
-                    keep.text(visible, declined)
-        for fragment in items(member(part, "tool_calls")):
-            self._read_call(state, fragment, keep, "tool_calls", streamed)
+                    keep.text(visible, heard, declined)
+        for position, fragment in enumerate(items(member(part, "tool_calls"))):
+            says = self._read_call(state, fragment, keep, "tool_calls", streamed, position) or says
         legacy = member(part, "function_call")
         if legacy is not None:
-            self._read_call(state, legacy, keep, "function_call", streamed)
+            says = self._read_call(state, legacy, keep, "function_call", streamed) or says
+        return says
 
-    def _read_call(self, state: _Choice, fragment: Any, keep: Keeper | None, shape: str, streamed: bool) -> None:
+    def _unsaid(self, visible: str, heard: str, declined: str) -> tuple[str, str, str]:
+        """What a message adds to what a stream said: what follows it, or nothing where it says something else."""
+        said, last, chars = visible + heard + declined, self._tail.last, self._tail.chars
+        start = chars if said.startswith(last, chars - len(last)) else len(said)
+        rest = max(0, start - len(visible))
+        return visible[start:], heard[rest:], declined[max(0, rest - len(heard)) :]
+
+    def _read_call(
+        self, state: _Choice, fragment: Any, keep: Keeper | None, shape: str, streamed: bool, position: int = 0
+    ) -> bool:
+        """Read a call or a piece of one; whether it says anything new."""
         body = fragment if shape == "function_call" else member(fragment, "function") or member(fragment, "custom")
         index, id_, name = member(fragment, "index"), text(member(fragment, "id")), text(member(body, "name"))
         id_ = "" if id_ == _NO_ID else id_
         piece = written(member(body, "arguments")) or text(member(body, "input"))
-        call = _find(state, index, id_, name, shape, piece) if streamed else None
+        if not streamed and self._streamed:
+            call = repeated(state.calls, position, id_, name, shape)
+            if call is not None:
+                said = "".join(call.pieces)
+                if keep is not None and len(piece) > len(said) and piece.startswith(said):
+                    call.pieces.append(piece[len(said) :])
+                    keep.call(call, False, call.pieces[-1], fragment)
+                return False
+        call = find(state.calls, state.last, index, id_, name, shape, piece) if streamed else None
         started = call is None
         if call is None:
             state.spoke = True
@@ -358,6 +411,7 @@ class Watch:
             call.pieces.append(piece)
             if keep is not None:
                 keep.call(call, started, piece, fragment)
+        return started or piece != ""
 
     def _counting(self) -> list[_Choice]:
         """The choices that are the answer: all of them where one was asked for (a split answer), else the first."""
@@ -414,86 +468,3 @@ class Watch:
             window=self._window,
             **known,
         )
-
-
-def _find(state: _Choice, index: Any, id_: str, name: str, shape: str, piece: str) -> Call | None:
-    """The call that a fragment of a stream goes on with; None where it begins one.
-
-    Gemini's and other servers' chat endpoints give every parallel call the same index, or none: there a new id with a
-    name begins a new call. A new id alone does not: some servers mint one for every chunk. Without any id, another name
-    begins one. The same name does only with a second object of arguments: some servers name the call in every chunk.
-    """
-    if shape == "function_call" or index is None:
-        last = state.last
-        if last is None or last.shape != shape or (shape == "tool_calls" and name and not _same(last, id_, name)):
-            return None
-        return last
-    same = [call for call in state.calls if call.index == index and call.shape == shape]
-    if not same:
-        return None
-    if id_ and name and all(call.id != id_ for call in same):
-        return None
-    found = next((call for call in same if call.id == id_), same[-1])
-    return None if not id_ and _anew(found, name, piece) else found
-
-
-def _same(last: Call, id_: str, name: str) -> bool:
-    """Whether a named fragment without an index goes on with the last call: by its id, or in the midst of an object."""
-    nesting = last.nesting
-    midst = nesting is not None and nesting.begun and not nesting.over
-    return id_ == last.id or (not id_ and name == last.name and midst)
-
-
-def _anew(call: Call, name: str, piece: str) -> bool:
-    """Whether a fragment without an id begins another call although it stands where this one does."""
-    if name and call.name and name != call.name:
-        return True
-    whole = call.nesting is not None and call.nesting.over
-    return whole and (name != "" or call.again) and piece.lstrip().startswith("{")
-
-
-def _words(part: Any) -> tuple[str, str, str]:
-    """The visible text, the thinking and the refusal of a message or delta."""
-    content = member(part, "content")
-    visible, declined = text(content), text(member(part, "refusal"))
-    thinking = next((found for name in THINKING if (found := text(member(part, name)))), "")
-    for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
-        kind = member(piece, "type")
-        if kind == "text":
-            visible += text(member(piece, "text"))
-        elif kind == "refusal":
-            declined += text(member(piece, "refusal"))
-        elif kind == "thinking":
-            inner = member(piece, "thinking")
-            thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
-    return visible, thinking, declined
-
-
-def error_in(chunk: Any) -> Any:
-    """The error that a chunk reports, if it does: an object, or Groq's word for it."""
-    return member(chunk, "error") or member(member(chunk, "x_groq"), "error")
-
-
-def usage_of(usage: Any) -> Usage | None:
-    """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's.
-
-    xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
-    (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
-    """
-    if usage is None:
-        return None
-    # One look for all members: a model's stand in its `__dict__`, where it has none that its class does not declare.
-    known = members(usage)
-    get = partial(member, usage) if known is None else known.get
-    output, prompt = get("completion_tokens_details"), get("prompt_tokens_details")
-    cached = None if prompt is None else count(member(prompt, "cached_tokens"))
-    if cached is None:
-        cached = count(get("prompt_cache_hit_tokens"))  # DeepSeek's own member.
-    asked, answered = count(get("prompt_tokens")), count(get("completion_tokens"))
-    reasoned = None if output is None else count(member(output, "reasoning_tokens"))
-    written = None if prompt is None else count(member(prompt, "cache_write_tokens"))
-    if answered is not None and reasoned and count(get("total_tokens")) == (asked or 0) + answered + reasoned:
-        answered += reasoned
-    if asked is None and answered is None and reasoned is None and cached is None and written is None:
-        return None
-    return Usage(asked, answered, reasoned, cached, written)

@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
-from endturn.errors import DecodeError, ProviderError
+from endturn.errors import DecodeError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Asked, Context, Framing, Route, Routed, Seen, Voice
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.openai_responses_items import answered, paired, read, written
 from endturn.wires.openai_responses_objects import client_call
@@ -262,23 +262,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     )
 
 
-def watch(ctx: Context) -> Watch:
-    """A reader of what instrumentation needs."""
-    return Watch(ctx)
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop."""
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def decoder(ctx: Context) -> Decoder:
-    """A builder of a response from a stream's events."""
-    return Decoder(ctx)
-
-
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    return error_of(status, headers, body, ctx=ctx)
+# What the format leaves nothing to add to.
+watch = Watch
+decoder = Decoder
+decode_error = error_of
+whole = whole_with(Watch)

@@ -17,11 +17,12 @@ class Item:
     Attributes:
         call_id: what a call's result names it by; minted where the server gave none.
         client: a call that the client runs. closed: the server ended the item, and did not say that it is cut.
+        waits: the server ended the item, and said that it is in progress.
         said: the content parts whose text was given out.
     """
 
     __slots__ = (
-        *("call_id", "client", "closed", "id", "kind", "said"),
+        *("call_id", "client", "closed", "id", "kind", "said", "waits"),
         *("block", "parts", "pieces", "position", "thoughts"),
     )
 
@@ -31,6 +32,7 @@ class Item:
         self.call_id = ""
         self.client = False
         self.closed = False
+        self.waits = False
         self.said: set[int] = set()
         self.block: Json | None = None
         self.parts: dict[int, tuple[str, list[str]]] = {}

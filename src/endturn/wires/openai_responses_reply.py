@@ -68,7 +68,7 @@ def _raw(stop: Stop) -> str | None:
     return _FIRST.get(stop.reason, stop.raw)
 
 
-def reply(response: ChatResponse, *, stream: bool) -> Json | list[Event]:
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
     ending = _ending(response.stop)
     output = _output(response)

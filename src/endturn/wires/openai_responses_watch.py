@@ -223,6 +223,10 @@ class Watch:
         self._failure = member(response, "error")
         self._code = text_or_none(member(self._failure, "code")) or text_or_none(member(self._failure, "type"))
         self._match(items(member(response, "output")))
+        if self._status == "completed":
+            # What a program calls that the server runs is in progress until its result comes: nothing of it is missing.
+            for item in self._items.values():
+                item.closed = item.closed or item.waits
         self.over = True
         self._output = self._index = _NOWHERE
 
@@ -283,7 +287,8 @@ class Watch:
         if kind.endswith("_output") and item.call_id:
             self._answered.add(item.call_id)
         if done:
-            item.closed = text(member(raw, "status")) not in _OPEN
+            status = text(member(raw, "status"))
+            item.closed, item.waits = status not in _OPEN, status == "in_progress"
         if self._keep is not None:
             self._keep.item(item, raw, done=done)
         if done and kind == "message":

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Final, NoReturn
 
 from endturn.chat import Json
+from endturn.errors import UsageError
 from endturn.stop import Row, Stop, StopReason, find_row
 from endturn.wires import TAIL
 
@@ -201,9 +202,16 @@ class Tail:
 
 
 def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
-    """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it."""
+    """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it.
+
+    Raises:
+        UsageError: it has none of its own, and the format has no word for its reason.
+    """
     if stop.reason is StopReason.MISSING or (stop.raw is None and stop.promoted_from is StopReason.MISSING):
         return None
     if stop.raw is not None and (stop.reason is StopReason.UNKNOWN or find_row(stop.raw, rows) is not None):
         return stop.raw
-    return next((raw for raw, row in rows.items() if row.reason is stop.reason), stop.raw or stop.reason.value)
+    found = next((raw for raw, row in rows.items() if row.reason is stop.reason and row.terminal), stop.raw)
+    if found is None:
+        raise UsageError(f"this format has no word for {stop.reason.value!r}: give the Stop a raw value that it has")
+    return found
