@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Delta, Request
+from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.records import ContinuationAttempted, Strategy
+from endturn.scripted import ScriptedProvider, reason, say
 from endturn.stop import Resume, StopReason
 from endturn.wires import capabilities, wire
 from tests.support.turns import Played, ask, cut, heard, paused, said
@@ -348,3 +350,18 @@ def test_a_limit_without_a_price_is_a_mistake() -> None:
     """Money cannot be limited for a model that has no price."""
     with pytest.raises(UsageError, match="no price for 'm'"):
         played(said("x"), prices={"other": (1, 1)}, max_cost=1.0)
+
+
+@pytest.mark.behaviour(13)
+@pytest.mark.parametrize("speaks", ["openai_responses", "gemini_interactions"])
+def test_our_client_fetches_what_is_being_made(speaks: str) -> None:
+    """A background job through our own client: paused until it is done, then the answer."""
+    name, path = {"openai_responses": ("openai", "/v1"), "gemini_interactions": ("gcp.gemini", "/v1beta")}[speaks]
+    being_made = reason("in_progress", "")
+    scripted = ScriptedProvider([being_made, being_made, say("Done.")])
+    slept: list[float] = []
+    with scripted.serve() as url, Client(name, api_key="none", base_url=url + path, wire=speaks) as client:
+        controller = ContinuationController(client, sleep=slept.append)
+        result = controller.run(ask(extra={"background": True}))
+    assert (result.text, result.complete, slept) == ("Done.", True, [1.0, 2.0])
+    assert [request.retrieve is not None for request in scripted.requests] == [False, True, True]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import UsageError
 from endturn.exchange import PROVIDERS, Endpoint, Exchange, shown
+from endturn.wires import capabilities
 
 if TYPE_CHECKING:
     import httpx
@@ -81,6 +82,7 @@ class Client:
             provider, api_key=api_key, base_url=base_url, wire_name=wire, dialect=dialect, headers=headers
         )
         self.provider, self.wire, self.dialect = provider, self._endpoint.wire.NAME, self._endpoint.dialect
+        self.retrieves = capabilities.of(self.wire, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "Client", timeout)
 
     def complete(self, request: Request) -> ChatResponse:
@@ -157,6 +159,7 @@ class AsyncClient:
             provider, api_key=api_key, base_url=base_url, wire_name=wire, dialect=dialect, headers=headers
         )
         self.provider, self.wire, self.dialect = provider, self._endpoint.wire.NAME, self._endpoint.dialect
+        self.retrieves = capabilities.of(self.wire, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "AsyncClient", timeout)
 
     async def complete(self, request: Request) -> ChatResponse:

@@ -283,6 +283,8 @@ class Exchange:
             raise UsageError(f"a client is given a Request(model=…, messages=…), not a {type(request).__name__}")
         body = endpoint.wire.encode(request, stream=stream, dialect=endpoint.dialect)
         asked = endpoint.wire.inspect({"model": request.model, "stream": stream, **body})
+        # What is fetched by its id is made in the background, whether or not the answer says so.
+        asked.background = asked.background or request.retrieve is not None
         self._endpoint = endpoint
         self._library = library
         self._context = Context(endpoint.dialect, endpoint.provider, asked)
