@@ -34,7 +34,20 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
-from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, reason, say, think, truncate
+from endturn.scripted import (
+    Ending,
+    Reply,
+    ScriptedProvider,
+    call,
+    cut,
+    fail,
+    hang_up,
+    pause,
+    reason,
+    say,
+    think,
+    truncate,
+)
 from endturn.stop import StopReason
 from endturn.wires import wire
 
@@ -275,7 +288,10 @@ async def test_an_error_on_a_continuation_keeps_the_partial(way: Way) -> None:
     assert (resumed.text, resumed.complete) == (FIRST + REST, True)
 
 
-@each_stream
+INTERACTIONS = _ways({"google interactions": MORE["google interactions"]})
+
+
+@pytest.mark.parametrize("way", _only([*WAYS, *INTERACTIONS], stream=True))
 @pytest.mark.parametrize("tidy", [True, False], ids=["tidy", "broken"])
 @pytest.mark.behaviour(3)
 async def test_a_cut_stream(way: Way, tidy: bool) -> None:
@@ -541,6 +557,37 @@ async def test_what_an_sdk_raises_is_ours(way: Way, case: str) -> None:
     assert isinstance(error.__cause__, Exception)
 
 
+@pytest.mark.parametrize("way", _only([*WAYS, *_ways(MORE)], stream=False))
+@pytest.mark.parametrize("tidy", [True, False], ids=["half a body", "a lost body"])
+async def test_a_body_that_is_cut_or_lost(way: Way, tidy: bool) -> None:
+    """Half a JSON text is a DecodeError, a lost connection none; where boto3 is silent about either, it is one too."""
+    provider = ScriptedProvider([cut(FIRST, tidy=tidy), truncate(FIRST, after=99), cut(FIRST, tidy=tidy)])
+    silent = way.sdk is SDKS["boto3"]
+    kind = DecodeError if tidy or silent else ProviderUnavailable
+    with provider.serve() as url:
+        async with way.client(url) as client:
+            with pytest.raises(kind, match="was cut on its way" if silent else "its SDK cannot read|failed") as raised:
+                await way.asked(client, way.request())
+            result = await way.turn(client, way.request())
+    assert (raised.value.__cause__ is None) is silent
+    assert (result.text, result.outcome) == (FIRST, "provider_error")
+    assert type(result.error) is kind
+
+
+@pytest.mark.parametrize("way", _only(INTERACTIONS, stream=True))
+@pytest.mark.behaviour(36)
+async def test_a_call_in_a_lost_stream_is_repaired(way: Way) -> None:
+    """Google's Interactions as the others: the payload is asked for again."""
+    provider = ScriptedProvider(
+        [call("search", {"q": "sky"}).but(ending=Ending.BROKEN, stop=None), call("search", {"q": "sky"}), say("Blue.")],
+        wire="gemini_interactions",
+    )
+    with provider.serve() as url:
+        async with way.client(url) as client:
+            result = await way.turn(client, way.request(), tools=[(SEARCH, lambda asked: "It is blue.")])
+    assert (result.text, result.outcome, len(provider.received)) == ("Blue.", "completed", 3)
+
+
 @each_whole
 @pytest.mark.behaviour(8)
 async def test_a_full_window_is_a_stop_reason(way: Way) -> None:
@@ -671,6 +718,33 @@ def test_what_cannot_be_asked_is_refused_at_once(client: Any, settings: dict[str
     """The error says what to do instead."""
     with pytest.raises(UsageError, match=says):
         adapters.provider(client, **settings)
+
+
+def _methods() -> list[Any]:
+    return [
+        _client(openai.OpenAI).chat.completions.create,
+        _client(openai.AsyncOpenAI).responses.create,
+        _client(anthropic.Anthropic).messages.create,
+        _client(genai.Client).models.generate_content,
+        _boto("http://127.0.0.1:9", 1).converse,
+        ollama.Client().chat,
+        openai.OpenAI,
+    ]
+
+
+def test_a_clients_method_is_refused_at_once() -> None:
+    """It takes no Request. The error says what to hand over, to the controllers too; a subclass's own method may."""
+
+    class Ours(openai.OpenAI):
+        def ask(self, request: Request) -> ChatResponse:
+            raise AssertionError("never called")
+
+    for method in _methods():
+        for refuses in (ContinuationController, AsyncContinuationController, adapters.provider):
+            with pytest.raises(UsageError, match="hand over the SDK's client itself, or adapters"):
+                refuses(method)
+    ContinuationController(_client(Ours).ask)
+    ContinuationController(adapters.provider(_methods()[0], wire="openai_chat"))
 
 
 def test_a_format_that_the_sdk_does_not_speak() -> None:

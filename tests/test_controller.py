@@ -247,9 +247,11 @@ def test_without_a_maximum_the_first_cut_is_the_measure() -> None:
 
 @pytest.mark.behaviour(17)
 def test_missing_usage_is_estimated_and_marked() -> None:
-    """A cut response without usage used its maximum; any other a token per four bytes."""
-    _, result = play(cut("a " * 50, tokens=None), said("12345678é", tokens=None))
-    assert result.usage == Usage(None, 103, estimated=True)
+    """A cut response without usage used its maximum; any other, and what was asked, a token per four bytes."""
+    provider, result = play(cut("a " * 50, tokens=None), said("12345678é", tokens=None))
+    asked = [sum(len(message.text) for message in request.messages) for request in provider.requests]
+    assert asked[0] == 2
+    assert result.usage == Usage(1 - -asked[1] // 4, 103, estimated=True)
 
 
 @pytest.mark.behaviour(17)
@@ -516,10 +518,44 @@ def test_what_a_tool_raises_is_told_to_the_model() -> None:
     assert isinstance(ended[0].error, ValueError)
 
 
+def circular() -> list[Any]:
+    """A list that holds itself."""
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+class Unspeakable:
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("the secret")
+
+
+@pytest.mark.behaviour(37)
+@pytest.mark.parametrize(
+    "answer",
+    [{(1, 2): 3}, circular(), [{"a": {(1, 2): 3}}], [{"a": circular()}], Unspeakable()],
+    ids=["a key", "a circle", "a part with a key", "a part with a circle", "no text"],
+)
+def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> None:
+    """The call was run, and counts as run; the model reads one sentence, and nothing of the result."""
+    tool = Recording(answer)
+    with heard(ToolEnded) as ended:
+        provider, result = play(calling(call()), said("Too bad."), request=ask(tools=(SEARCH,)), tools={"search": tool})
+    told = provider.requests[1].messages[-1]
+    kind = type(answer).__name__
+    assert told.text == f"the tool was run, but its result, a value of type {kind}, cannot be written as JSON"
+    assert (told.is_error, result.outcome, len(tool.calls)) == (True, "completed", 1)
+    assert [record.error is None for record in ended] == [False]
+
+
 @pytest.mark.parametrize(
     ("answer", "content"),
     [
         (None, ""),
+        ([{1: 2}], '[{"1": 2}]'),
+        ([{"data": b"png"}], [{"data": b"png"}]),
         ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
         ({"n": 1}, '{"n": 1}'),
         ([1, 2], "[1, 2]"),
@@ -702,6 +738,35 @@ def test_closing_a_stream_early_closes_the_providers_and_cancels_the_turn() -> N
     assert call_ended.stop.reason is StopReason.CANCELLED
     assert call_ended.output_chars == 1
     assert (turn_ended.outcome, turn_ended.complete) == ("cancelled", False)
+
+
+@pytest.mark.behaviour(18)
+@pytest.mark.parametrize("at", ["provider", "stream", "tool"])
+async def test_a_generator_exit_of_the_hosts_is_an_interrupt(at: str) -> None:
+    """It is raised as it is, with the partial turn; only the consumer's own ends a stream without a word."""
+
+    def left(*_: object) -> Any:
+        raise GeneratorExit
+
+    def provider(request: Request) -> Any:
+        return left() if at == "provider" and len(request.messages) > 1 else stream(request)
+
+    def stream(request: Request) -> Iterator[Delta | ChatResponse]:
+        yield Delta(text="a")
+        if at == "stream":
+            left()
+        yield calling(call(), text="a") if at == "tool" else cut("a")
+
+    settings: dict[str, Any] = {"tools": {"search": left}}
+    with heard(TurnEnded) as ended:
+        with pytest.raises(GeneratorExit) as plain:
+            ContinuationController(provider, **settings).run(ask(tools=(SEARCH,)))
+        with pytest.raises(GeneratorExit) as awaited:
+            await AsyncContinuationController(provider, **settings).run(ask(tools=(SEARCH,)))
+    for caught in (plain, awaited):
+        result: TurnResult = caught.value.turn_result  # type: ignore[attr-defined]
+        assert (result.text, result.outcome) == ("a", "cancelled")
+    assert [record.error for record in ended] == [plain.value, awaited.value]
 
 
 # --- Failures -------------------------------------------------------------------------------------------------------

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import ChatResponse, Delta, Request
+from endturn.chat import Blocks, ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
 from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
+from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected, UsageError
 from endturn.records import ContinuationAttempted, Strategy
 from endturn.scripted import ScriptedProvider, reason, say
 from endturn.stop import Resume, StopReason
 from endturn.wires import capabilities, wire
-from tests.support.turns import Played, ask, cut, heard, paused, said
+from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
 OLD = "claude-sonnet-4-5-20250929"
 NEW = "claude-opus-5"
@@ -276,12 +276,146 @@ def test_a_streamed_json_answer_is_held_until_it_is_whole() -> None:
 
 @pytest.mark.behaviour(31)
 def test_an_eager_json_stream_is_not_asked_for_again() -> None:
-    """Text once given out is never taken back: it is continued like any other, and judged at the end."""
-    provider = Played(cut('{"a": 1'), said(", oops"), chunk=3)
-    controller = ContinuationController(provider, policy=ContinuationPolicy(stream_json="eager"))
-    seen, result = streamed(controller, ask(format=SCHEMA))
-    assert "".join(seen) == result.text == '{"a": 1, oops'
-    assert (result.outcome, result.complete) == ("invalid_json", False)
+    """Text once given out is never taken back, and half a JSON text is not continued: the turn ends."""
+    policy = ContinuationPolicy(stream_json="eager")
+    for chunk in (3, None):
+        provider = Played(cut('{"a": 1'), said("never"), chunk=chunk)
+        seen, result = streamed(ContinuationController(provider, policy=policy), ask(format=SCHEMA))
+        assert "".join(seen) == result.text == '{"a": 1'
+        assert (result.outcome, result.complete, len(provider.requests)) == ("invalid_json", False, 1)
+
+
+@pytest.mark.behaviour(31)
+@pytest.mark.parametrize(
+    ("speaks", "extra"),
+    [
+        ("openai_chat", {"response_format": {"type": "json_object"}}),
+        ("openai_responses", {"text": {"format": {"type": "json_object"}}}),
+        ("anthropic", {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}),
+        ("gemini", {"generationConfig": {"responseMimeType": "application/json"}}),
+        ("ollama", {"format": "json"}),
+        ("cohere", {"response_format": {"type": "json_object"}}),
+    ],
+)
+def test_json_asked_for_in_the_wires_own_words_is_asked_for_again_whole(speaks: str, extra: dict[str, Any]) -> None:
+    """What the host put into `extra` is a setting like any other: no nudge, and the format goes out again."""
+    provider = Played(cut('{"a": 1'), said('{"a": 12}'), chunk=3)
+    seen, result = streamed(ContinuationController(provider, wire=speaks), ask(extra=extra))
+    assert ("".join(seen), result.text, result.complete) == ('{"a": 12}', '{"a": 12}', True)
+    assert provider.requests[1] == ask(extra=extra, max_tokens=390)
+    assert ContinuationController(Played(said("no JSON")), wire=speaks).run(ask(extra=extra)).outcome == "invalid_json"
+
+
+@pytest.mark.behaviour(17)
+@pytest.mark.parametrize(
+    ("speaks", "extra", "clamped"),
+    [
+        ("openai_chat", {"max_completion_tokens": 400}, {"max_completion_tokens": 300}),
+        ("gemini", {"generationConfig": {"maxOutputTokens": 400}}, {"generationConfig": {"maxOutputTokens": 300}}),
+        ("bedrock_converse", {"inferenceConfig": {"maxTokens": 400}}, {"inferenceConfig": {"maxTokens": 300}}),
+        ("ollama", {"options": {"num_predict": 400}}, {"options": {"num_predict": 300}}),
+    ],
+)
+def test_a_maximum_in_the_wires_own_words_is_clamped(
+    speaks: str, extra: dict[str, Any], clamped: dict[str, Any]
+) -> None:
+    """It is the request's maximum: the first call's own, a continuation's as far as the budget goes."""
+    provider = Played(cut("one ", tokens=400), said("two"))
+    policy = ContinuationPolicy(continuation_max_total_completion_tokens=700)
+    result = ContinuationController(provider, wire=speaks, policy=policy).run(ask(max_tokens=None, extra=extra))
+    assert result.complete
+    assert [(request.max_tokens, request.extra) for request in provider.requests] == [(None, extra), (300, clamped)]
+
+
+# --- What was to be replaced ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(18)
+@pytest.mark.behaviour(19)
+@pytest.mark.parametrize("chunk", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("first", "last", "mode", "form"),
+    [
+        (["Yes.", "Yes."], said(""), "response", None),
+        (["No.", "Yes."], said(" \n"), "response", None),
+        (["Yes."], ProviderError("down"), "response", None),
+        (["Yes."], KeyboardInterrupt(), "response", None),
+        (['{"a": 1'], ProviderError("down"), None, SCHEMA),
+        (['{"a": 1'], KeyboardInterrupt(), None, SCHEMA),
+        (['{"a": 1'], cut(""), None, SCHEMA),
+    ],
+)
+def test_an_answer_stands_that_nothing_has_replaced(
+    first: list[str], last: Any, mode: Any, form: Any, chunk: int | None
+) -> None:
+    """It was put aside because another was to come: the last that says anything is the answer, everywhere."""
+    script = [said(text) if form is None else cut(text) for text in first]
+    policy = ContinuationPolicy(mode=mode)
+    controller = ContinuationController(Played(*script, last, chunk=chunk), policy=policy, tools={})
+    seen: list[str] = []
+    try:
+        seen, result = streamed(controller, ask(format=form))
+    except KeyboardInterrupt as stopped:
+        result = stopped.turn_result  # type: ignore[attr-defined]
+    assert (result.text, result.answer, result.restarted) == (first[-1], first[-1], False)
+    assert [message.text for message in result.segments] == [first[-1]]
+    assert [message.text for message in result.messages[1:]] == [first[-1]]
+    assert "".join(seen) == (first[-1] if result.outcome != "cancelled" else "")
+
+
+@pytest.mark.behaviour(19)
+@pytest.mark.behaviour(32)
+def test_what_stood_in_for_an_answer_is_replaced_when_the_turn_goes_on() -> None:
+    """It was shown, so it stays in the text; the answer is the new one alone. If that fails too, it stands again."""
+    policy = ContinuationPolicy(mode="response")
+    provider = Played(said("Yes."), ProviderError("down"), ProviderError("down"), said("It is so, surely."), chunk=3)
+    controller = ContinuationController(provider, policy=policy, tools={})
+    result = controller.run(controller.run(ask()).resume())
+    assert (result.text, result.answer, result.messages[-1].text) == ("Yes.", "Yes.", "Yes.")
+    result = controller.run(result.resume())
+    assert (result.text, result.answer, result.restarted) == ("Yes.It is so, surely.", "It is so, surely.", True)
+    assert [message.text for message in result.messages] == ["hi", "It is so, surely."]
+
+
+@pytest.mark.behaviour(32)
+@pytest.mark.parametrize("chunk", [None, 1, 5])
+def test_an_answer_in_the_room_that_was_made_begins_anew(chunk: int | None) -> None:
+    """What was shown stays shown, and the new answer is marked; it alone is the answer, and goes into the history."""
+    full = said("The answer to your question", StopReason.CONTEXT_WINDOW_EXCEEDED)
+    policy = ContinuationPolicy(on_context_exceeded=lambda request, response: ask("shorter"))
+    provider = Played(full, said("Something else."), chunk=chunk)
+    *deltas, result = ContinuationController(provider, policy=policy).stream(ask())
+    assert isinstance(result, TurnResult)
+    shown = [delta for delta in deltas if isinstance(delta, Delta)]
+    assert "".join(delta.text for delta in shown) == result.text == "The answer to your questionSomething else."
+    assert sum(delta.restart for delta in shown) == 1
+    assert (result.answer, result.restarted, result.complete) == ("Something else.", True, True)
+    assert [message.text for message in result.messages] == ["hi", "Something else."]
+    failed = ContinuationController(Played(full, ProviderError("down"), chunk=chunk), policy=policy).run(ask())
+    assert (failed.text, failed.answer, failed.restarted) == (full.text, full.text, False)
+    assert failed.messages[-1].text == full.text
+
+
+@pytest.mark.behaviour(30)
+@pytest.mark.behaviour(32)
+def test_room_made_within_a_continuation_replaces_that_alone() -> None:
+    """The beginning of the answer stands; what filled the window is asked for once more."""
+    full = said("four fi", StopReason.CONTEXT_WINDOW_EXCEEDED)
+    _, result = played(
+        cut("One two three "), full, said("four five."),
+        on_context_exceeded=lambda request, response: request.but(messages=request.messages[-2:]),
+    )  # fmt: skip
+    assert (result.text, result.answer) == ("One two three four fifour five.", "One two three four five.")
+    assert result.messages[-1].text == result.answer
+
+
+@pytest.mark.behaviour(30)
+def test_a_continuation_that_began_anew_is_told_of() -> None:
+    """It repeats the beginning and then goes on differently: appended whole, and marked."""
+    text = "".join(f"line {number}\n" for number in range(300))
+    _, result = played(cut(text), said(text[:1_500] + "another end"))
+    assert (result.restarted, result.text) == (True, text + text[:1_500] + "another end")
+    assert not played(cut("a "), said("b"))[1].restarted
 
 
 @pytest.mark.behaviour(15)
@@ -339,6 +473,34 @@ def test_money_ends_a_turn_before_the_next_call() -> None:
     assert (len(provider.requests), result.outcome, result.status) == (1, "cost_budget", "budget_exhausted")
 
 
+def test_money_is_counted_where_the_provider_gives_no_usage() -> None:
+    """The input too: calls, their arguments and results are in it. A figure that was given stays."""
+    prices = {"m": (1e6, 0.0)}  # a dollar for each token of the input
+    tool = Tool(name="search")
+    call = ToolCall(id="1", name="search", arguments={"q": "x" * 31})  # 40 bytes of JSON
+    history = (
+        Message(role="user", content="y" * 40),
+        Message(role="assistant", tool_calls=(call,)),
+        Message(role="tool", content=[{"type": "text", "text": "z" * 40}], tool_call_id="1"),
+    )
+    request = Request(model="m", messages=history, tools=(tool,), max_tokens=100)
+    provider, result = played(cut("a ", tokens=None), request=request, prices=prices, max_cost=30.0)
+    assert (len(provider.requests), result.outcome) == (1, "cost_budget")
+    assert result.usage == Usage(30, 100, estimated=True)
+    _, result = played(said("a", tokens=None, usage=Usage(input_tokens=7)), request=request)
+    assert result.usage == Usage(7, 1, estimated=True)
+
+
+def test_what_is_refused_or_being_made_costs_no_input() -> None:
+    """A background job's prompt is counted when its answer is fetched, and once; a refused one is not."""
+    making = said("", StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID, id="r", tokens=None)
+    says = {"retrieves": True}
+    _, result = played(making, making, said("Done", tokens=None), request=ask("x" * 40), says=says)
+    assert (result.text, result.usage) == ("Done", Usage(10, 1, estimated=True))
+    full = said("", StopReason.CONTEXT_WINDOW_EXCEEDED, tokens=None)
+    assert played(full, request=ask("x" * 40))[1].usage == Usage(None, 0, estimated=True)
+
+
 def test_a_continuation_may_spend_no_more_than_is_left() -> None:
     """Its max_tokens are what the rest of the money buys."""
     prices = {"m": (0, 1e4)}  # a cent for each token of the output
@@ -365,3 +527,78 @@ def test_our_client_fetches_what_is_being_made(speaks: str) -> None:
         result = controller.run(ask(extra={"background": True}))
     assert (result.text, result.complete, slept) == ("Done.", True, [1.0, 2.0])
     assert [request.retrieve is not None for request in scripted.requests] == [False, True, True]
+
+
+# --- What a continuation must not lose ----------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(23)
+def test_signatures_stay_over_a_continuation() -> None:
+    """The joined answer holds both parts' thinking, signed, in its order: a tool loop with thinking needs it."""
+
+    def thought(number: int, *more: dict[str, Any]) -> Blocks:
+        return Blocks("anthropic", ({"type": "thinking", "thinking": "Hm", "signature": f"S{number}"}, *more))
+
+    first = cut("One ", reasoning="Hm", blocks=thought(1, {"type": "text", "text": "One "}))
+    second = said("two.", reasoning="Hm", blocks=thought(2, {"type": "text", "text": "two."}))
+    _, result = played(first, second, request=ask(model=NEW, max_tokens=1000), speaks="anthropic")
+    written = wire("anthropic").encode(ask().but(messages=result.messages))["messages"][-1]
+    assert [block.get("signature", block.get("text")) for block in written["content"]] == ["S1", "One ", "S2", "two."]
+
+
+@pytest.mark.behaviour(24)
+@pytest.mark.parametrize("speaks", ["openai_chat", "anthropic", "gemini", "bedrock_converse", "ollama"])
+def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> None:
+    """A provider function may give a call's arguments as text alone; the history holds what was run."""
+    asks = calling(call(arguments='{"q": "x"}').but(arguments=None))
+    provider = Played(asks, said("Done."))
+    controller = ContinuationController(provider, tools=[(SEARCH, lambda call: "found")], wire=speaks)
+    controller.run(ask())
+    assert '"x"' in json.dumps(wire(speaks).encode(provider.requests[1])).replace('\\"', '"')
+
+
+@pytest.mark.behaviour(17)
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"thinking": {"type": "enabled", "budget_tokens": 400}},
+        {"thinking": {"type": "enabled", "token_budget": 400}},
+        {"reasoning": {"max_tokens": 400}},
+        {"generationConfig": {"thinkingConfig": {"thinkingBudget": 400}}},
+        {"additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 400}}},
+    ],
+    ids=["anthropic", "cohere", "openrouter", "gemini", "bedrock"],
+)
+def test_every_formats_thinking_budget_is_left_room_for(extra: dict[str, Any]) -> None:
+    """What is left must hold the thinking and an answer; else the turn ends before a call that could not help."""
+    request = ask(max_tokens=500, extra=extra)
+    provider, result = played(
+        cut("a ", tokens=500), said("never"), request=request, continuation_max_total_completion_tokens=1000
+    )
+    assert (len(provider.requests), result.outcome) == (1, "token_budget")
+
+
+@pytest.mark.behaviour(17)
+def test_a_usage_of_nothing_is_no_measure() -> None:
+    """Servers that count zero tokens do not end the turn at once."""
+    provider, result = played(cut("a ", usage=Usage(0, 0)), said("b"), request=ask(max_tokens=None))
+    assert (len(provider.requests), result.text) == (2, "a b")
+
+
+@pytest.mark.behaviour(31)
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1, "a": 2}'], ids=["nan", "a key twice"])
+def test_what_is_no_strict_json_is_invalid(text: str) -> None:
+    """A complete answer that no strict reader takes is not the JSON that was asked for."""
+    assert played(said(text), request=ask(format=SCHEMA))[1].outcome == "invalid_json"
+
+
+@pytest.mark.behaviour(33)
+def test_calls_without_a_terminal_never_run() -> None:
+    """A reason that a provider function made up without an end is not believed."""
+    ran: list[Any] = []
+    asks = calling(call(), terminal_seen=False)
+    controller = ContinuationController(
+        Played(asks, said("Done.")), tools=[(SEARCH, ran.append)], policy=ContinuationPolicy()
+    )
+    controller.run(ask())
+    assert ran == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
+from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.termination import (
     FINISH_RESPONSE,
@@ -19,6 +19,7 @@ from endturn.continuation.termination import (
     Mode,
     finish_task,
 )
+from endturn.continuation.toolgate import Fault, parse
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
 from endturn.records import Record, TerminationSignalled, ToolEnded, TurnEnded
@@ -191,6 +192,31 @@ def test_of_several_the_first_counts() -> None:
     first, second = finishing('{"status": "partial"}'), finishing('{"status": "done"}', id="g")
     _, result, _ = play(calling(first, second))
     assert result.finish == Finish("finish_task", "partial")
+
+
+@pytest.mark.behaviour(39)
+@pytest.mark.parametrize("name", ["finish_task", "task_completed"])
+def test_a_task_may_be_finished_with_a_text_alone(name: str) -> None:
+    """A JSON string is the summary, for the tool as we declare it; half of one is asked for again."""
+    request = ask(tools=(TASK_COMPLETED,))
+    _, result, _ = play(calling(finishing('"all done"', name)), request=request)
+    assert result.finish == Finish(name, "done", "all done")
+    provider, result, _ = play(calling(finishing('"all do', name)), calling(finishing('"all done"')), request=request)
+    assert (len(provider.requests), result.finish) == (2, Finish("finish_task", "done", "all done"))
+
+
+@pytest.mark.behaviour(39)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [(SEARCH, '"x"'), (FINISH_RESPONSE, '"x"'), (FINISH_TASK.but(parameters=SEARCH.parameters), '"x"'),
+     (FINISH_TASK, '["x"]'), (FINISH_TASK, "7"), (FINISH_TASK, "null")],
+    ids=["search", "finish_response", "the host's own", "a list", "a number", "null"],
+)  # fmt: skip
+def test_any_other_call_needs_an_object(tool: Tool, arguments: str) -> None:
+    """Nor is it taken for another tool, or another declaration."""
+    refused = parse(call(tool.name, arguments), {tool.name: tool})
+    assert isinstance(refused, Fault)
+    assert refused.issue == "invalid_json"
 
 
 @pytest.mark.behaviour(39)

@@ -375,6 +375,71 @@ def test_a_response_that_is_being_made_is_fetched_after_a_crash(tmp_path: Path) 
     assert (resumption.next.retrieve, resumption.strategy) == ("job-1", Strategy.RETRIEVE)
 
 
+@pytest.mark.behaviour(13)
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), RuntimeError("gone"), said("", StopReason.MISSING), cut("on")],
+                         ids=["interrupted", "failed", "lost", "killed"])  # fmt: skip
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after it was taken up again"])
+@pytest.mark.parametrize("chunk", [None, 2], ids=["whole", "streamed"])
+@pytest.mark.parametrize("kind", [Resume.RETRIEVE_SAME_ID, Resume.NATIVE_TOKEN])
+def test_a_pause_is_taken_up_as_the_live_turn_would(
+    kind: Resume, chunk: int | None, again: bool, end: Any, tmp_path: Path
+) -> None:
+    """However the call after it was lost, and again after that: the same id or token, the same text, one paid job."""
+    path = tmp_path / "turns.jsonl"
+    path.touch()
+    pauses = [paused("", kind, id="job-1", token="t-1"), paused("part", kind, id="job-2", token="t-2")]
+    rest = "part done" if kind is Resume.RETRIEVE_SAME_ID else " done"
+    lost = [end, end] if again else [end]
+
+    def controller(*script: ChatResponse | BaseException) -> ContinuationController:
+        provider = Played(*script, chunk=chunk)
+        provider.__dict__.update(wire="gemini", retrieves=True)
+        return ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None}))
+
+    def ended(started: ContinuationController, start: Any) -> TurnResult:
+        try:
+            return started.run(start)
+        except KeyboardInterrupt as error:
+            result = error.turn_result  # type: ignore[attr-defined]
+            assert isinstance(result, TurnResult)
+            return result
+
+    if end == cut("on"):  # what is left of the file is what was written before this call's answer
+        lost = [RuntimeError("gone")] * len(lost)
+    live = ended(controller(*pauses, *lost[:1]), REQUEST)
+    if again:
+        live = ended(controller(*lost[1:]), live.resume())
+    if end == cut("on"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        start = max(number for number, line in enumerate(lines) if b'"began"' in line)
+        told = [line for line in lines[start:] if b'"raised"' not in line and b'"ended"' not in line]
+        told = [
+            line for line in told if kind is Resume.NATIVE_TOKEN or b'"counters":' not in line or b'"began"' in line
+        ]
+        path.write_bytes(b"".join([*lines[:start], *told]))
+    turn = recover(path)[-1]
+    assert not turn.damaged
+    resumption, expected = turn.resume(), live.resume()
+    for name in ("next", "strategy", "pending", "text", "earlier", "seam", "segments"):
+        assert getattr(resumption, name) == getattr(expected, name), name
+    finished = controller(said(rest)).run(resumption)
+    assert (finished.text, finished.outcome) == ("part done", "completed")
+    assert finished.messages == controller(said(rest)).run(expected).messages
+
+
+@pytest.mark.behaviour(13)
+def test_what_came_of_a_resumed_answer_before_it_was_lost_is_kept(tmp_path: Path) -> None:
+    """Its token is used up: the rest is asked for. Of one that is fetched, the whole comes again."""
+    for kind, strategy in ((Resume.NATIVE_TOKEN, Strategy.PROMPT), (Resume.RETRIEVE_SAME_ID, Strategy.RETRIEVE)):
+        path = tmp_path / f"{kind}.jsonl"
+        provider = Played(paused("a ", kind, id="job-1", token="t"), said("a longer", StopReason.MISSING))
+        provider.__dict__.update(retrieves=True)
+        live = ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None})).run(REQUEST)
+        recovered = only(path).resume()
+        assert recovered.strategy is live.resume().strategy or live.resume().strategy is Strategy.PREFILL
+        assert (recovered.strategy, recovered.text) == (strategy, live.text)
+
+
 # --- Replay -------------------------------------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ from endturn.sdk_errors import Told, is_of, lost, told
 from endturn.wires import Context, Event, Wire
 from endturn.wires import wire as wire_of
 from endturn.wires.failure import shortened
-from endturn.wires.reading import member, plain
+from endturn.wires.reading import count, member, plain
 
 __all__ = ["SdkProvider", "provider"]
 
@@ -183,7 +183,7 @@ def _named(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(each.name for each in parameters)
 
 
-def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+def _function(method: Any) -> Any:
     return getattr(method, "__func__", method)
 
 
@@ -233,8 +233,11 @@ def provider(
         AsyncContinuationController takes. Its attributes are those of SdkProvider.
 
     Raises:
-        UsageError: nothing is known of such a client, or it is not asked in that format.
+        UsageError: nothing is known of such a client, it is not asked in that format, or it is a client's method
+            without `wire`.
     """
+    if wire is None:
+        refuse_method(client)
     if isinstance(client, Client | AsyncClient) or (callable(client) and wire is None):
         if wire or dialect or options or (stream and not isinstance(client, Client | AsyncClient)):
             raise UsageError(
@@ -264,6 +267,21 @@ def provider(
         follows_tokens=way.follows_tokens or options.get("automatic_continuation") is True,
         ask=partial(ask, asking),
     )
+
+
+def refuse_method(function: object) -> None:
+    """Refuse a method of an SDK's client as a provider function: it takes no Request.
+
+    Raises:
+        UsageError: it is one. The error says what to give instead.
+    """
+    module = getattr(_function(function), "__module__", None) if callable(function) else None
+    if any(f"{module}.".startswith(f"{sdk.module}.") for sdk in _SDKS):
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        raise UsageError(
+            f"{name} is the SDK's own, and takes no Request: hand over the SDK's client itself, or "
+            "adapters.provider(method, wire='openai_chat'), with the format that the method speaks"
+        )
 
 
 def _a(thing: object) -> str:
@@ -390,7 +408,7 @@ class _Exchange:
     def _broken(self, said: Told, error: Exception) -> None:
         """An error within a stream, which the SDK raised: shown to the decoder as the event that it was."""
         try:
-            for _ in self._decoder.feed(Event(None, said.event)):
+            for _ in self._decoder.feed(Event(None, said.event)) if not said.is_answer else ():
                 pass
         except ProviderError as failure:
             raise failure from error
@@ -427,7 +445,13 @@ class _Exchange:
         Raises:
             ProviderError: it is an error, or not in the format.
         """
-        headers = member(member(answer, "ResponseMetadata"), "HTTPHeaders")
+        about = member(answer, "ResponseMetadata")
+        if about is not None and isinstance(answer, Mapping) and len(answer) == 1:
+            # boto3 reads half a body, and none, as an empty answer.
+            name, status = self._asking.provider, count(member(about, "HTTPStatusCode"))
+            what = f"{name} answered {status} with a body that is empty, or was cut on its way: its SDK read nothing"
+            raise DecodeError(what, provider=name, status=status)
+        headers = member(about, "HTTPHeaders")
         return self._asking.wire.decode(plain(answer), ctx=self._context, headers=headers)
 
     def response(self) -> ChatResponse:

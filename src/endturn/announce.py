@@ -414,7 +414,20 @@ def open_call(layer: Layer, asked: object = None, **facts: Any) -> Call | None:
 
 
 def start_turn(turn: Turn) -> TurnScope:
-    """Announce an explicit turn and open its scope."""
+    """Announce an explicit turn and open its scope.
+
+    A controller's turn within an observed one is a part of that, and is not announced: its records have the id, the
+    agent and the conversation of the outer turn, which gets its tally and its outcome.
+    """
+    outer = _turn.get()
+    if (
+        outer is not None
+        and outer.kind is TurnKind.OBSERVED
+        and outer.outcome is None
+        and turn.kind is TurnKind.CONTROLLER
+    ):
+        turn.join(outer)
+        return TurnScope(turn, ())
     return TurnScope(turn, announce(TurnStarted(turn=turn)))
 
 
@@ -438,7 +451,8 @@ def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = 
     """Announce that a turn ended, once: a turn that already has an outcome stays as it is.
 
     An observed turn whose function returned a stream ends when the stream has been read. One that completed, but leaves
-    a truncated response unfinished, ends `not_continued`.
+    a truncated response unfinished, ends `not_continued`. The end of one that is a part of another is not announced:
+    the outer turn, where it completes, ends as the last of its parts.
     """
     if turn.outcome is not None:
         return
@@ -446,9 +460,16 @@ def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = 
         if turn.open_streams:
             turn.ending = outcome, error
             return
-        if outcome is TurnOutcome.COMPLETED and turn.unfinished:
-            outcome = TurnOutcome.NOT_CONTINUED
+        if outcome is TurnOutcome.COMPLETED:
+            outcome = turn.inner or outcome
+            if outcome in COMPLETE and turn.unfinished:
+                outcome = TurnOutcome.NOT_CONTINUED
     turn.outcome = outcome
+    if (outer := turn.within) is not None:
+        turn.leave(outer)
+        if outer.ending is not None and not outer.open_streams:
+            end_turn(outer, outer.ending[0], error=outer.ending[1])
+        return
     # An implicit turn is over with its last call, though that is known only later: nobody took up what was cut.
     over_s = turn.last_s if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None else time.perf_counter()
     announce(

@@ -92,7 +92,14 @@ class _Failed:
 
 
 class _Left(BaseException):
-    """The consumer closed the stream. GeneratorExit itself would close the inner generators, who still have to act."""
+    """A GeneratorExit. That itself would close the inner generators, who still have to act.
+
+    Attributes:
+        raised: it, where the host's function raised it; None where the consumer closed the stream.
+    """
+
+    def __init__(self, raised: GeneratorExit | None = None) -> None:
+        self.raised = raised
 
 
 Item = Delta | TurnResult
@@ -119,7 +126,9 @@ class _Controller:
         new_id: Callable[[], str] = records.new_id,
     ) -> None:
         _check(tools, policy)
-        if not callable(provider):
+        if callable(provider):
+            adapters.refuse_method(provider)
+        else:
             provider = adapters.provider(provider, wire=wire or None, dialect=dialect)
         self._provider = provider
         self._wire = wires.wire(wire or _told(provider, "wire") or "openai_chat")
@@ -190,11 +199,12 @@ class _Controller:
                         reply = yield from self._make_room(step, scope)
                     case Wait():
                         yield _Act(partial(self._sleep, step.seconds), _Within(scope), "sleep")
-        except BaseException as error:
+        except BaseException as thrown:
+            error = _meant(thrown)
             with scope.step():
-                partial_result = course.interrupt(None if isinstance(error, _Left) else error)
-            with suppress(AttributeError):  # an exception type may refuse attributes
-                error.turn_result = partial_result  # type: ignore[attr-defined]
+                partial_result = course.interrupt(error)
+            with suppress(AttributeError):  # None, and an exception type may refuse attributes
+                error.turn_result = partial_result  # type: ignore[union-attr]
             raise
         yield result
 
@@ -259,11 +269,17 @@ class _Controller:
         try:
             answer = yield _Act(partial(self._tools[call.name], call), _Within(run), f"the tool {call.name!r}")
         except BaseException as error:
-            run.end(error)
+            run.end(_meant(error))
             raise
         if not isinstance(answer, _Failed):
+            try:
+                content = _content(answer)
+            except Exception as error:  # of json, or of the __str__ of something of the host's
+                run.end(error)
+                told = f"the tool was run, but its result, {_a(answer)}, cannot be written as JSON"
+                return ToolRan(told, is_error=True)
             run.end()
-            return ToolRan(_content(answer))
+            return ToolRan(content)
         run.end(answer.error)
         if answer.misused:
             raise answer.error
@@ -279,8 +295,9 @@ class ContinuationController(_Controller):
             `endturn.adapters.provider`, for whole answers.
         tools: the functions, see Tools; None where the host runs tools itself: a turn then ends with the calls that
             passed the gate in `TurnResult.calls`. A function gets the ToolCall and returns text, content parts, or what
-            JSON can say; what it raises is told to the model. Where the policy has a mode, the tool that ends a turn is
-            added and run; a function or a declaration of the host's, under its name, wins. {} where there is no other.
+            JSON can say; what it raises is told to the model, as is a result that is none of these. Where the policy
+            has a mode, the tool that ends a turn is added and run; a function or a declaration of the host's, under its
+            name, wins. {} where there is no other.
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
         wire: the format that the provider function speaks; `openai_chat` where nobody says.
@@ -326,8 +343,12 @@ class ContinuationController(_Controller):
         while True:
             try:
                 item = resume(value)
-            except (StopIteration, _Left):
+            except StopIteration:
                 return
+            except _Left as left:
+                if left.raised is None:
+                    return
+                raise left.raised from None
             resume, value = turn.send, None
             try:
                 if isinstance(item, _Act):
@@ -364,8 +385,12 @@ class AsyncContinuationController(_Controller):
         while True:
             try:
                 item = resume(value)
-            except (StopIteration, _Left):
+            except StopIteration:
                 return
+            except _Left as left:
+                if left.raised is None:
+                    return
+                raise left.raised from None
             resume, value = turn.send, None
             try:
                 if isinstance(item, _Act):
@@ -413,7 +438,14 @@ def _thrown(
     """How a turn is told of an exception: an act's failure is its result, anything else ends the turn."""
     if isinstance(item, _Act) and isinstance(error, Exception):
         return turn.send, _Failed(error)
-    return turn.throw, _Left() if isinstance(error, GeneratorExit) else error
+    if isinstance(error, GeneratorExit):
+        error = _Left(error if isinstance(item, _Act) else None)
+    return turn.throw, error
+
+
+def _meant(error: BaseException | None) -> BaseException | None:
+    """The exception as the host knows it; None where the consumer left."""
+    return error.raised if isinstance(error, _Left) else error
 
 
 def _told(provider: Provider, name: str) -> str:
@@ -464,14 +496,25 @@ def _end(call: Call | None, scope: TurnScope, response: ChatResponse | None, err
             reasons=(stop.raw,),
             output_chars=len(response.text),
             tail=response.text[-wires.TAIL :],
-            error=None if isinstance(error, _Left) else error,
+            error=_meant(error),
         )
 
 
 def _content(result: Any) -> str | list[dict[str, object]]:
-    """What a tool gave back, as a tool message holds it: text and content parts as they are, else as JSON."""
+    """What a tool gave back, as a tool message holds it: text and content parts as they are, else as JSON.
+
+    Raises:
+        Exception: JSON cannot hold it.
+    """
     if result is None:
         return ""
-    if isinstance(result, str) or (isinstance(result, list) and all(isinstance(part, dict) for part in result)):
+    if isinstance(result, str):
+        return result
+    if isinstance(result, list) and all(isinstance(part, dict) and all(map(_is_text, part)) for part in result):
+        json.dumps(result, default=lambda _: None)  # bytes may stand in a part: that is the wire's business
         return result
     return json.dumps(result, ensure_ascii=False, default=str)
+
+
+def _is_text(key: object) -> bool:
+    return isinstance(key, str)

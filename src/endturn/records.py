@@ -111,6 +111,8 @@ class Turn:
         cut: the numbers of truncated calls that stand without a later whole response to the same message.
         open_streams: responses that are still being read.
         ending: how an observed turn ends once they have been: its function returned one of them.
+        within: of a controller's turn, the observed turn that it is a part of.
+        inner: the outcome of the last such part, unless a whole answer came after it.
         started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
         outcome: set once, when the turn ends.
         state: what listeners keep with the turn, by listener.
@@ -133,6 +135,8 @@ class Turn:
     cut: set[int] = field(default_factory=set)
     open_streams: int = 0
     ending: tuple[TurnOutcome, BaseException | None] | None = None
+    within: Turn | None = None
+    inner: TurnOutcome | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     output_chars: int = 0
@@ -152,6 +156,8 @@ class Turn:
             self.input_tokens += usage.input_tokens or 0
             self.output_tokens += usage.output_tokens or 0
         self.output_chars += ended.output_chars
+        if ended.whole:
+            self.inner = None
         if stop.truncated:
             self.truncated = True
             self.cut.add(started.number)
@@ -160,6 +166,29 @@ class Turn:
                 self.cut.discard(started.continuation.of or 0)
             if ended.whole and self.kind is not TurnKind.OBSERVED:
                 self.cut.clear()  # its calls are one after the other, to one message
+
+    def join(self, outer: Turn) -> None:
+        """Become a part of an observed turn, which is not over before this one is."""
+        self.within, self.state, self.id = outer, outer.state, outer.id
+        self.agent, self.conversation = outer.agent or self.agent, outer.conversation or self.conversation
+        outer.open_streams += 1
+
+    def leave(self, outer: Turn) -> None:
+        """Add the tally to the turn that this one, which has ended, was a part of."""
+        if not outer.provider or (self.truncated and not outer.truncated):
+            outer.provider, outer.model = self.provider, self.model
+        outer.agent, outer.conversation = outer.agent or self.agent, outer.conversation or self.conversation
+        outer.iterations += self.iterations
+        outer.continuations += self.continuations
+        outer.resumes += self.resumes
+        outer.truncated |= self.truncated
+        outer.cut |= self.cut
+        outer.input_tokens += self.input_tokens
+        outer.output_tokens += self.output_tokens
+        outer.output_chars += self.output_chars
+        outer.last_call, outer.last_s = self.last_call or outer.last_call, self.last_s or outer.last_s
+        outer.inner = self.outcome
+        outer.open_streams -= 1
 
     @property
     def unfinished(self) -> bool:

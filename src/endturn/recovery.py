@@ -18,7 +18,7 @@ from endturn import wires
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.continuation.asking import RESUMING
 from endturn.continuation.entry import Answered, Began, Ended, Entered
-from endturn.continuation.history import collapse
+from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import Counters
 from endturn.continuation.policy import PROMPT
 from endturn.continuation.result import AFRESH, Resumption
@@ -38,6 +38,8 @@ _RESUMABLE: Final = AFRESH | {
     TurnOutcome.CANCELLED,
     TurnOutcome.LEFT_PAUSED,
 }
+_KEEPING: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
+"""The pauses after which the rest comes: what had come enters the turn. After any other, all of it comes again."""
 _CUT: Final = frozenset(
     {StopReason.MAX_TOKENS, StopReason.MISSING, StopReason.ERROR, StopReason.CANCELLED, StopReason.TOOL_CALL}
 )
@@ -96,7 +98,7 @@ class Recovered:
     @property
     def text(self) -> str:
         """The turn's answers, merged."""
-        return "".join(message.text for message in collapse(self.segments) if message.role == "assistant")
+        return _text(collapse(self.segments))
 
     @property
     def usage(self) -> Usage:
@@ -122,66 +124,137 @@ class Recovered:
         """
         if self.damaged:
             raise UsageError(f"lines of the turn {self.turn_id!r} are missing: what it did is not known, start another")
-        history = self.messages
+        told = self.segments[:-1] if self.segments and _is_nothing(self.segments[-1]) else self.segments
+        history = collapse((*self.request.messages, *told))
         last = history[-1] if len(history) > len(self.request.messages) else None
-        strategy = self._strategy(last)
+        pause = self._pause()
+        strategy = self._strategy(last, pause.response)
+        segments, shown = self.segments, self.segments
         after = self.request.but(messages=history)
         pending: tuple[Message, ...] = ()
         if strategy is Strategy.RETRIEVE:
-            after = after.but(retrieve=self._heard[-1].id)
+            assert pause.response is not None
+            if pause.is_written:  # when the turn ended; it comes again
+                segments, pending = _nudges_apart(segments[:-1])
+            asked = (*collapse((*self.request.messages, *segments)), *pending)
+            after = self.request.but(messages=asked, retrieve=pause.response.id)
+            came = () if pause.passing is None else (record(pause.passing, ()),)
+            shown = (*segments, *pending, *came)
         elif strategy is not None:
-            assert last is not None
-            before = self.request.but(messages=history[:-1])
+            is_begun = last is not None and last.role == "assistant"
+            before = self.request.but(messages=history[:-1] if is_begun else history)
+            cut = _cut(last if is_begun else None, pause.response)
             wire, dialect = wires.wire(self.began.wire), self.began.dialect
-            after = wire.resume(before, self._cut(last), prompt=prompt, strategy=strategy, dialect=dialect)
+            after = wire.resume(before, cut, prompt=prompt, strategy=strategy, dialect=dialect)
             pending = tuple(message for message in after.messages[len(before.messages) :] if message.synthetic)
         counters, usage = self._spent
-        segments, answer = self.segments, "" if last is None or last.role != "assistant" else last.text
+        answers = collapse(shown)
+        answer = answers[-1].text if answers and answers[-1].role == "assistant" else ""
         resumption = Resumption(
             request=self.request,
             next=after,
             pending=pending,
             strategy=strategy,
-            earlier=self.text.removesuffix(answer),
+            earlier=_text(answers).removesuffix(answer),
             text=answer,
             seam=strategy is Strategy.PROMPT,
             segments=segments,
             tool_results=tuple(message for message in segments if message.role == "tool"),
             usage=usage,
             counters=counters,
+            passing=pause.passing,
         )
         return resumption.afresh() if self.outcome in AFRESH else resumption
 
-    @property
-    def _heard(self) -> tuple[ChatResponse, ...]:
-        return tuple(answer.response for answer in self.answers if answer.raised is None)
+    def _pause(self) -> _Pause:
+        """The pause that the turn stands in: a call that was lost leaves it as it was, unless something of it stays."""
+        pause = _Pause(self.began.paused, None)
+        if pause.is_fetched:
+            pause.passing = self.began.paused
+        heard: ChatResponse | None = None
+        for entry in self.entries:
+            match entry:
+                case Answered(response, raised):
+                    is_lost = raised is not None or response.stop.reason is StopReason.MISSING
+                    heard = None if is_lost else response
+                    is_paused = not is_lost and response.stop.reason is StopReason.PAUSED
+                    if is_paused and response.stop.resume not in _KEEPING:
+                        pause = _Pause(heard, pause.passing)
+                    if pause.is_fetched and (pause.passing is None or len(pause.passing.text) <= len(response.text)):
+                        pause.passing = response
+                case Entered(message) if message.role == "assistant":
+                    if not pause.is_fetched and _is_nothing(message):
+                        continue
+                    if pause.is_fetched and (heard is None or heard is pause.response):
+                        pause.is_written = True
+                    else:
+                        pause = _Pause(heard if message.stop_reason is StopReason.PAUSED else None, None)
+        return pause
 
-    def _strategy(self, last: Message | None) -> Strategy | None:
+    def _strategy(self, last: Message | None, paused: ChatResponse | None) -> Strategy | None:
         """How the next call asks; None for an ordinary one. `last`: the turn's last message."""
         over = UsageError(f"the turn {self.turn_id!r} cannot be taken up again: it has its answer, start another")
         if self.outcome is not None and self.outcome not in _RESUMABLE:
             raise over
-        stop = self._heard[-1].stop if self._heard else None
-        if stop is not None and stop.reason is StopReason.PAUSED and stop.resume not in RESUMING:
+        if paused is not None and paused.stop.resume not in RESUMING:
             raise over
-        if stop is not None and stop.reason is StopReason.PAUSED and stop.resume is Resume.RETRIEVE_SAME_ID:
-            return Strategy.RETRIEVE
+        if paused is not None and paused.stop.resume is not Resume.RESEND_UNCHANGED:
+            return RESUMING[paused.stop.resume]
         if last is None or last.role != "assistant":
             return None
         if last.stop_reason is StopReason.PAUSED:
-            return Strategy.RESEND if stop is None else RESUMING.get(stop.resume, Strategy.RESEND)
+            return Strategy.RESEND
         if last.stop_reason not in _CUT:
             raise over
         return Strategy.PROMPT
 
-    def _cut(self, last: Message) -> ChatResponse:
-        """The turn's last answer, its segments merged, as the response that is to be taken up."""
-        assert last.stop_reason is not None
-        if last.stop_reason is StopReason.PAUSED and self._heard:
-            return self._heard[-1].but(text=last.text, tool_calls=last.tool_calls, blocks=last.blocks)
-        resume = Resume.RESEND_UNCHANGED if last.stop_reason is StopReason.PAUSED else Resume.PROMPT
-        stop = Stop(last.stop_reason, last.finish_reason, resume=resume)
-        return ChatResponse(text=last.text, stop=stop, blocks=last.blocks)
+
+@dataclass(slots=True)
+class _Pause:
+    """Where a turn stands paused.
+
+    Attributes:
+        response: what paused it; None where it is not.
+        passing: the longest of what has come of a response that is to be fetched as a whole.
+        is_written: that is the turn's last message.
+    """
+
+    response: ChatResponse | None
+    passing: ChatResponse | None
+    is_written: bool = False
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether the whole of it is to come again."""
+        return self.response is not None and self.response.stop.resume is Resume.RETRIEVE_SAME_ID
+
+
+def _cut(last: Message | None, paused: ChatResponse | None) -> ChatResponse:
+    """The turn's last answer, its segments merged, as the response that is to be taken up."""
+    if paused is not None:
+        return paused if last is None else paused.but(text=last.text, tool_calls=last.tool_calls, blocks=last.blocks)
+    assert last is not None
+    assert last.stop_reason is not None
+    resume = Resume.RESEND_UNCHANGED if last.stop_reason is StopReason.PAUSED else Resume.PROMPT
+    stop = Stop(last.stop_reason, last.finish_reason, resume=resume)
+    return ChatResponse(text=last.text, stop=stop, blocks=last.blocks)
+
+
+def _is_nothing(message: Message) -> bool:
+    """Whether a message is all that came of a lost call, and says nothing."""
+    return message.stop_reason is StopReason.MISSING and not message.text.strip() and not message.tool_calls
+
+
+def _nudges_apart(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The messages, and the nudges at their end."""
+    kept = len(messages)
+    while kept and messages[kept - 1].synthetic:
+        kept -= 1
+    return messages[:kept], messages[kept:]
+
+
+def _text(messages: Iterable[Message]) -> str:
+    return "".join(message.text for message in messages if message.role == "assistant")
 
 
 def _answered(messages: Iterable[Message]) -> list[Message]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ class Told:
 
 
 _LOST: Final = (
-    *((module, "APIConnectionError") for module in ("openai", "anthropic", "groq", "together")),
+    *((module, "APIConnectionError") for module in ("openai", "anthropic", "google.genai", "groq", "together")),
     *((module, "TransportError") for module in ("httpx", "httpx2")),
     *(("requests", name) for name in ("ConnectionError", "Timeout", "ChunkedEncodingError")),
     *(("botocore", name) for name in ("HTTPClientError", "ConnectionError")),
@@ -46,17 +46,29 @@ _LOST: Final = (
 )
 """What is raised where the connection failed, or was lost: the module, and the class or one above it."""
 
+_UNREADABLE: Final = (
+    ("json", "JSONDecodeError"),
+    ("google.genai", "UnknownApiResponseError"),
+    *(("botocore", name) for name in ("ParserError", "ResponseParserError")),
+)
+"""What is raised where an answer that is no error is not in the format, and does not hold the answer."""
+
 
 def lost(error: Exception) -> str | None:
     """How the connection failed: "timeout" or "connection"; None where it did not."""
-    kinds = type(error).__mro__
-    if not any(is_of(kind, module, name) for kind in kinds for module, name in _LOST):
+    if not _is_any(error, _LOST):
         return None
-    return "timeout" if any("Timeout" in kind.__name__ for kind in kinds) else "connection"
+    return "timeout" if any("Timeout" in kind.__name__ for kind in type(error).__mro__) else "connection"
+
+
+def _is_any(error: Exception, known: Iterable[tuple[str, str]]) -> bool:
+    return any(is_of(kind, module, name) for kind in type(error).__mro__ for module, name in known)
 
 
 def told(error: Exception) -> Told | None:
     """The provider's answer in what an SDK raised; None where there is none."""
+    if _is_any(error, _UNREADABLE):
+        return Told(200, {}, _bytes(getattr(error, "doc", "")), None, is_answer=True)
     answer: Any = getattr(error, "response", None)
     if isinstance(answer, Mapping):  # botocore
         return _told_by_aws(answer)
@@ -73,7 +85,7 @@ def told(error: Exception) -> Told | None:
         return Told(status, headers, content or _bytes(body), event)
     if member(body, "error"):  # anthropic: within a stream
         return Told(200, headers, _bytes(body), body)
-    if answer is not None and status is not None:
+    if status is not None and (answer is not None or headers):  # cohere has the answer's headers alone
         return Told(status, headers, content or _bytes(body), None, is_answer=True)
     if isinstance(body, Mapping):  # openai: within a stream
         return Told(200, headers, _bytes({"error": body}), {"error": body})

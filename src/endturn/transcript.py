@@ -9,8 +9,8 @@ keeps its own mode).
 One line is one JSON object, in ASCII: `v` (the version, 1), `turn` (its id), `n` (the line's number within the turn,
 from 0) and one of these, defaults left out:
 
-    began     the request, tools included; of a turn that is taken up again also what it has; what the provider function
-              speaks and can do
+    began     the request, tools included; of a turn that is taken up again also what it has, and the paused response
+              that it goes on with; what the provider function speaks and can do
     response  a call's response as it arrived, with its stop reason and usage; `raised`: the error that came instead, or
               after a part of it
     message   a message that enters the turn: a nudge, a tool's result, an answer; the word "response" for an answer
@@ -196,12 +196,13 @@ def entry_of(line: Json, last: ChatResponse | None) -> Entry:
         began = line["began"]
         for message in (*began["request"]["messages"], *began.get("segments", ())):
             _revive(message)
+        if "paused" in began:
+            began["paused"] = _response(began["paused"])
         return _BEGAN.validate_python(began)
     if "ended" in line:
         return Ended(TurnOutcome(line["ended"]["outcome"]))
     if "response" in line:
-        told = line["response"]
-        response = ChatResponse.model_validate(_revive(told) | {"stop": _STOP.validate_python(told["stop"])})
+        response = _response(line["response"])
         return Answered(response, _error(line["raised"], response) if "raised" in line else None)
     if line["message"] == AS_IT_CAME and last is not None:
         message = last.message()
@@ -210,6 +211,10 @@ def entry_of(line: Json, last: ChatResponse | None) -> Entry:
     if "counters" not in line:
         return Entered(message)
     return Entered(message, _COUNTERS.validate_python(line["counters"]), _USAGE.validate_python(line["usage"]))
+
+
+def _response(told: Json) -> ChatResponse:
+    return ChatResponse.model_validate(_revive(told) | {"stop": _STOP.validate_python(told["stop"])})
 
 
 def _revive(told: Json) -> Json:

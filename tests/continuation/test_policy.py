@@ -87,6 +87,7 @@ def test_the_environment_sets_a_key_and_a_keyword_wins() -> None:
         pytest.param({"prices": {"m": (1, float("nan"))}}, "prices.m.1 cannot be nan", id="no price"),
         pytest.param({"deadline_s": float("nan")}, "deadline_s cannot be nan", id="no time"),
         pytest.param({"on_context_exceeded": 3}, "it should be 'abort', or, in code, a function", id="no hook"),
+        pytest.param({"transcript": ""}, "transcript cannot be '': it should be the path to a file", id="no file"),
         pytest.param({"preset": "mine"}, "there is no preset 'mine'; the presets are: anthropic, b", id="no preset"),
         pytest.param(
             {"max_iterations": 0, "mode": "x"},

@@ -265,9 +265,9 @@ ROWS: Final = [
         #
         ("JSON answer cut", "zeroclaw", "retry", "", "completed", "silent"),
         ("JSON answer cut", "forgeflare", "retry", "", "completed", "silent"),
-        ("JSON answer cut", "botnexus", "", "", "retry_limit", "BN: a truncated turn ends"),
+        ("JSON answer cut", "botnexus", "", "", "invalid_json", "BN: a truncated turn ends"),
         ("JSON answer cut", "wave", "retry", "", "completed", "silent"),
-        ("JSON answer cut", "anthropic", "", "", "retry_limit", "SDK: max_tokens stops"),
+        ("JSON answer cut", "anthropic", "", "", "invalid_json", "SDK: max_tokens stops"),
     ]
 ]  # fmt: skip
 

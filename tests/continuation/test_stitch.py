@@ -289,6 +289,35 @@ def test_white_space_that_a_prefill_left_out_is_put_back_once(b: str, expected: 
         assert stitcher.text == expected
 
 
+@pytest.mark.behaviour(22)
+@pytest.mark.parametrize(
+    ("stripped", "b", "expected"),
+    [
+        (" \n\n", "\n\nis here", " \n\nis here"),
+        (" \n\n", "\nis here", " \n\nis here"),
+        (" \n\n", " \n\nis here", " \n\nis here"),
+        (" \n\n", " is here", " \n\nis here"),
+        (" \n\n", "\n\n    indented", " \n\n    indented"),
+        (" \n\n", " \n  indented", " \n\n  indented"),
+        ("\n", "\n\nis here", "\n\nis here"),
+        ("\n", "  indented", "\n  indented"),
+        (" \n\n", "is here", " \n\nis here"),
+        (" \n\n", "\n", " \n\n"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_a_part_of_the_white_space_that_was_left_out_is_not_doubled(
+    stripped: str, b: str, expected: str, size: int
+) -> None:
+    """The model may give all of it, its beginning or its end, and its own after it."""
+    stitcher = Stitcher("one" + stripped)
+    stitcher.seam(prefilled=True)
+    for start in range(0, len(b), size):
+        stitcher.feed(b[start : start + size])
+    stitcher.close()
+    assert stitcher.text == "one" + expected
+
+
 def test_a_text_without_a_seam_passes_at_once() -> None:
     """What is not a continuation is given out as it comes, whatever it looks like."""
     stitcher = Stitcher()

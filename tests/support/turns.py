@@ -10,6 +10,7 @@ from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
 from endturn.records import Record
 from endturn.stop import Resume, Stop, StopReason
+from endturn.wires.reading import arguments as parsed
 
 R = TypeVar("R")
 Scripted = ChatResponse | BaseException
@@ -51,8 +52,8 @@ def calling(*calls: ToolCall, text: str = "", **fields: Any) -> ChatResponse:
 
 
 def call(name: str = "search", arguments: str | None = '{"q": "x"}', id: str = "call_1", **fields: Any) -> ToolCall:
-    """A call of a tool, with its arguments as text."""
-    return ToolCall(id=id, name=name, arguments_raw=arguments, **fields)
+    """A call of a tool, with its arguments as text, and parsed as a wire parses them."""
+    return ToolCall(id=id, name=name, arguments_raw=arguments, **{"arguments": parsed(arguments), **fields})
 
 
 SEARCH = Tool(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from endturn import announce
-from endturn.records import TurnOutcome
+from endturn.controller import ContinuationController
+from endturn.errors import ProviderUnavailable
+from endturn.records import ContinuationAttempted, TurnKind, TurnOutcome, TurnStarted
+from endturn.stop import StopReason
 from endturn.telemetry.instrument import instrument, uninstrument
 from endturn.telemetry.observe import observe_turn
+from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
 
 
@@ -131,3 +136,97 @@ async def test_a_turn_that_returns_a_stream_which_is_closed_is_cancelled(records
     await stream.close()
     (turn,) = records.turns
     assert turn.outcome is TurnOutcome.CANCELLED
+
+
+# --- A controller within -------------------------------------------------------------------------------------------
+
+
+def test_a_controllers_turn_within_is_a_part_of_the_observed_one(records: Records) -> None:
+    """Over 500, 500, 200 one turn is counted, the outer: its calls, tokens, continuations; each record has its id."""
+    provider = Played(cut("a ", tokens=500), cut("b ", tokens=500), said("c", tokens=200))
+
+    @observe_turn(agent="support", conversation_id="c")
+    def answer() -> str:
+        result = ContinuationController(provider, agent="inner").run(ask(max_tokens=500))
+        return result.text
+
+    assert answer() == "a b c"
+    (ended,) = records.turns
+    turn = ended.turn
+    assert (ended.outcome, ended.complete, turn.kind) == (TurnOutcome.COMPLETED, True, TurnKind.OBSERVED)
+    assert (turn.iterations, turn.continuations, turn.truncated, turn.output_tokens) == (3, 2, True, 1200)
+    assert (turn.agent, turn.conversation, turn.open_streams) == ("support", "c", 0)
+    begun = [record for record in records if isinstance(record, TurnStarted)]
+    assert [record.turn for record in begun] == [turn]
+    assert {call.turn.id for call in records.started} == {turn.id}
+    assert {call.turn.agent for call in records.started} == {"support"}
+    assert [record.turn.id for record in records if isinstance(record, ContinuationAttempted)] == [turn.id] * 2
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"),
+    [
+        pytest.param([cut("a ")] * 4, TurnOutcome.RETRY_LIMIT, id="given up"),
+        pytest.param([cut("a "), ProviderUnavailable("gone")], TurnOutcome.PROVIDER_ERROR, id="failed later"),
+        pytest.param([ProviderUnavailable("gone")], TurnOutcome.PROVIDER_ERROR, id="raised"),
+        pytest.param([said("", StopReason.REFUSED)], TurnOutcome.REFUSED, id="refused"),
+    ],
+)
+def test_what_became_of_the_controllers_turn_is_what_became_of_the_outer(
+    records: Records, script: list[Any], outcome: TurnOutcome
+) -> None:
+    """Where the function itself says nothing else."""
+    with suppress(ProviderUnavailable):
+        observe_turn(lambda: ContinuationController(Played(*script)).run(ask()))()
+    (ended,) = records.turns
+    assert (ended.outcome, ended.complete) == (outcome, False)
+
+
+def test_a_whole_answer_after_a_failed_part_counts(records: Records) -> None:
+    """A host that asks elsewhere when the controller gave up has its answer; so has one whose second turn goes well."""
+
+    @observe_turn
+    def falls_back() -> None:
+        with suppress(ProviderUnavailable):
+            ContinuationController(Played(ProviderUnavailable("gone"))).run(ask())
+        chat(body(WHOLE)).chat.completions.create(model="m", messages=asked("hi"))
+
+    @observe_turn
+    def tries_again() -> None:
+        with suppress(ProviderUnavailable):
+            ContinuationController(Played(ProviderUnavailable("gone"))).run(ask())
+        ContinuationController(Played(said("Yes"))).run(ask())
+
+    falls_back()
+    tries_again()
+    assert [(ended.outcome, ended.turn.iterations) for ended in records.turns] == [(TurnOutcome.COMPLETED, 2)] * 2
+
+
+def test_a_turn_that_is_streamed_out_of_the_observed_function_ends_it(records: Records) -> None:
+    """The outer turn is over when the inner one is: read to its end, or left."""
+
+    @observe_turn
+    def begins() -> tuple[Any]:
+        items = ContinuationController(Played(said("abcd"), chunk=1)).stream(ask())
+        next(items)
+        return (items,)
+
+    (items,) = begins()
+    assert not records.turns
+    list(items)
+    (items,) = begins()
+    items.close()
+    assert [ended.outcome for ended in records.turns] == [TurnOutcome.COMPLETED, TurnOutcome.CANCELLED]
+
+
+def test_a_controller_that_a_tool_runs_has_its_own_turn(records: Records) -> None:
+    """Another's question, another's answer."""
+
+    def search(_: Any) -> str:
+        return ContinuationController(Played(said("found"))).run(ask()).text
+
+    controller = ContinuationController(Played(calling(call()), said("Done.")), tools=[(SEARCH, search)])
+    observe_turn(lambda: controller.run(ask()))()
+    assert [(ended.turn.kind, ended.turn.iterations) for ended in records.turns] == [
+        (TurnKind.CONTROLLER, 1), (TurnKind.OBSERVED, 2),
+    ]  # fmt: skip

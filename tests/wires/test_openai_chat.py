@@ -942,3 +942,57 @@ def test_a_reply_without_usage_or_terminal_is_what_it_is() -> None:
     assert isinstance(body, dict)
     assert body["choices"][0]["message"]["content"] == "x"
     assert "usage" not in body
+
+
+# --- Prefills, one after another --------------------------------------------------------------------------------------
+
+
+def _cut_text(text: str) -> ChatResponse:
+    return chat.decode(chat_body({"content": text}, "length"), ctx=CTX)
+
+
+@pytest.mark.behaviour(14)
+@pytest.mark.parametrize(
+    ("dialect", "mark"),
+    [("mistral", {"prefix": True}), ("vllm", {}), ("sglang", {})],
+    ids=["mistral", "vllm", "sglang"],
+)
+def test_a_second_prefill_goes_on_with_the_first(dialect: str, mark: Json) -> None:
+    """Both parts are one last message; servers take neither two in a row, nor a mark on any but the last."""
+    asked = Request(model="m", messages=(Message(role="user", content="hi"),))
+    once = chat.resume(asked, _cut_text("One "), prompt="", strategy="prefill", dialect=dialect)
+    twice = chat.resume(once, _cut_text(" two "), prompt="", strategy="prefill", dialect=dialect)
+    sent = chat.encode(twice, dialect=dialect)
+    assert sent["messages"] == [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "One two", **mark},
+    ]
+    assert ("continue_final_message" in sent) == (dialect != "mistral")
+
+
+@pytest.mark.behaviour(14)
+@pytest.mark.parametrize("dialect", ["mistral", "vllm"])
+def test_a_prompt_after_a_prefill_carries_none_of_its_marks(dialect: str) -> None:
+    """The answer so far is one message, and the nudge is what is answered."""
+    asked = Request(model="m", messages=(Message(role="user", content="hi"),))
+    once = chat.resume(asked, _cut_text("One"), prompt="", strategy="prefill", dialect=dialect)
+    sent = chat.encode(chat.resume(once, _cut_text(" two"), prompt="Go on.", dialect=dialect), dialect=dialect)
+    assert [(message["role"], message["content"]) for message in sent["messages"]] == [
+        ("user", "hi"),
+        ("assistant", "One two"),
+        ("user", "Go on."),
+    ]
+    assert not {"continue_final_message", "add_generation_prompt"} & sent.keys()
+    assert not any("prefix" in message for message in sent["messages"])
+
+
+@pytest.mark.behaviour(22)
+def test_a_prefill_that_was_answered_loses_its_mark() -> None:
+    """In the history of later requests it is an assistant message like any other."""
+    marked = Message(
+        role="assistant",
+        content="x",
+        blocks=Blocks("openai_chat", ({"role": "assistant", "content": "x", "prefix": True},)),
+    )
+    sent = chat.encode(Request(model="m", messages=(marked, Message(role="user", content="and?"))), dialect="mistral")
+    assert sent["messages"][0] == {"role": "assistant", "content": "x"}

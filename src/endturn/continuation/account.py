@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,11 +11,11 @@ from endturn.continuation.entry import Entered, Tell
 from endturn.continuation.history import collapse, record
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import AFRESH, NOTICES, Resumption, TurnResult
-from endturn.continuation.stitch import Stitcher
+from endturn.continuation.stitch import Spans, Stitcher
 from endturn.continuation.termination import Finish, status_of
 from endturn.continuation.toolgate import Ledger
 from endturn.records import COMPLETE, Strategy, TurnOutcome
-from endturn.stop import Stop, StopReason
+from endturn.stop import Resume, Stop, StopReason
 
 
 class Account:
@@ -24,7 +25,9 @@ class Account:
         base: the request that the host made. sent: the latest that went out.
         pending: messages of `sent` that are recorded once it is answered; a nudge that fails leaves no trace.
         stitcher: the answer that is being written; earlier: the text before the last tool run.
-        passing: a response of which the whole is to come again; it is recorded only if the turn ends before that.
+        passing: a response of which the whole is to come again, or another in its place; it is recorded only if the
+            turn ends before that. aside: another was asked for in its place.
+        maximum: of output tokens, that the request sets, wherever it does.
         tell: is told what enters the turn; None where nobody writes it down.
     """
 
@@ -36,23 +39,26 @@ class Account:
                 start = start.but(messages=self._collapsed(start.messages))
             start = Resumption(request=start, next=start)
         self.base = start.request
+        self.maximum = self.base.max_tokens
         self.sent = start.next
         self.pending = start.pending
         self.earlier = start.earlier
-        self.stitcher = self._new_stitcher(start.text)
+        self.stitcher = self._new_stitcher(start.text, start.replaced)
+        self._restarted = start.restarted
         self.counters = replace(start.counters)
         self.usage = start.usage
         self.ledger = Ledger(start.ran)
         self._segments = list(start.segments)
         self._results = list(start.tool_results)
         self.passing = start.passing
+        self.aside = self.passing is not None and self.stitcher.is_put_aside
         if start.seam:
             self.stitcher.seam(prefilled=start.strategy is Strategy.PREFILL)
-        elif start.strategy is Strategy.RETRIEVE and start.passing is not None:
+        elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not self.aside:
             self.stitcher.again(start.passing.text)
 
-    def _new_stitcher(self, text: str = "") -> Stitcher:
-        return Stitcher(text, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
+    def _new_stitcher(self, text: str = "", replaced: Spans = ()) -> Stitcher:
+        return Stitcher(text, replaced, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
 
     def _collapsed(self, messages: Iterable[Message]) -> tuple[Message, ...]:
         policy = self._policy
@@ -71,32 +77,44 @@ class Account:
 
     def used(self, response: ChatResponse) -> Usage:
         """Add a response's usage, estimated where the provider gave none."""
-        usage = measured(response, self.sent)
+        sent = self.sent if self.sent.max_tokens is not None else self.sent.but(max_tokens=self.maximum)
+        usage = measured(response, sent)
         self.usage += usage
         price = self._policy.price(self.base.model)
         if price is not None:
             self.counters.cost += ((usage.input_tokens or 0) * price[0] + (usage.output_tokens or 0) * price[1]) / 1e6
         return usage
 
-    def let_pass(self, response: ChatResponse) -> None:
-        """Take a response of which the whole is to come again. Of one that came several times, the longest stays."""
-        if self.passing is None or len(self.passing.text) <= len(response.text):
-            self.passing = response
+    @property
+    def restarted(self) -> bool:
+        """Whether what was shown was begun anew."""
+        return self._restarted or self.stitcher.restarted
 
-    def forget(self) -> None:
-        """Nothing of the latest response is used: it comes again, and nobody has seen it."""
-        self.passing = None
-        self.stitcher.forget()
+    def let_pass(self, response: ChatResponse) -> None:
+        """Take a response of which the whole is to come again, or another in its place.
+
+        Of one that came several times, the longest stays; of several in each other's place, the last that says
+        anything.
+        """
+        said = "" if self.passing is None else self.passing.text
+        if response.text.strip() if self.aside else len(said) <= len(response.text):
+            self.passing, self.aside = response, False
 
     def enter(self, response: ChatResponse, calls: tuple[ToolCall, ...] = (), *, text: str | None = None) -> None:
-        """Record a response with the calls that were run or answered, after the nudge that it answers."""
+        """Record a response with the calls that were run or answered, after the nudge that it answers.
+
+        One that says nothing does not take the place of another that said something.
+        """
+        says = response.text.strip() or calls or response.stop.reason is StopReason.PAUSED
+        if self.aside and not says:
+            return
         message = record(response, calls, text=text)
         if self.tell is not None:
             for nudge in self.pending:
                 self.tell(Entered(nudge))
             self.tell(Entered(message, replace(self.counters), self.usage))
         self._segments += [*self.pending, message]
-        self.pending, self.passing = (), None
+        self.pending, self.passing, self.aside = (), None, False
 
     def answer(self, answers: list[Message], *, last: bool = False) -> None:
         """Record what the calls of the latest response were answered with. The next request is an ordinary one again.
@@ -112,7 +130,8 @@ class Account:
         self._results += answers
         if last:
             return
-        self.earlier += self.stitcher.text
+        self.earlier += self.stitcher.shown
+        self._restarted = self.restarted
         self.stitcher = self._new_stitcher()
 
     def resumption(self, request: Request, strategy: Strategy | None, pending: tuple[Message, ...] = ()) -> Resumption:
@@ -123,7 +142,9 @@ class Account:
             pending=pending,
             strategy=strategy,
             earlier=self.earlier,
-            text=self.stitcher.text,
+            text=self.stitcher.shown,
+            replaced=self.stitcher.replaced,
+            restarted=self.restarted,
             seam=strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR),
             segments=tuple(self._segments),
             tool_results=tuple(self._results),
@@ -147,13 +168,15 @@ class Account:
     ) -> TurnResult:
         """The turn as it ended."""
         if self.passing is not None:
+            self.aside = False
             self.enter(self.passing)
         segments = tuple(self._segments)
         if resumption is not None and outcome in AFRESH:
             resumption = resumption.afresh()
         return TurnResult(
-            text=self.earlier + self.stitcher.text,
+            text=self.earlier + self.stitcher.shown,
             answer=self.stitcher.text,
+            restarted=self.restarted,
             segments=segments,
             messages=self._collapsed((*self.base.messages, *segments)),
             outcome=outcome,
@@ -174,12 +197,27 @@ class Account:
 
 
 def measured(response: ChatResponse, request: Request) -> Usage:
-    """A response's usage. Where the provider gave none, a cut one used its maximum, any other a token per 4 bytes."""
-    usage = response.usage or Usage()
-    if usage.output_tokens is not None:
-        return usage
-    if response.stop.reason is StopReason.MAX_TOKENS and request.max_tokens is not None:
-        return replace(usage, output_tokens=request.max_tokens, estimated=True)
-    arguments = "".join(call.arguments_raw or "" for call in response.tool_calls)
-    size = len((response.text + (response.reasoning or "") + arguments).encode(errors="replace"))
-    return replace(usage, output_tokens=-(-size // 4), estimated=True)
+    """A response's usage. Where the provider gave none, a token per 4 bytes of what was said, and asked.
+
+    A cut answer used its maximum. No input is estimated of a request that was refused, or whose answer is still being
+    made: that is counted when it is fetched. Of content parts in a wire's own shape only the text counts.
+    """
+    usage, stop = response.usage or Usage(), response.stop
+    said = _size(response.text + (response.reasoning or ""), response.tool_calls)
+    if usage.output_tokens is None:
+        is_full = stop.reason is StopReason.MAX_TOKENS and request.max_tokens is not None
+        usage = replace(usage, output_tokens=request.max_tokens if is_full else -(-said // 4), estimated=True)
+    is_refused = not said and stop.reason in (StopReason.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED)
+    if usage.input_tokens is None and not is_refused and stop.resume is not Resume.RETRIEVE_SAME_ID:
+        asked = sum(_size(message.text, message.tool_calls) for message in request.messages)
+        usage = replace(usage, input_tokens=-(-asked // 4), estimated=True)
+    return usage
+
+
+def _size(text: str, calls: Iterable[ToolCall]) -> int:
+    """The bytes of a text, and of the arguments of calls."""
+    arguments = (
+        json.dumps(call.arguments or {}, default=str) if call.arguments_raw is None else call.arguments_raw
+        for call in calls
+    )  # fmt: skip
+    return sum(len(part.encode(errors="replace")) for part in (text, *arguments))

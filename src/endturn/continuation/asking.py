@@ -38,20 +38,28 @@ def ask_for_rest(now: Standing) -> None:
 
 
 def ask_again(now: Standing) -> None:
-    """Ask the same once more; nothing of what came is used, unless it was shown."""
+    """Ask the same once more; what came is no part of the answer, unless nothing comes in its place."""
     assert now.again is not None
     account, asked = now.account, now.again.request
-    if now.held or not account.stitcher.added:
-        account.forget()
-        del now.held[now.kept :]
-        if asked.messages is not account.sent.messages:  # the host's: no nudge of ours is in it
-            account.pending = ()
-    else:
-        account.enter(now.last)
-        account.stitcher.seam(prefilled=True)
-    maximum = limits.clamp(asked.max_tokens, account.counters, now.terms.policy, account.base.model)
-    account.sent, now.again = asked.but(max_tokens=maximum, retrieve=None), None
+    put_aside(now)
+    if now.strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR):  # the rest of an answer is asked for again
+        account.stitcher.seam(prefilled=now.strategy is Strategy.PREFILL)
+    if asked.messages is not account.sent.messages:  # the host's: no nudge of ours is in it
+        account.pending = ()
+    maximum = limits.clamp(now.terms.maximum_of(asked), account.counters, now.terms.policy, account.base.model)
+    account.sent, now.again = now.terms.limited(asked.but(retrieve=None), maximum), None
     announce(now, Strategy.RETRY)
+
+
+def put_aside(now: Standing) -> None:
+    """Another answer is asked for in place of the latest: what nobody has seen of that goes."""
+    account = now.account
+    account.aside = account.passing is not None and bool(account.passing.text.strip())
+    if now.held or not account.stitcher.added:
+        account.stitcher.forget()
+        del now.held[now.kept :]
+    else:
+        account.stitcher.replace()
 
 
 def make_room(now: Standing) -> Generator[MakeRoom, Reply, Signal]:
@@ -109,8 +117,8 @@ def _rest(now: Standing) -> tuple[Request, Strategy, tuple[Message, ...]]:
     if strategy is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=account.base.tool_choice, extra=account.base.extra)
     nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
-    maximum = limits.clamp(account.base.max_tokens, account.counters, terms.policy, account.base.model)
-    return request.but(max_tokens=maximum), strategy, nudge
+    maximum = limits.clamp(account.maximum, account.counters, terms.policy, account.base.model)
+    return terms.limited(request, maximum), strategy, nudge
 
 
 def _prefills(now: Standing, cut: ChatResponse) -> bool:

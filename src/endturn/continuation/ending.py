@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from endturn.announce import end_turn
+from endturn.chat import Delta
 from endturn.continuation import asking, machine, running
 from endturn.continuation.entry import Ended
 from endturn.continuation.machine import Signal, State
@@ -68,7 +70,23 @@ def interrupt(now: Standing, error: BaseException | None) -> TurnResult:
     if isinstance(error, Exception):
         now.outcome, now.error = TurnOutcome.PROVIDER_ERROR, error
     now.voice.turn.continuation = None
+    stand(now)
     return finish(now, error)
+
+
+def stand(now: Standing) -> None:
+    """Let an answer stand that was to be replaced, where nothing has come in its place."""
+    account, stitcher = now.account, now.account.stitcher
+    if not account.aside:
+        return
+    if now.held and not stitcher.added.strip():
+        asking.put_aside(now)
+    text = stitcher.restore()
+    if text:
+        now.held.append(Delta(text=text))
+    if text and now.resumption is not None:  # who takes the turn up again has been shown it
+        replaced = (*stitcher.replaced, (len(stitcher) - len(text), len(stitcher)))
+        now.resumption = replace(now.resumption, text=stitcher.shown, replaced=replaced)
 
 
 def finish(now: Standing, error: BaseException | None = None) -> TurnResult:

@@ -17,6 +17,7 @@ class Began:
     Attributes:
         request: what the host asked for.
         segments: what the turn already has, where it was taken up again; `counters` and `usage` go with them.
+        paused: where its first call takes a response up by token or id: that response, as far as it is known.
         wire, provider, dialect, retrieves, follows_tokens: of the provider function; see `Abilities`.
     """
 
@@ -24,6 +25,7 @@ class Began:
     segments: tuple[Message, ...] = ()
     counters: Counters = field(default_factory=Counters)
     usage: Usage = field(default_factory=Usage)
+    paused: ChatResponse | None = None
     wire: str
     provider: str
     dialect: str = ""

@@ -77,11 +77,13 @@ def _joined(first: Message, second: Message, min_overlap: int, max_overlap: int,
     if first.stop_reason is StopReason.PAUSED:
         return second.but(content=first.text + second.text, blocks=_together(first.blocks, second.blocks))
     text = stitch(first.text, second.text, min_overlap=min_overlap, max_overlap=max_overlap, prefilled=prefilled)
-    return second.but(content=text, blocks=None)
+    # Thinking and signatures go along, as long as nothing at the seam was taken out of the text that stands among them.
+    blocks = _together(first.blocks, second.blocks) if text == first.text + second.text else None
+    return second.but(content=text, blocks=blocks)
 
 
 def _together(first: Blocks | None, second: Blocks | None) -> Blocks | None:
-    """Content blocks before and after a pause, in order; None where the wire keeps whole messages instead."""
+    """Content blocks of one answer that came in two, in order; None where the wire keeps whole messages instead."""
     if first is None or second is None or first.wire != second.wire:
         return None
     items = (*first.items, *second.items)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from endturn.chat import ChatResponse, Request, ToolCall
@@ -15,6 +14,7 @@ from endturn.continuation.termination import Finish
 from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, judge
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import Resume
+from endturn.wires.reading import strict
 
 _COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
 """The calls whose output counts against the budgets, however they end."""
@@ -71,7 +71,7 @@ def _count(now: Standing, response: ChatResponse, signal: Signal) -> None:
     """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
     usage, counters = now.account.used(response), now.account.counters
     if now.strategy in _COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
-        counters.ceiling = counters.ceiling or now.account.base.max_tokens or usage.output_tokens
+        counters.ceiling = counters.ceiling or now.account.maximum or usage.output_tokens or None
         counters.tokens += usage.output_tokens or 0
         counters.chars += len(response.text)
 
@@ -91,12 +91,14 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
 
 def _worth(now: Standing, response: ChatResponse, signal: Signal) -> Signal:
     """The signal of a cut or complete answer, where what was asked for changes what it is worth."""
-    if signal is Signal.END_TURN and now.account.base.format is not None and not _is_json(now.answer_text):
+    if signal is Signal.END_TURN and now.terms.is_json and not _is_json(now.answer_text):
         return Signal.INVALID_JSON
     if signal is not Signal.MAX_TOKENS:
         return signal
-    if now.terms.is_held and now.terms.capability.json:
+    if now.terms.is_json and now.terms.capability.json:
         # Half a JSON text goes on badly, and the whole fits or does not.
+        if not now.terms.is_held:  # it was shown
+            return Signal.INVALID_JSON
         now.again = Again(_whole(now), TurnOutcome.INVALID_JSON)
         return Signal.WORTHLESS
     if now.progress.reasoned and not now.progress.visible and not response.text.strip():
@@ -111,7 +113,7 @@ def _whole(now: Standing) -> Request:
     """The same question, with all the output tokens that are left."""
     account = now.account
     left = limits.tokens_left(account.counters, now.terms.policy)
-    return account.sent.but(max_tokens=account.base.max_tokens if left is None else left)
+    return now.terms.limited(account.sent, account.maximum if left is None else left)
 
 
 def _less_thinking(now: Standing) -> Request | None:
@@ -119,8 +121,8 @@ def _less_thinking(now: Standing) -> Request | None:
     account, off = now.account, now.terms.capability.reasoning_off
     match now.terms.policy.on_reasoning_only:
         case "escalate_once":
-            asked = 4 * (account.base.max_tokens or account.counters.ceiling or 0) or None
-            return account.sent.but(max_tokens=asked)
+            asked = 4 * (account.maximum or account.counters.ceiling or 0) or None
+            return now.terms.limited(account.sent, asked)
         case "reasoning_off_once" if off:
             return account.sent.but(extra={**account.sent.extra, **off})
         case _:
@@ -153,8 +155,8 @@ def _is_passing(now: Standing, signal: Signal) -> bool:
 def _is_json(text: str) -> bool:
     """Whether an answer is the JSON that was asked for; a code fence around it is not."""
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        strict(text)
+    except ValueError:
         return False
     return True
 

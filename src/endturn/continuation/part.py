@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from endturn.chat import ChatResponse, Delta, ToolCall
 from endturn.continuation.stitch import Stitcher
 from endturn.stop import Stop, StopReason
+from endturn.wires.reading import arguments
 
 
 class Part:
@@ -85,7 +86,7 @@ class Part:
                 ),
                 stop=Stop(StopReason.MISSING, terminal_seen=False, incomplete=True),
             )
-        self.response = response
+        self.response = _read(response)
         out = []
         if response.reasoning and not reasoning:
             out.append(Delta(reasoning=response.reasoning))
@@ -111,3 +112,14 @@ class Part:
             self._held.clear()
             self._held = None
         return seen
+
+
+def _read(response: ChatResponse) -> ChatResponse:
+    """A response whose arguments are parsed, where a provider function gave text alone: some wires send objects."""
+    if all(call.arguments is not None or not call.arguments_raw for call in response.tool_calls):
+        return response
+    calls = (
+        call if call.arguments is not None else call.but(arguments=arguments(call.arguments_raw))
+        for call in response.tool_calls
+    )
+    return response.but(tool_calls=tuple(calls))

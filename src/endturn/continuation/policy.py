@@ -48,7 +48,7 @@ class ContinuationPolicy(BaseModel):
         continuation_tool_repair_attempts: how often a turn may ask again for a cut or unverified tool payload.
         continuation_max_resumes: how often a turn may take up what the provider paused.
         max_cost: USD after which no further call is made; needs a price for the model. Output limits of continuations
-            are lowered to what is left of it.
+            are lowered to what is left of it. Where the provider gives no usage, tokens are estimated.
         prices: USD per million input and output tokens, by model: {"gpt-5-mini": (0.25, 2.0)}.
         deadline_s: seconds from the turn's start after which no further call is made; None for no limit.
         max_iterations: calls of the tool loop, continuations, repairs and resumes not counted.
@@ -119,6 +119,13 @@ class ContinuationPolicy(BaseModel):
     def _hook(cls, value: object) -> object:
         if value != "abort" and not callable(value):
             raise ValueError("it should be 'abort', or, in code, a function")
+        return value
+
+    @field_validator("transcript", mode="before")
+    @classmethod
+    def _file(cls, value: object) -> object:
+        if value in ("", Path()):
+            raise ValueError("it should be the path to a file, or None")
         return value
 
     @model_validator(mode="after")

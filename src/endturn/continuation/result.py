@@ -23,11 +23,12 @@ class Resumption:
         pending: messages of `next` that are recorded once it has been answered (the nudge).
         strategy: how `next` asks for the rest; None where it is an ordinary call.
         earlier: the text of the answers before the last tool run.
-        text: the unfinished answer so far.
+        text: what was shown of the unfinished answer so far; replaced: from where to where in it stands what is no part
+            of that answer. restarted: as in TurnResult.
         seam: the text that comes joins an answer that was cut.
         counters: what counts against the limits.
         ran: the calls that were run, which never run again.
-        passing: a response of which `next` asks for the whole.
+        passing: a response of which `next` asks for the whole, or for another in its place.
     """
 
     request: Request
@@ -36,6 +37,8 @@ class Resumption:
     strategy: Strategy | None = None
     earlier: str = ""
     text: str = ""
+    replaced: tuple[tuple[int, int], ...] = ()
+    restarted: bool = False
     seam: bool = False
     segments: tuple[Message, ...] = ()
     tool_results: tuple[Message, ...] = ()
@@ -55,8 +58,11 @@ class TurnResult:
 
     Attributes:
         text: all that the user was shown, exactly: the joined deltas of a stream (of a turn that was taken up again,
-            with those of the turn before).
+            with those of the turn before); of a turn that was interrupted, also what was held back.
         answer: the part of it that follows the last tool run; where that ended the turn, what was said with its calls.
+            What was shown and then replaced by another answer is no part of it.
+        restarted: what was shown was begun anew: by another answer in its place, which alone is in `answer` and
+            `messages`; or by a continuation that began as the answer did and went on differently, which is appended.
         segments: the turn's messages one by one, nudges included: the audit view.
         messages: the whole conversation, the request's messages first, every answer one message, no nudges; or in
             parts, where the policy's `history` says so.
@@ -76,6 +82,7 @@ class TurnResult:
 
     text: str
     answer: str
+    restarted: bool
     segments: tuple[Message, ...]
     messages: tuple[Message, ...]
     outcome: TurnOutcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
 from endturn.continuation import termination
@@ -19,7 +20,7 @@ from endturn.continuation.toolgate import Verdict, declared
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
 from endturn.records import Strategy, TurnOutcome
-from endturn.wires import Wire, capabilities
+from endturn.wires import Asked, Wire, capabilities
 from endturn.wires.capabilities import Capability
 
 
@@ -50,7 +51,9 @@ class Terms:
         tools: those that the request declares, by name.
         runnable: the names of the tools that have a function; None where the host runs tools itself.
         thinking: tokens that the request sets aside for thinking.
-        is_held: the answer is to be JSON, and is not shown before it is known to be.
+        maximum: of output tokens, that the request sets: as ours, or in the wire's own words in its `extra`.
+        is_json: the answer is to be JSON; the request says so in either way.
+        is_held: it is, and is not shown before it is known to be.
         is_offered: a tool to end the turn with is declared.
     """
 
@@ -62,6 +65,8 @@ class Terms:
     tools: Mapping[str, Tool]
     runnable: Container[str] | None
     thinking: int
+    maximum: int | None
+    is_json: bool
     is_held: bool
     is_offered: bool
 
@@ -84,6 +89,9 @@ class Terms:
         if policy.max_cost is not None and policy.price(base.model) is None:
             raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
         tools = declared(base)
+        asked = asked_in(base, wire, abilities.dialect)
+        maximum = base.max_tokens if asked is None or not _limit_in(base.extra) else asked.maximum
+        is_json = base.format is not None or (asked is not None and asked.json_format)
         return cls(
             policy=policy,
             wire=wire,
@@ -93,9 +101,24 @@ class Terms:
             tools=tools,
             runnable=runnable,
             thinking=thinking_budget(base),
-            is_held=base.format is not None and policy.stream_json == "held",
+            maximum=maximum,
+            is_json=is_json,
+            is_held=is_json and policy.stream_json == "held",
             is_offered=termination.is_offered(policy.mode, tools),
         )
+
+    def maximum_of(self, request: Request) -> int | None:
+        """The limit of output tokens that a request sets."""
+        asked = asked_in(request, self.wire, self.abilities.dialect)
+        return request.max_tokens if asked is None or not _limit_in(request.extra) else asked.maximum
+
+    def limited(self, request: Request, maximum: int | None) -> Request:
+        """The request with this limit of output tokens, in `extra` too where that sets one: it is what counts there."""
+        extra = request.extra
+        if maximum is not None:
+            for path in _limit_in(extra):
+                extra = _with(extra, path, maximum)
+        return request.but(max_tokens=maximum, extra=extra)
 
     def watchman(self) -> Watchman | None:
         """The wallet guard of a turn; None where it has none."""
@@ -176,14 +199,64 @@ class Standing:
     @property
     def may_be_trivial(self) -> bool:
         """Whether an answer that says nothing is asked for again: it is text, and all of it comes from one call."""
-        alone = self.strategy in (None, Strategy.RETRY) and self.account.base.format is None
+        alone = self.strategy in (None, Strategy.RETRY) and not self.terms.is_json
         return self.watchman is not None and alone
 
 
+def asked_in(request: Request, wire: Wire, dialect: str) -> Asked | None:
+    """What a request's settings ask for in the wire's own words; None where they are ours alone."""
+    if not request.extra:
+        return None
+    bare = Request(
+        model=request.model, messages=(_ANY,), max_tokens=request.max_tokens, format=request.format, extra=request.extra
+    )  # fmt: skip
+    return wire.inspect(wire.encode(bare, dialect=dialect))
+
+
+_ANY: Final = Message(role="user", content=".")
+_LIMITS: Final = frozenset(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
+     "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens", "num_predict", "n_predict"}
+)  # fmt: skip
+"""What the wires call the limit of output tokens."""
+_SETTINGS: Final = frozenset(
+    {"generationConfig", "generation_config", "inferenceConfig", "options", "parameters", "textGenerationConfig"}
+)
+"""The objects of a body that hold it, where the body itself does not."""
+
+
+def _limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Where settings in a wire's own words limit the output tokens."""
+    found: list[tuple[str, ...]] = [(name,) for name in extra if name in _LIMITS]
+    for settings in _SETTINGS & extra.keys():
+        if isinstance(extra[settings], Mapping):
+            found += [(settings, name) for name in extra[settings] if name in _LIMITS]
+    return found
+
+
+def _with(extra: Mapping[str, Any], path: tuple[str, ...], value: int) -> dict[str, Any]:
+    """The settings with one changed."""
+    name, *within = path
+    return {**extra, name: _with(extra[name], tuple(within), value) if within else value}
+
+
+_BUDGETS: Final = (
+    ("thinking", "budget_tokens"),  # Anthropic
+    ("thinking", "token_budget"),  # Cohere
+    ("reasoning", "max_tokens"),  # OpenRouter
+    ("generationConfig", "thinkingConfig", "thinkingBudget"),  # Gemini
+    ("additionalModelRequestFields", "thinking", "budget_tokens"),  # Bedrock, Claude
+    ("additionalModelRequestFields", "reasoning_config", "budget_tokens"),  # Bedrock, Claude's first
+)
+"""Where the formats say how many tokens are set aside for thinking."""
+
+
 def thinking_budget(request: Request) -> int:
-    """Tokens that a request sets aside for thinking: Anthropic's `thinking`, OpenRouter's `reasoning`. 0 for none."""
-    for member, figure in (("thinking", "budget_tokens"), ("reasoning", "max_tokens")):
-        asked = request.extra.get(member)
-        if isinstance(asked, dict) and isinstance(asked.get(figure), int):
-            return int(asked[figure])
+    """Tokens that a request sets aside for thinking, in its wire's own words. 0 for none."""
+    for path in _BUDGETS:
+        asked: object = request.extra
+        for name in path:
+            asked = asked.get(name) if isinstance(asked, dict) else None
+        if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0:
+            return asked
     return 0

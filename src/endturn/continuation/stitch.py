@@ -20,22 +20,33 @@ from __future__ import annotations
 from endturn.chat import Delta
 from endturn.continuation.signs import PREAMBLE, is_preamble, may_become_preamble, open_fence, tells
 
+Spans = tuple[tuple[int, int], ...]
+"""Pieces of a text, in order, each from a place to another."""
+
 
 class Stitcher:
     """The visible text of one answer, given out piece by piece.
 
     Args:
         text: what was given out before.
+        replaced: from where to where in it stands what is no part of the answer any more.
         min_overlap, max_overlap: as in ContinuationPolicy.
 
     Attributes:
-        restarted: a continuation began anew and was appended whole.
+        replaced: the same, with what was replaced since.
+        restarted: a continuation began anew and was appended whole, or what was given out was replaced.
     """
 
-    __slots__ = ("_began", "_is_again", "_least", "_most", "_parts", "_seam", "restarted")
+    __slots__ = ("_anew", "_began", "_forgotten", "_is_again", "_least", "_most", "_parts", "_seam", "replaced",
+                 "restarted")  # fmt: skip
 
-    def __init__(self, text: str = "", *, min_overlap: int = 16, max_overlap: int = 1_024) -> None:
+    def __init__(
+        self, text: str = "", replaced: Spans = (), /, *, min_overlap: int = 16, max_overlap: int = 1_024
+    ) -> None:
         self._parts = [text] if text else []
+        self.replaced = replaced
+        self._anew = bool(replaced) and not text[replaced[-1][1] :].strip()
+        self._forgotten = ""
         self._began = len(text)
         self._is_again = False
         self._least = min_overlap
@@ -44,10 +55,18 @@ class Stitcher:
         self.restarted = False
 
     def __len__(self) -> int:
-        return len(self.text)
+        return len(self.shown)
 
     @property
     def text(self) -> str:
+        """The answer: what was given out, without what was replaced."""
+        text = self.shown
+        for start, end in reversed(self.replaced):
+            text = text[:start] + text[end:]
+        return text
+
+    @property
+    def shown(self) -> str:
         """All that was given out, joined."""
         if len(self._parts) > 1:
             self._parts = ["".join(self._parts)]
@@ -61,7 +80,7 @@ class Stitcher:
     @property
     def added(self) -> str:
         """What the latest part has added."""
-        return self.text[self._began :]
+        return self.shown[self._began :]
 
     def begin(self) -> None:
         """A part of the answer begins here, unless it is the latest once more."""
@@ -70,24 +89,54 @@ class Stitcher:
         self._is_again = False
 
     def forget(self) -> None:
-        """The latest part is no part of the answer."""
-        self._parts = [self.text[: self._began]]
+        """The latest part was seen by nobody, and is to be replaced: it goes, and may be restored."""
+        self._forgotten = self.added if self.added.strip() else self._forgotten
+        self._parts = [self.shown[: self._began]]
+
+    def replace(self) -> None:
+        """The latest part is to be replaced, and was seen: it stands where it is, and is no part of the answer."""
+        if self.added:
+            self._anew = self._anew or bool(self.added.strip())
+            self.replaced = (*self.replaced, (self._began, len(self)))
+            self._began = len(self)
+
+    @property
+    def is_put_aside(self) -> bool:
+        """Whether something is to be replaced, and nothing has come in its place."""
+        return self._anew or bool(self._forgotten)
+
+    def restore(self) -> str:
+        """What was to be replaced is part of the answer again, unless a text has come in its place.
+
+        Returns:
+            What of it is to be given out.
+        """
+        if self._forgotten:
+            forgotten, self._forgotten = self._forgotten, ""
+            self._began = len(self)
+            self._parts.append(forgotten)
+            return forgotten
+        if self._anew:
+            *others, (_, end) = self.replaced
+            blank = ((end, len(self)),) if end < len(self) else ()
+            self._anew, self.replaced = False, (*others, *blank)
+        return ""
 
     def seam(self, *, prefilled: bool = False) -> None:
         """What is fed from now on continues a text that was cut off here.
 
         Args:
             prefilled: no question stands between. White space at the text's end was left out (a prefill may not end
-                with any): where the continuation begins with it, it is not written twice.
+                with any): what the continuation begins with of it is not written twice.
         """
         text = self.text
-        stripped = text[len(text.rstrip()) :] if prefilled else ""
+        stripped = text[len(text.rstrip()) :][-self._most :] if prefilled else ""
         self._seam = _Seam(text, least=self._least, most=self._most, stripped=stripped) if text else None
 
     def again(self, part: str) -> None:
         """What is fed from now on is the latest part from its beginning, as far as it has come: `part`."""
         self._is_again = True
-        if self.text.endswith(part):
+        if self.shown.endswith(part):
             self._began = len(self) - len(part)
         if part:
             self._seam = _Seam(part, least=self._least, most=self._most, stripped="")
@@ -95,7 +144,7 @@ class Stitcher:
 
     def passes(self, text: str) -> bool:
         """Take the next piece of a part if it can be given out as it is: nothing is undecided. Whether it was taken."""
-        if self._seam is not None:
+        if self._seam is not None or self.is_put_aside:
             return False
         self._parts.append(text)
         return True
@@ -119,12 +168,14 @@ class Stitcher:
             return None
         restart = self._seam.restarted
         self._seam = None
-        self.restarted = self.restarted or restart
         return self._out(text, restart=restart)
 
     def _out(self, text: str, *, restart: bool = False) -> Delta | None:
         if not text:
             return None
+        if text.strip():
+            restart, self._anew, self._forgotten = restart or self._anew, False, ""
+        self.restarted = self.restarted or restart
         self._parts.append(text)
         return Delta(text=text, restart=restart)
 
@@ -165,20 +216,27 @@ class _Seam:
         if self._position is not None:
             return self._swallow(text, self._position)
         self.held += text
-        if self._stripped:
-            self._strip()
+        if self._stripped and not self._strip(last=last):
+            return None
         if self._preamble and not self._pass_preamble(last=last):
             return None
         if self._blank and not self._pass_blank(last=last):
             return None
         return self._match(last=last)
 
-    def _strip(self) -> None:
-        same = 0
-        while same < min(len(self.held), len(self._stripped)) and self.held[same] == self._stripped[same]:
-            same += 1
-        self._stripped = self._stripped[same:] if same == len(self.held) else ""
-        self.held = self.held[same:]
+    def _strip(self, *, last: bool) -> bool:
+        """Leave out of the white space that comes first what stands already: the model may give it all, or a part."""
+        stood = self._stripped
+        came = self.held[: len(self.held) - len(self.held.lstrip())][: len(stood)]
+        if came == self.held and len(came) < len(stood) and not last:
+            return False
+        if came in stood:
+            size = len(came)
+        else:
+            same = next(at for at in range(len(stood) + 1) if came[: at + 1] != stood[: at + 1])
+            size = max(same, next(size for size in range(len(came), -1, -1) if stood.endswith(came[:size])))
+        self._stripped, self.held = "", self.held[size:]
+        return True
 
     def _pass_preamble(self, *, last: bool) -> bool:
         line, newline, rest = self.held.partition("\n")

@@ -8,13 +8,14 @@ call that is wrong is answered with what is wrong, so that the model can mend it
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, Request, Tool, ToolCall
 from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
+from endturn.continuation.termination import FINISH_TASK, FUNCTIONS
 from endturn.stop import Resume, StopReason
 
 
@@ -84,6 +85,10 @@ def declared(request: Request) -> dict[str, Tool]:
     return tools
 
 
+def _all_closed(calls: Sequence[ToolCall]) -> bool:
+    return all(call.closed for call in calls)
+
+
 def judge(
     response: ChatResponse,
     tools: Mapping[str, Tool],
@@ -122,7 +127,9 @@ def judge(
             return Repair(issue, "truncated")
         case StopReason.MISSING:
             return Repair(issue, "unverified_terminal")
-        case StopReason.TOOL_CALL | StopReason.END_TURN if not all(call.closed for call in calls):
+        case StopReason.TOOL_CALL | StopReason.END_TURN if not (
+            stop.terminal_seen and all(call.closed for call in calls)
+        ):
             return Repair("incomplete_json", "unverified_terminal")
         case StopReason.TOOL_CALL:
             pass
@@ -166,7 +173,7 @@ def parse(
             given = call.arguments
             json.dumps(given, allow_nan=False)
         elif (call.arguments_raw or "").strip() or parameters.get("required"):
-            given = strict_object(call.arguments_raw or "")
+            given = _summary(call, parameters) or strict_object(call.arguments_raw or "")
         else:
             given = {}  # some models send nothing for a tool that needs nothing
         wrong = _mismatch(given, parameters, call.name) if schema else None
@@ -177,6 +184,17 @@ def parse(
     if wrong is not None:
         return Fault("schema_mismatch", f"the arguments do not fit the tool's schema: {wrong}")
     return call.but(arguments=given)
+
+
+def _summary(call: ToolCall, parameters: Json) -> Json | None:
+    """The arguments of a finish_task, as we declare it, whose arguments are a summary alone: a JSON string."""
+    if call.name not in FUNCTIONS["task"] or parameters != FINISH_TASK.parameters:
+        return None
+    try:
+        said = json.loads(call.arguments_raw or "")
+    except (ValueError, RecursionError):
+        return None
+    return {"summary": said} if isinstance(said, str) else None
 
 
 def _mismatch(given: Json, parameters: Json, tool: str) -> str | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Generator
 from dataclasses import replace
 from typing import Final
 
-from endturn.chat import Delta, Request
+from endturn.chat import ChatResponse, Delta, Request
 from endturn.continuation import asking, ending, judging, limits, running, termination
 from endturn.continuation.account import Account
 from endturn.continuation.acts import CallProvider, Reply, Steps, Wait
@@ -32,7 +32,7 @@ from endturn.continuation.toolgate import Run
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError
 from endturn.records import Strategy, Turn, TurnOutcome
-from endturn.stop import Resume, StopReason
+from endturn.stop import Resume, Stop, StopReason
 from endturn.wires import Wire
 
 LONGEST_WAIT_S: Final = 60.0
@@ -79,6 +79,7 @@ class Course:
             account.base, policy=policy, wire=wire, provider=provider, runnable=runnable,
             abilities=abilities or Abilities(),
         )  # fmt: skip
+        account.maximum = terms.maximum
         strategy = start.strategy if isinstance(start, Resumption) else None
         began_s = clock()
         self.standing = Standing(
@@ -164,6 +165,7 @@ class Course:
                 case Step.KEEP_PARTIAL:
                     signal = Signal.RETURNED
                 case Step.FINISH:
+                    ending.stand(now)
                     yield from _release(now)
                     if now.machine.state is State.COMPLETE and isinstance(now.verdict, Run):
                         yield from running.show_calls(now)
@@ -179,9 +181,23 @@ def _beginning(now: Standing) -> Began:
     account, can = now.account, now.terms.abilities
     return Began(
         request=account.base, segments=account.segments, counters=replace(account.counters), usage=account.usage,
-        wire=now.terms.wire.NAME, provider=now.terms.provider, dialect=can.dialect, retrieves=can.retrieves,
-        follows_tokens=can.follows_tokens,
+        paused=_taken_up(now), wire=now.terms.wire.NAME, provider=now.terms.provider, dialect=can.dialect,
+        retrieves=can.retrieves, follows_tokens=can.follows_tokens,
     )  # fmt: skip
+
+
+def _taken_up(now: Standing) -> ChatResponse | None:
+    """The response that the first call takes up by its token or its id, as far as the request tells."""
+    sent = now.account.sent
+    match now.strategy:
+        case Strategy.RETRIEVE:
+            stop = Stop(StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID)
+            return (now.account.passing or ChatResponse(stop=stop)).but(id=sent.retrieve, stop=stop)
+        case Strategy.NATIVE_TOKEN:
+            stop = Stop(StopReason.PAUSED, resume=Resume.NATIVE_TOKEN)
+            return ChatResponse(stop=stop, token=sent.token, id=sent.previous_id)
+        case _:
+            return None
 
 
 def _call(now: Standing) -> Generator[CallProvider | Delta, Reply, Signal]:
@@ -220,20 +236,19 @@ def _iterate(now: Standing) -> Signal:
     account = now.account
     outcome = limits.before_iteration(account.counters, now.terms.policy, elapsed_s=now.elapsed())
     if outcome is not None:
-        account.enter(now.last)
         now.outcome = outcome
         return Signal.LIMIT_REACHED
-    account.forget()
-    now.held.clear()
+    asking.put_aside(now)
     now.strategy = None
     return Signal.UNDER_LIMITS
 
 
 def _release(now: Standing) -> Generator[Delta, Reply, None]:
     """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
-    held, now.held = "".join(piece.text for piece in now.held), []
+    held, restart = "".join(piece.text for piece in now.held), any(piece.restart for piece in now.held)
+    now.held = []
     if held:
-        yield Delta(text=held)
+        yield Delta(text=held, restart=restart)
 
 
 def _says_something(text: str) -> bool:

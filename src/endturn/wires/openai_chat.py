@@ -82,6 +82,10 @@ def routed(method: str, path: str) -> Routed | None:
     return Routed(found["model"], stream=True if found["stream"] else None)
 
 
+_GOES_ON: Final[Mapping[str, Any]] = {"continue_final_message": True, "add_generation_prompt": False}
+"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
+
+
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /chat/completions.
 
@@ -119,7 +123,9 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    return [written for message in messages if (written := _written(message)) is not None]
+    written = [each for message in messages if (each := _written(message)) is not None]
+    # A prefill that was answered is a message like any other: marked, it may only be the last.
+    return [{name: value for name, value in each.items() if name != "prefix"} for each in written[:-1]] + written[-1:]
 
 
 def _written(message: Message) -> Json | None:
@@ -282,21 +288,26 @@ def resume(
     """
     if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
         return request.but(messages=(*request.messages, cut.message()))
-    extra = {name: value for name, value in request.extra.items() if name != "tool_choice"}
+    extra = {name: value for name, value in request.extra.items() if name not in ("tool_choice", *_GOES_ON)}
     said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
     # Without its calls, which are cut. Thinking that led to visible text is whole, and goes back where it came from.
     partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said))
+    messages = request.messages
+    if messages and messages[-1].role == "assistant":
+        # The answer that was cut went on with a prefill: both are one message, and servers take no two in a row.
+        said = messages[-1].text + said
+        messages, partial = messages[:-1], partial.but(content=said, blocks=None)
     after: tuple[Message, ...] = ()
     if strategy == Strategy.PREFILL and dialect in ("mistral", "deepseek"):
         block = partial.blocks.items[0] if partial.blocks is not None else {"role": "assistant", "content": said}
         partial = partial.but(blocks=Blocks(NAME, ({**block, "prefix": True},)))
     elif strategy == Strategy.PREFILL and dialect in ("vllm", "sglang"):
-        extra |= {"continue_final_message": True, "add_generation_prompt": False}
+        extra |= _GOES_ON
     elif strategy != Strategy.PREFILL:
         after = (Message(role="user", content=prompt, synthetic=True),)
     answer = (partial,) if said.strip() else ()
     choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+    return request.but(messages=(*messages, *answer, *after), tool_choice=choice, extra=extra)
 
 
 def _visible(cut: ChatResponse, said: str) -> Blocks | None:

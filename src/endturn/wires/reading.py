@@ -103,10 +103,22 @@ def arguments(raw: str | None) -> Json | None:
     if not raw:
         return None
     try:
-        parsed = json.loads(raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
-    except (ValueError, RecursionError):
+        parsed = strict(raw)
+    except ValueError:
         return None
     return parsed if isinstance(parsed, dict) else None
+
+
+def strict(raw: str) -> Any:
+    """JSON without NaN, infinities or duplicate keys.
+
+    Raises:
+        ValueError: it is something else, or too deep to read.
+    """
+    try:
+        return json.loads(raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _reject(word: str) -> NoReturn:
