@@ -602,3 +602,22 @@ def test_calls_without_a_terminal_never_run() -> None:
     )
     controller.run(ask())
     assert ran == []
+
+
+@pytest.mark.behaviour(17)
+def test_a_repair_counts_against_the_budget_whatever_comes_of_it() -> None:
+    """The cut payload and the repair that succeeded have used the tokens that a later continuation would need."""
+    script = (
+        cut("", calls=[call(arguments='{"q": ', closed=False)], tokens=100),
+        calling(call(), tokens=150),
+        cut("a ", tokens=100),
+        said("never"),
+    )
+    provider = Played(*script)
+    controller = ContinuationController(
+        provider,
+        tools=[(SEARCH, lambda call: "found")],
+        policy=ContinuationPolicy(continuation_max_total_completion_tokens=300),
+    )
+    result = controller.run(ask())
+    assert (len(provider.requests), result.outcome) == (3, "token_budget")

@@ -262,3 +262,17 @@ def test_a_clamped_maximum_never_exceeds_what_is_left_nor_grows(
     else:
         assert asked is None
         assert left is None or (ceiling is not None and ceiling <= left)
+
+
+@pytest.mark.behaviour(18)
+@pytest.mark.parametrize(
+    "state",
+    [
+        State.REQUEST, State.REQUEST_CONTINUATION, State.RESUME_UNCHANGED, State.REPAIR, State.ASK_AGAIN,
+        State.EXECUTE_TOOLS,
+    ],
+    ids=lambda state: state.value,
+)  # fmt: skip
+def test_whatever_waits_for_somebody_can_be_interrupted(state: State) -> None:
+    """Each state in which the provider or a tool is at work knows the interrupt, and keeps the partial answer."""
+    assert TRANSITIONS[state, Signal.INTERRUPTED] == (State.ABORT_PARTIAL, Step.KEEP_PARTIAL)

@@ -414,3 +414,17 @@ def test_what_tells() -> None:
     """Rows of figures, rules and white space tell nothing; letters, in any script, and emoji do."""
     assert not any(map(tells, ("", "12 345", "----", "\u3000 \n", "[0, 0, 0]")))
     assert all(map(tells, ("a1", "語", "🎉")))
+
+
+@pytest.mark.behaviour(30)
+@pytest.mark.parametrize(
+    "chunks", [["Continuing:\r\n", "\r", "\nrest"], ["Continuing:\r\n\r\nrest"]], ids=["split", "whole"]
+)
+def test_the_empty_line_after_a_preamble_goes_whatever_its_end(chunks: list[str]) -> None:
+    """A CR and its LF may come apart."""
+    stitcher = Stitcher("The beginning, ")
+    stitcher.seam()
+    for chunk in chunks:
+        stitcher.feed(chunk)
+    stitcher.close()
+    assert stitcher.text == "The beginning, rest"
