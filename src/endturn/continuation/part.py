@@ -105,9 +105,12 @@ class Part:
         """Those of the pieces that the consumer may see now: none of a text that is held back."""
         if self._held is None:
             return pieces
-        self._held += [piece for piece in pieces if piece.text]
+        fresh = [piece for piece in pieces if piece.text]
+        self._held += fresh
         seen = [piece for piece in pieces if not piece.text]
-        if self._until is not None and self._until("".join(piece.text for piece in self._held)):
+        # White space alone never says enough, and some models send pages of it: it is not joined again and again.
+        says = self._until is not None and any(not piece.text.isspace() for piece in fresh)
+        if says and self._until is not None and self._until("".join(piece.text for piece in self._held)):
             seen += self._held
             self._held.clear()
             self._held = None
