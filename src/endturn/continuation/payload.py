@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from typing import Any, Final, NoReturn
+from typing import Final
 
 from endturn.chat import Json
+from endturn.wires.reading import strict
 
 
 class Malformed(ValueError):
@@ -25,34 +25,14 @@ def strict_object(text: str) -> Json:
         Malformed: it is none, has a key twice, or holds a number that JSON does not know.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant, parse_float=_finite)
+        value = strict(text)
     except json.JSONDecodeError as error:
         issue = "incomplete_json" if _is_beginning(text, error) else "invalid_json"
         raise Malformed(issue, str(error)) from None
-    except RecursionError:
-        raise Malformed("invalid_json", "it is nested too deeply") from None
+    except ValueError as error:
+        raise Malformed("invalid_json", str(error)) from None
     if not isinstance(value, dict):
         raise Malformed("invalid_json", f"it is of type {type(value).__name__}")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Malformed("invalid_json", f"the key {twice!r} is given twice")
-    return found
-
-
-def _constant(name: str) -> NoReturn:
-    raise Malformed("invalid_json", f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise Malformed("invalid_json", f"{text} is too large a number")
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 from math import isfinite
@@ -118,24 +119,25 @@ def strict(raw: str) -> Any:
     try:
         return json.loads(raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 def _reject(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+    raise ValueError(f"{word} is no JSON number")
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not isfinite(value):
-        raise ValueError(f"{digits} does not fit a number")
+        raise ValueError(f"{digits} is too large a number")
     return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twice!r} is given twice")
     return found
 
 
