@@ -29,11 +29,12 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """One environment: its name, what it is for, and the packages that are pinned in it."""
+    """One environment: its name, what it is for, the packages that are pinned in it, and the tests that run there."""
 
     name: str
     says: str
     packages: tuple[str, ...]
+    tests: str = ""
 
     @property
     def folder(self) -> Path:
@@ -60,7 +61,9 @@ def cache() -> Path:
 def envs() -> Mapping[str, Env]:
     """The environments of `envs.toml`, by name."""
     declared = tomllib.loads((HERE / "envs.toml").read_text())
-    return {name: Env(name, each["says"], tuple(each["packages"])) for name, each in declared.items()}
+    return {
+        name: Env(name, each["says"], tuple(each["packages"]), each.get("tests", "")) for name, each in declared.items()
+    }
 
 
 def build(env: Env) -> None:

@@ -236,7 +236,7 @@ BREAKS = {
     "resolve": ("endturn.telemetry.infer.Inferring.resolve", explode),
     "ended": ("endturn.telemetry.infer.Inferring.ended", explode),
     "host": ("endturn.telemetry.hosts.of_client", explode),
-    "wire": ("endturn.telemetry.sdk_call.wire", explode),
+    "wire": ("endturn.telemetry.stainless.wire", explode),
     "error": ("endturn.wires.openai_chat.decode_error", explode),
     "streams": ("endturn.telemetry.streams.begin", explode),
     "bodies": ("endturn.telemetry.bodies.on_close", explode),

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import metrics, trace
 
 from endturn import announce
-from endturn.telemetry import imports, patches, sdk_call, streams
+from endturn.telemetry import imports, stainless, streams
 from endturn.telemetry.infer import Inferring
 from endturn.telemetry.outlets import Options, installed
+from endturn.telemetry.patches import Patch, Patcher
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from endturn.telemetry.sdk_call import Sdk
-
 log = logging.getLogger("endturn")
 
-SDKS: Final = {"openai._base_client": sdk_call.OPENAI, "anthropic._base_client": sdk_call.ANTHROPIC}
-"""The module that makes an SDK's calls, and the SDK."""
+SDKS: Final[dict[str, Patcher]] = {
+    "openai._base_client": partial(stainless.patch, stainless.OPENAI),
+    "anthropic._base_client": partial(stainless.patch, stainless.ANTHROPIC),
+}
+"""The module that makes an SDK's calls, and what patches it."""
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class _Instrumentation:
     inferring: Inferring
     stop_listening: Callable[[], None]
     importing: imports.OnImport | None = None
-    patched: list[patches.Patch] = field(default_factory=list)
+    patched: list[Patch] = field(default_factory=list)
     is_active: bool = True
     has_called: bool = False
 
@@ -88,7 +90,7 @@ def instrument(
         recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
         _now = now = _Instrumentation(Inferring(), announce.listen(recorder))
         announce.infer_with(now.inferring)
-        now.importing = imports.OnImport({name: partial(_patch, now, sdk) for name, sdk in SDKS.items()})
+        now.importing = imports.OnImport({name: partial(_patch, now, patcher) for name, patcher in SDKS.items()})
         now.importing.start()
         atexit.register(_close, now)
     if tracer_provider is None and meter_provider is None:
@@ -114,8 +116,8 @@ def uninstrument() -> None:
         atexit.unregister(_close)
 
 
-def _patch(now: _Instrumentation, sdk: Sdk, module: ModuleType) -> None:
-    for done in patches.patch(sdk, module, now.active):
+def _patch(now: _Instrumentation, patcher: Patcher, module: ModuleType) -> None:
+    for done in patcher(module, now.active):
         now.patched.append(done)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -13,48 +12,52 @@ from endturn import announce
 from endturn.announce import Call, Layer, swallow
 from endturn.errors import DecodeError
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import bodies, hosts, schema, streams
-from endturn.wires import Context, Seen, Wire, wire
+from endturn.telemetry import bodies, schema, streams
+from endturn.telemetry.hosts import Home
+from endturn.wires import Context, Seen, Wire
 
 _CHATS: Final = frozenset({"chat", "text_completion", "generate_content"})
 
 
-@dataclass(frozen=True, slots=True)
-class Sdk:
-    """An SDK whose calls are watched.
+OPERATIONS: Final = {"gemini": "generate_content", "completions": "text_completion"}
+"""The conventions' operation of a wire's calls, where it is not `chat`."""
 
-    Attributes:
-        name: of its package, and of the provider that it is for.
-        wire: what its calls look like.
-        path: how the path of a watched call ends; everything else passes through.
+
+def opened(
+    speaks: Wire,
+    body: Mapping[str, Any],
+    home: Home,
+    *,
+    layer: Layer = Layer.SDK,
+    stream: bool | None = None,
+    model: str = "",
+    adopt: bool = False,
+) -> SdkCall | None:
+    """Open the scope of a call that an SDK is about to make. Never raises.
+
+    Args:
+        speaks: the wire of the call.
+        body: what is sent, or the arguments that become it; read in place, never changed.
+        home: who answers.
+        stream, model: where the body does not say so.
+        adopt: another instrumentation's span of this very call is current.
+
+    Returns:
+        None where the call is being announced already, or could not be read.
     """
-
-    name: str
-    wire: str
-    path: str
-
-
-OPENAI: Final = Sdk("openai", "openai_chat", "/chat/completions")
-"""Chat completions, also of the providers that imitate them; not batches, embeddings, files, or Responses."""
-
-ANTHROPIC: Final = Sdk("anthropic", "anthropic", "/v1/messages")
-"""Messages and their beta (`?beta=true`), by whatever client (Bedrock and Vertex rewrite the path later than here)."""
-
-
-def opened(sdk: Sdk, client: Any, options: Any, *, stream: bool, adopt: bool) -> SdkCall | None:
-    """Open the scope of a call that an SDK is about to make; None where the call is not to be watched. Never raises."""
     try:
-        if not _is_watched(sdk, options):
-            return None
-        speaks = wire(sdk.wire)
-        asked = speaks.inspect(_body(options))
-        home = hosts.of_client(client, sdk.name)
+        asked = speaks.inspect(body)
+        if stream is not None:
+            asked.stream = stream
+        if model:
+            asked.model = model
         call = announce.open_call(
-            Layer.SDK,
+            layer,
             asked,
             provider=home.provider,
             model=asked.model,
-            stream=stream or asked.stream,
+            operation=OPERATIONS.get(speaks.NAME, "chat"),
+            stream=asked.stream,
             maximum=asked.maximum,
             choices=asked.choices,
             temperature=asked.temperature,
@@ -70,18 +73,6 @@ def opened(sdk: Sdk, client: Any, options: Any, *, stream: bool, adopt: bool) ->
     except Exception:
         swallow("opening a call")
         return None
-
-
-def _is_watched(sdk: Sdk, options: Any) -> bool:
-    url: str = options.url
-    return (url.endswith(sdk.path) or url.partition("?")[0].endswith(sdk.path)) and options.method.lower() == "post"
-
-
-def _body(options: Any) -> Mapping[str, Any]:
-    body, extra = options.json_data, getattr(options, "extra_json", None)
-    if body.__class__ is not dict and not isinstance(body, Mapping):
-        body = {}
-    return {**body, **extra} if extra else body
 
 
 def _is_traced() -> bool:
