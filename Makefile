@@ -30,14 +30,14 @@ check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files ar
 generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference documents anew
 	$(VENV)/bin/endturn generate $(ARGS)
 
-stack: $(VENV)/.dev  ## build Collector, Prometheus and Alertmanager natively, at the versions that compose pins
+stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager and Loki natively, at the versions that compose pins
 	$(PY) stack/build.py $(ARGS)
 
-up:  ## Collector, Prometheus, Alertmanager, Tempo, Loki and Grafana, by Docker Compose, on loopback
-	docker compose up -d
+up:  ## Collector, Prometheus, Alertmanager, Tempo, Loki and Grafana, by Docker Compose, on loopback (ARGS=--lgtm: in two)
+	@$(PYTHON) stack/compose.py up $(ARGS)
 
-down:  ## stop them; the data stays (docker compose down -v drops it)
-	docker compose down
+down:  ## stop them; the data stays (ARGS=--volumes drops it)
+	@$(PYTHON) stack/compose.py down $(ARGS)
 
 bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixed floor
 	$(PY) benchmarks/overhead.py $(ARGS)

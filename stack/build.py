@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the Collector, Prometheus and Alertmanager from their Go modules, once per set of pins.
+"""Build the Collector, Prometheus, Alertmanager and Loki from their Go modules, once per set of pins.
 
     python stack/build.py [PART ...]     build what is missing (all parts by default) and print each part's folder
     python stack/build.py --where PART   print the folder of a part that is built, or exit 1
@@ -81,7 +81,9 @@ def versions() -> dict[str, Any]:
 def recipes() -> dict[str, Recipe]:
     """The parts that can be built, in building order."""
     pins = versions()
-    go, collector, prometheus, alertmanager = (pins[k] for k in ("go", "collector", "prometheus", "alertmanager"))
+    go, collector, prometheus, alertmanager, loki = (
+        pins[part] for part in ("go", "collector", "prometheus", "alertmanager", "loki")
+    )
     manifest = MANIFEST.read_text()
     components = re.findall(r"^ *- *gomod: *(\S+ v\S+)", manifest, re.MULTILINE)
     # What Prometheus and Alertmanager report as their version; the module's own number would confuse (0.315 is 3.15).
@@ -110,6 +112,12 @@ def recipes() -> dict[str, Recipe]:
             gomod=_gomod(go["minimum"], [f"{alertmanager['module']} {alertmanager['version']}"]),
             binaries={name: f"{alertmanager['module']}/cmd/{name}" for name in ("alertmanager", "amtool")},
             stamp={version: alertmanager["tag"].removeprefix("v")},
+        ),
+        Recipe(
+            part="loki",
+            gomod=_gomod(go["minimum"], [f"{loki['module']} {loki['version']}"], loki["replace"]),
+            binaries={"loki": f"{loki['module']}/cmd/loki"},
+            stamp={f"{loki['module']}/pkg/util/build.Version": loki["tag"]},
         ),
     )
     return {recipe.part: recipe for recipe in every}
@@ -209,7 +217,11 @@ def _environment() -> dict[str, str]:
 def _gomod(minimum: str, modules: Sequence[str], replace: Mapping[str, str] | None = None) -> str:
     lines = ["module endturn.dev/stack", f"go {minimum}.0"]
     lines += [f"require {module}" for module in modules]
-    lines += [f"replace {module} => {module} {version}" for module, version in (replace or {}).items()]
+    # "v1.2.3" is another version of the same module, "example.org/fork v1.2.3" another module.
+    lines += [
+        f"replace {module} => {instead if ' ' in instead else f'{module} {instead}'}"
+        for module, instead in (replace or {}).items()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,8 @@
-"""The stack that Compose starts, as far as it runs without containers: its files agree, and signals find their way."""
+"""The stack that Compose starts, as far as it runs without containers: its files agree, and signals find their way.
+
+Docker is not needed, and nothing here proves what it does with the files: they are read as YAML and compared with each
+other, and the parts that can be built are run with them. Grafana and Tempo are not among those.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -23,8 +28,21 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from endturn.telemetry import schema
 from stack import build
-from tests.support.processes import REPOSITORY, Alertmanager, Collector, Prometheus, Webhook, eventually, require_stack
+from tests.support import promtool
+from tests.support.processes import (
+    REPOSITORY,
+    Alertmanager,
+    Collector,
+    Prometheus,
+    PrometheusClient,
+    Server,
+    Webhook,
+    eventually,
+    free_port,
+    require_stack,
+)
 
 CONTENT = {
     "gen_ai.input.messages": "planted-input",
@@ -39,10 +57,28 @@ HARMLESS = {"gen_ai.request.model": "gpt-5", "gen_ai.prompt.name": "greeting", "
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
 
 
+FILES = ("docker-compose.yml", "docker-compose.lgtm.yml")
+KEYS = {
+    "image", "command", "environment", "ports", "volumes", "restart", "security_opt", "healthcheck", "depends_on",
+    "mem_limit", "read_only", "user", "cap_drop", "extra_hosts",
+}  # fmt: skip
+"""What a service may say here: a misspelt key would be an error that only Docker tells."""
+
+
+def load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / name).read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module", params=FILES)
+def either(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Each of the two compose files. Docker is not needed: what follows is checked without starting anything."""
+    return load(request.param)
+
+
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
-    return loaded
+    return load("docker-compose.yml")
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +91,90 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collecto
 # The files
 
 
-def test_compose_runs_the_pinned_versions(compose: dict[str, Any]) -> None:
+def test_compose_runs_the_pinned_versions(either: dict[str, Any]) -> None:
     """Each service's image and default tag are those of versions.toml, and the environment can override the tag."""
     pins = {part: pin for part, pin in build.versions().items() if "image" in pin}
-    assert {name: service["image"] for name, service in compose["services"].items()} == {
-        part: f"{pin['image']}:${{{part.upper()}_TAG:-{pin['tag']}}}" for part, pin in pins.items()
+    assert {name: service["image"] for name, service in either["services"].items()} == {
+        part: f"{pins[part]['image']}:${{{part.upper()}_TAG:-{pins[part]['tag']}}}" for part in either["services"]
     }
+
+
+def test_every_pin_is_run_by_one_file() -> None:
+    """No image is pinned and forgotten, and the two files together run all of them."""
+    run = {name for file in FILES for name in load(file)["services"]}
+    assert run == {part for part, pin in build.versions().items() if "image" in pin}
+
+
+def test_compose_uses_keys_that_compose_knows(either: dict[str, Any]) -> None:
+    """Services use a known set of keys, mount declared volumes, and depend on services that there are."""
+    named = {key for key in either if not key.startswith("x-")}
+    assert named == {"name", "services", "volumes"}
+    mounted = set()
+    for name, service in either["services"].items():
+        assert service.keys() <= KEYS, name
+        assert set(service.get("depends_on", [])) <= either["services"].keys()
+        mounted |= {volume.split(":")[0] for volume in service["volumes"] if volume[0] != "."}
+        check = service.get("healthcheck", {"test": ["CMD"]})
+        assert check["test"][0] == "CMD", "a shell is not in every image"
+    assert mounted == either["volumes"].keys()
+
+
+def test_ports_are_published_once(either: dict[str, Any]) -> None:
+    """No two services of a file want the same port of the host."""
+    ports = [port.split(":")[1] for service in either["services"].values() for port in service["ports"]]
+    assert len(set(ports)) == len(ports)
+
+
+def test_compose_sets_what_the_collector_reads(either: dict[str, Any]) -> None:
+    """Each ENDTURN_ variable of a file stands in collector.yaml, and what has a meaning per machine is set."""
+    read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", (REPOSITORY / "collector" / "collector.yaml").read_text()))
+    said = {
+        name for service in either["services"].values() for name in service.get("environment", {}) if "ENDTURN" in name
+    }
+    assert said <= read
+    assert {"ENDTURN_COLLECTOR_HOST", "ENDTURN_TEMPO_ENDPOINT", "ENDTURN_COLLECTOR_ID"} <= said
+
+
+def test_the_collectors_queue_is_on_a_volume(compose: dict[str, Any]) -> None:
+    """What it accepted survives its container, which can write nowhere else."""
+    collector = load("collector/collector.yaml")
+    folder = collector["extensions"]["file_storage"]["directory"].partition(":-")[2].rstrip("}")
+    service = compose["services"]["collector"]
+    assert f"collector:{folder}" in service["volumes"]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    lgtm = load("docker-compose.lgtm.yml")["services"]["lgtm"]
+    assert lgtm["environment"]["ENDTURN_COLLECTOR_DATA"].startswith("/data/")
+    assert "lgtm:/data" in lgtm["volumes"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_parts_find_each_other(file: str) -> None:
+    """Every host that our files name (scrapes, data sources, Alertmanager) is a service, or the one container."""
+    services = load(file)["services"]
+    hosts = {
+        name
+        for service in services.values()
+        for name in (each.split(":")[0] for each in service.get("extra_hosts", []))
+    }
+    prometheus = load("stack/prometheus.yml")
+    groups = [*prometheus["scrape_configs"], *prometheus["alerting"]["alertmanagers"]]
+    targets = [target for group in groups for config in group["static_configs"] for target in config["targets"]]
+    sources = load("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
+    named = {target.split(":")[0] for target in targets} | {urlsplit(source["url"]).hostname for source in sources}
+    assert named - {"localhost"} <= services.keys() | hosts
+
+
+def test_the_lgtm_image_reads_our_files() -> None:
+    """The paths that its scripts read are covered by our files, and rules stand where ours look for them."""
+    volumes = load("docker-compose.lgtm.yml")["services"]["lgtm"]["volumes"]
+    mounts = {mount.split(":")[1]: mount.split(":")[0] for mount in volumes if mount[0] == "."}
+    assert mounts["/otel-lgtm/otelcol-config.yaml"] == "./collector/collector.yaml"
+    assert mounts["/otel-lgtm/prometheus.yaml"] == "./stack/prometheus.yml"
+    [rules] = load("stack/prometheus.yml")["rule_files"]
+    assert mounts["/otel-lgtm/" + rules.partition("/")[0]] == "./dashboards/rules"
+    provider = load("dashboards/provisioning/dashboards/endturn.yaml")["providers"][0]
+    assert mounts[provider["options"]["path"]] == "./dashboards"
 
 
 def test_the_manifest_names_the_pinned_versions() -> None:
@@ -74,27 +188,27 @@ def test_the_manifest_names_the_pinned_versions() -> None:
     assert manifest["dist"]["version"] == pin["tag"] == pin["version"].removeprefix("v")
 
 
-def test_every_published_port_is_on_loopback(compose: dict[str, Any]) -> None:
+def test_every_published_port_is_on_loopback(either: dict[str, Any]) -> None:
     """Nothing that Compose starts can be reached from another machine."""
-    ports = {name: service.get("ports", []) for name, service in compose["services"].items()}
+    ports = {name: service.get("ports", []) for name, service in either["services"].items()}
     assert all(ports.values()), "every service is reachable from this machine"
     assert [port for some in ports.values() for port in some if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)] == []
 
 
-def test_compose_holds_no_password(compose: dict[str, Any]) -> None:
+def test_compose_holds_no_password(either: dict[str, Any]) -> None:
     """Grafana's password must come from the environment, and nothing else looks like a secret."""
     settings = {
-        key: value for service in compose["services"].values() for key, value in service.get("environment", {}).items()
+        key: value for service in either["services"].values() for key, value in service.get("environment", {}).items()
     }
     secrets = {key: value for key, value in settings.items() if re.search("PASSWORD|SECRET|TOKEN|KEY", key)}
     assert set(secrets) == {"GF_SECURITY_ADMIN_PASSWORD"}
     assert re.fullmatch(r"\$\{GRAFANA_ADMIN_PASSWORD:\?.+\}", secrets["GF_SECURITY_ADMIN_PASSWORD"])
-    assert settings["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
+    assert settings.get("GF_AUTH_ANONYMOUS_ENABLED", "false") == "false"
 
 
-def test_compose_mounts_existing_files_read_only(compose: dict[str, Any]) -> None:
+def test_compose_mounts_existing_files_read_only(either: dict[str, Any]) -> None:
     """Every file of the repository that a container sees exists and cannot be written by it."""
-    mounts = [volume for service in compose["services"].values() for volume in service["volumes"] if volume[0] == "."]
+    mounts = [volume for service in either["services"].values() for volume in service["volumes"] if volume[0] == "."]
     assert [mount for mount in mounts if not mount.endswith(":ro")] == []
     assert [mount for mount in mounts if not (REPOSITORY / mount.split(":")[0]).exists()] == []
 
@@ -109,6 +223,21 @@ def test_data_sources_have_the_uids_that_dashboards_name() -> None:
     assert re.findall(r"(?<!\$)\$(?!\$)", entries.replace("$__rate_interval", "")) == []
 
 
+def test_links_from_traces_use_names_that_there_are() -> None:
+    """From a trace: to metrics by labels that the recorded increments have, to logs by the label that Loki indexes."""
+    sources = load("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
+    tempo = next(source["jsonData"] for source in sources if source["uid"] == "tempo")
+    tags = {tag["key"]: tag["value"] for tag in tempo["tracesToMetrics"]["tags"]}
+    assert tags == {key.key: key.label for key in (schema.PROVIDER, schema.REQUEST_MODEL)}
+    recorded = {rule["record"] for rule in load("dashboards/rules/increments.yaml")["groups"][0]["rules"]}
+    for query in tempo["tracesToMetrics"]["queries"]:
+        assert set(re.findall(r"endturn:[\w:]+", query["query"])) <= recorded
+        assert set(re.findall(r"by \((\w+)\)", query["query"])) <= {schema.REASON.label}
+    assert tempo["tracesToLogsV2"]["tags"] == [{"key": "service.name", "value": "service_name"}]
+    indexed = load("stack/loki.yaml")["limits_config"]["otlp_config"]["resource_attributes"]["attributes_config"]
+    assert "service.name" in indexed[0]["attributes"]
+
+
 # The programs' own checks
 
 
@@ -119,11 +248,38 @@ def test_the_collector_accepts_its_configuration() -> None:
 
 
 @pytest.mark.stack
-def test_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
-    """`promtool check config` accepts prometheus.yml together with the generated rules, as Compose mounts them."""
-    (tmp_path / "prometheus.yml").write_text((REPOSITORY / "stack" / "prometheus.yml").read_text())
-    (tmp_path / "rules").symlink_to(REPOSITORY / "dashboards" / "rules")
-    _check(require_stack("prometheus")["promtool"], "check", "config", str(tmp_path / "prometheus.yml"))
+@pytest.mark.parametrize("name", ["prometheus.yml", "prometheus-2.yml"])
+def test_prometheus_accepts_its_configuration(name: str, tmp_path: Path) -> None:
+    """`promtool check config` accepts each file together with the generated rules, as Compose mounts them."""
+    _check_prometheus(require_stack("prometheus")["promtool"], name, tmp_path)
+
+
+def test_the_oldest_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
+    """Prometheus 2.42 accepts prometheus-2.yml with the generated rules."""
+    _check_prometheus(promtool.oldest(), "prometheus-2.yml", tmp_path)
+
+
+def test_prometheus_is_told_what_otlp_needs(compose: dict[str, Any]) -> None:
+    """It takes OTLP, zeroes at a counter's start, exemplars, and samples that come late; it promotes no process id."""
+    config = load("stack/prometheus.yml")
+    flags = compose["services"]["prometheus"]["command"]
+    assert "--web.enable-otlp-receiver" in flags
+    features = next(flag for flag in flags if flag.startswith("--enable-feature=")).partition("=")[2].split(",")
+    assert {"created-timestamp-zero-ingestion", "exemplar-storage"} <= set(features)
+    assert config["storage"]["tsdb"]["out_of_order_time_window"] == "30m"
+    assert config["storage"]["exemplars"]["max_exemplars"] > 0
+    assert "service.instance.id" not in config["otlp"]["promote_resource_attributes"]
+    older = load("stack/prometheus-2.yml")
+    assert {job["job_name"] for job in config["scrape_configs"]} | {"applications"} == {
+        job["job_name"] for job in older["scrape_configs"]
+    }
+    assert older.keys() == config.keys() - {"otlp"}
+
+
+@pytest.mark.stack
+def test_loki_accepts_its_configuration() -> None:
+    """`loki -verify-config` accepts loki.yaml."""
+    _check(require_stack("loki")["loki"], "-config.file=stack/loki.yaml", "-verify-config")
 
 
 @pytest.mark.stack
@@ -197,6 +353,47 @@ def test_a_delta_counter_arrives_as_a_cumulative_one(running: tuple[Collector, P
 
 
 @pytest.mark.stack
+@pytest.mark.parametrize("which", ["built", "2.42"])
+def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector, Prometheus], tmp_path: Path) -> None:
+    """By scraped.yaml and prometheus-2.yml a metric has the name and labels that OTLP gives it. The heartbeat too."""
+    program = require_stack("prometheus")["prometheus"] if which == "built" else promtool.oldest().parent / "prometheus"
+    port, address = free_port(), f"127.0.0.1:{free_port()}"
+    config = load("stack/prometheus-2.yml") | {"rule_files": [], "alerting": {}}
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1m", "scrape_timeout": "1s"}
+    jobs = [job for job in config["scrape_configs"] if job["job_name"] == "applications"]
+    config["scrape_configs"] = [job | {"static_configs": [{"targets": [f"127.0.0.1:{port}"]}]} for job in jobs]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    command: list[str | Path] = [
+        program,
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address={address}",
+        "--enable-feature=exemplar-storage",
+    ]
+    older = Server("prometheus 2", command, log=tmp_path / "older.log", ready=f"http://{address}/-/ready")
+    scraped = REPOSITORY / "stack" / "scraped.yaml"
+    variables = {"ENDTURN_COLLECTOR_APPLICATIONS_PORT": str(port)}
+    with older, Collector(tmp_path / "collector", configs=[scraped], environment=variables) as collector:
+        client = PrometheusClient(f"http://{address}")
+        for each in (collector, running[0]):
+            reader = PeriodicExportingMetricReader(
+                OTLPMetricExporter(endpoint=f"{each.url}/v1/metrics"), export_interval_millis=3_600_000
+            )
+            provider = MeterProvider([reader], resource=RESOURCE)
+            provider.get_meter("test").create_counter("endturn.test.ways", unit="{turn}").add(3, {"a.b": "c"})
+            provider.get_meter("test").create_histogram("endturn.test.times", unit="s").record(1.5)
+            provider.shutdown()
+        for name in ("endturn_test_ways_total", "endturn_test_times_seconds_count"):
+            [theirs] = client.wait_for(name)
+            [ours] = running[1].client.wait_for(name)
+            assert theirs.value == ours.value
+            # What Prometheus promotes from the resource stands in target_info here.
+            assert theirs.labels == {k: v for k, v in ours.labels.items() if k != "service_namespace"}
+        [beat] = client.wait_for('otelcol_process_uptime_seconds_total{job="endturn-collector"}')
+        assert beat.value > 0
+
+
+@pytest.mark.stack
 def test_a_firing_alert_reaches_the_webhook(tmp_path: Path) -> None:
     """Prometheus evaluates a rule file and Alertmanager tells the webhook, within seconds in the tests' set-up."""
     rule = {"alert": "Always", "expr": "vector(1)", "labels": {"severity": "warning"}}
@@ -257,6 +454,12 @@ def test_message_content_on_events_is_dropped(running: tuple[Collector, Promethe
     ]
     assert {record.get("body", {}).get("stringValue", "") for record in written} == {"", "kept", "kept too"}
     assert "planted" not in collector.file("logs").read_text()
+
+
+def _check_prometheus(program: Path, name: str, folder: Path) -> None:
+    (folder / name).write_text((REPOSITORY / "stack" / name).read_text())
+    (folder / "rules").symlink_to(REPOSITORY / "dashboards" / "rules")
+    _check(program, "check", "config", str(folder / name))
 
 
 def _check(*command: str | Path) -> None:

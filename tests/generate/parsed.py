@@ -8,7 +8,7 @@ from typing import Any
 
 import promql_parser
 
-from endturn.generate import promql, rules
+from endturn.generate import losses, promql, rules, slo
 from endturn.generate.rules import RuleConfig
 from endturn.telemetry import indicators, schema
 
@@ -62,10 +62,16 @@ def labels(node: Any) -> set[str]:
         case promql_parser.BinaryExpr():
             left = labels(node.lhs)
             return left | labels(node.rhs) if "or" in str(node.op) else left or labels(node.rhs)
+        case promql_parser.Call() if node.func.name == "label_replace":
+            return labels(node.args[0]) | {node.args[1].val}
         case promql_parser.Call() if node.args:
-            return labels(node.args[-1])
+            # What is asked of a histogram's buckets has no bucket any more.
+            own = {promql.LE} if node.func.name == "histogram_quantile" else set()
+            return labels(node.args[-1]) - own
         case promql_parser.ParenExpr():
             return labels(node.expr)
+        case promql_parser.MatrixSelector():
+            return labels(node.vector_selector)
         case promql_parser.VectorSelector():
             return set(known()[str(node.name)])
         case _:
@@ -78,7 +84,9 @@ def known(config: RuleConfig | None = None) -> dict[str, frozenset[str]]:
     names = {name: frozenset({*own, promql.JOB, promql.INSTANCE}) for name, own in promql.FOREIGN.items()}
     for metric in schema.METRICS:
         carried = {promql.JOB, promql.INSTANCE, promql.LE, *(attribute.label for attribute in metric.attributes)}
-        for name in {metric.prometheus, promql.SUCCESSORS.get(metric.prometheus, metric.prometheus)}:
+        successors = [successor.name for successor in promql.SUCCESSORS.get(metric.prometheus, ())]
+        for name in (metric.prometheus, *successors):
             names |= {name + suffix: frozenset(carried) for suffix in SUFFIXES}
-    recorded = [rules.recorded(count, config) for count in indicators.COUNTS]
-    return names | {each.name: each.labels for each in (rules.HEARTBEAT, *recorded)}
+    recorded = [rules.HEARTBEAT, *(rules.recorded(count, config) for count in indicators.COUNTS)]
+    recorded += [*slo.recorded(config), losses.recorded("lost", config), losses.recorded("refused", config)]
+    return names | {each.name: each.labels for each in recorded}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
+import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
@@ -10,6 +14,7 @@ from endturn.generate.promql import LE, UnknownName, Vector
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Attribute, Metric
 from tests.generate.parsed import labels, parse, selectors
+from tests.support.processes import require_stack
 
 TURNS = promql.select(schema.TURNS)
 BUCKETS = promql.select(schema.TURN_DURATION, part="bucket")
@@ -111,6 +116,57 @@ def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:
         "sum by (gen_ai_provider_name) (rate(gen_ai_client_operation_duration_seconds_count[$__rate_interval])"
         " or rate(gen_ai_client_inference_duration_seconds_count[$__rate_interval]))"
     )
+
+
+def test_tokens_of_either_generation_are_told_apart_by_the_same_label() -> None:
+    """The new metrics have the type in their name: it becomes a label, and what is not asked for is not read."""
+    text = promql.throughput(
+        schema.TOKEN_USAGE, (schema.TOKEN_TYPE,), promql.only(schema.TOKEN_TYPE, "output"), part="sum"
+    ).text
+    assert text == (
+        'sum by (gen_ai_token_type) (rate(gen_ai_client_token_usage_sum{gen_ai_token_type="output"}[$__rate_interval])'
+        " or label_replace(rate(gen_ai_client_inference_operation_output_tokens_sum[$__rate_interval]),"
+        ' "gen_ai_token_type", "output", "", ""))'
+    )
+    both = promql.throughput(schema.TOKEN_USAGE, (schema.PROVIDER,), part="count").text
+    assert [name for name, _ in selectors(both)] == [
+        "gen_ai_client_token_usage_count",
+        "gen_ai_client_inference_operation_input_tokens_count",
+        "gen_ai_client_inference_operation_output_tokens_count",
+    ]
+
+
+@pytest.mark.stack
+def test_emitters_of_both_generations_at_once_are_counted_once(tmp_path: Path) -> None:
+    """Of three processes, one emits the old names, one the new ones and one both: promtool sums each once."""
+    metric = schema.TOKEN_USAGE
+    series = promql.select(metric, promql.only(schema.TOKEN_TYPE, "output"), part="sum")
+    rate = promql.sum_by((schema.TOKEN_TYPE,), Vector(promql.joined(series, of=metric, window=300), series.labels))
+    old = 'gen_ai_client_token_usage_sum{{job="a",instance="{}",gen_ai_token_type="output"}}'
+    new = 'gen_ai_client_inference_operation_output_tokens_sum{{job="a",instance="{}"}}'
+    names = [old.format("1"), new.format("2"), old.format("3"), new.format("3")]
+    test = {
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": "0+60x20"} for name in names],
+                "promql_expr_test": [
+                    {
+                        "expr": rate.text,
+                        "eval_time": "15m",
+                        "exp_samples": [{"labels": '{gen_ai_token_type="output"}', "value": 3}],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
+    done = subprocess.run(
+        [require_stack("prometheus")["promtool"], "test", "rules", "test.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_sides_with_different_labels_are_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +14,19 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import alerts as catalogue
+from endturn.generate import dashboards, losses, slo
+from endturn.generate.config import RuleConfig
 from endturn.generate.declare import Alert, Example, Runbook, alert
-from endturn.generate.files import rule_files
+from endturn.generate.manifests import rule_files
 from endturn.generate.promql import Vector
-from endturn.generate.rules import RuleConfig, recorded, recording_rules
+from endturn.generate.rules import recorded, recording_rules
 from endturn.telemetry import indicators
 from tests.generate.parsed import known, labels, parse, selectors
 from tests.support.processes import REPOSITORY, require_stack
+from tests.support.promtool import oldest
 
 RULES = REPOSITORY / "dashboards" / "rules"
+TESTS = sorted(file.name for file in (RULES / "tests").glob("*.yaml"))
 CONFIG = RuleConfig()
 ALERTS = catalogue.alerts(CONFIG)
 
@@ -76,9 +82,10 @@ def test_runbook_and_examples_cannot_be_left_out(missing: str) -> None:
         alert("EndturnDown", **{key: value for key, value in VALID.items() if key != missing})
 
 
-def test_the_central_alert_comes_first() -> None:
-    """Truncation without continuation is the first alert, and the gravest."""
-    assert (ALERTS[0].name, ALERTS[0].severity) == ("EndturnTruncatedTurnsNotContinued", "critical")
+def test_one_alert_alone_pages() -> None:
+    """Truncation without continuation is the first alert, and the only one that wakes somebody."""
+    assert [each.name for each in ALERTS if each.severity == "critical"] == ["EndturnTruncatedTurnsNotContinued"]
+    assert ALERTS[0].severity == "critical"
     assert len({each.name for each in ALERTS}) == len(ALERTS)
 
 
@@ -95,13 +102,31 @@ def test_alerts_lead_somewhere(declared: Alert) -> None:
     assert labels(parse(declared.expression.text)) == declared.expression.labels
     page = REPOSITORY / "docs" / "runbooks" / declared.runbook_url.rpartition("/")[2]
     assert page.read_text().splitlines()[2] == f"# {declared.name}"
-    assert declared.dashboard_url.startswith(f"{CONFIG.grafana}/d/endturn-overview")
+    assert re.match(re.escape(CONFIG.grafana) + r"/d/endturn-\w+", declared.dashboard_url)
+
+
+ELSEWHERE = {"Status → Rule health": "a page of Prometheus", "it": "no name, a word that is stressed"}
+
+
+def test_runbooks_name_panels_that_there_are() -> None:
+    """What a runbook sets in italics is the beginning of a panel's title, or a dashboard's name."""
+    boards = [json.loads(text) for text in dashboards.files(CONFIG).values()]
+    titles = [panel["title"] for board in boards for panel in board["panels"]]
+    titles += [board["title"].removeprefix("endturn / ") for board in boards]
+    for declared in ALERTS:
+        for named in re.findall(
+            r"(?<!\*)\*([^*`]+)\*(?!\*)", " ".join((*declared.runbook.look, *declared.runbook.act))
+        ):
+            assert named in ELSEWHERE or any(title.startswith(named) for title in titles), (declared.name, named)
 
 
 def test_annotations_are_filled_in_as_prometheus_would() -> None:
     """Values and labels of the example stand in its annotations, escaped in links."""
-    shown = ALERTS[0].shown(ALERTS[0].fires)
-    assert shown["summary"] == "50% of the truncated turns of gpt-5 in shop/agent ended unfinished"
+    by_name = {each.name: each for each in ALERTS}
+    shown = ALERTS[0].shown(ALERTS[0].fires[0])
+    assert shown["summary"] == "50% of the truncated turns of shop/agent ended unfinished"
+    exhausted = by_name["EndturnContinuationsExhausted"]
+    shown = exhausted.shown(exhausted.fires[0])
     assert "var-job=shop%2Fagent&var-provider=openai" in shown["dashboard_url"]
     assert "{{" not in "".join(shown.values())
 
@@ -123,6 +148,15 @@ def test_recorded_series_have_the_labels_that_others_rely_on() -> None:
     for count in indicators.COUNTS:
         selector = recorded(count, CONFIG)
         assert labels(parse(expressions[selector.name])) == selector.labels
+    expressions = {rule["record"]: rule["expr"] for rule in slo.recording_rules(CONFIG)}
+    assert expressions.keys() == {selector.name for selector in slo.recorded(CONFIG)}
+    for selector in slo.recorded(CONFIG):
+        assert labels(parse(expressions[selector.name])) == selector.labels, selector.name
+    kept = (losses.recorded("lost", CONFIG), losses.recorded("refused", CONFIG))
+    for rule in losses.recording_rules(CONFIG):
+        made = labels(parse(str(rule["expr"]))) | {losses.SIGNAL, losses.CAUSE}
+        [selector] = [each for each in kept if each.name == rule["record"]]
+        assert made <= selector.labels <= made | {losses.EXPORTER}
 
 
 def test_a_faster_clock_scales_everything() -> None:
@@ -133,11 +167,17 @@ def test_a_faster_clock_scales_everything() -> None:
     written = yaml.safe_load(rule_files(fast)["dashboards/rules/alerts.yaml"])
     [group] = written["groups"]
     first = group["rules"][0]
-    assert (group["interval"], first["for"], first["keep_firing_for"]) == ("1s", "2s", "15s")
-    assert "endturn:turn_exits:increase5s[1m]" in first["expr"]
+    assert (group["interval"], first["for"], first["keep_firing_for"]) == ("1s", "2s", "1m")
+    assert "endturn:slo_unfinished:ratio1m > 0.144" in first["expr"]
+    written = yaml.safe_load(rule_files(fast)["dashboards/rules/slo.yaml"])
+    assert "endturn:slo_unfinished:increase5s[1m]" in str(written)
 
 
-@pytest.mark.parametrize("change", [{"increase": 250}, {"heartbeats": ()}], ids=["uneven", "no heartbeat"])
+@pytest.mark.parametrize(
+    "change",
+    [{"increase": 250}, {"heartbeats": ()}, {"window": 240}],
+    ids=["uneven", "no heartbeat", "a window shorter than an increment"],
+)
 def test_a_configuration_that_cannot_work_is_refused(change: dict[str, Any]) -> None:
     """A window that is no multiple of the interval, no heartbeat."""
     with pytest.raises(UsageError):
@@ -146,27 +186,47 @@ def test_a_configuration_that_cannot_work_is_refused(change: dict[str, Any]) -> 
 
 def test_every_alert_is_tested_both_ways() -> None:
     """The committed rule tests have a firing and a quiet case for each alert."""
-    tests = yaml.safe_load((RULES / "tests" / "alerts.yaml").read_text())["tests"]
+    tests = [test for file in TESTS for test in yaml.safe_load((RULES / "tests" / file).read_text())["tests"]]
+    tests = [test for test in tests if "alert_rule_test" in test]
     seen = {(case["alertname"], "exp_alerts" in case) for test in tests for case in test["alert_rule_test"]}
     assert seen == {(declared.name, fires) for declared in ALERTS for fires in (True, False)}
 
 
-def _promtool(*arguments: str, cwd: Path) -> None:
-    done = subprocess.run(
-        [require_stack("prometheus")["promtool"], *arguments], cwd=cwd, capture_output=True, text=True, check=False
-    )
+def _promtool(*arguments: str, cwd: Path, program: Path | None = None) -> None:
+    program = program or require_stack("prometheus")["promtool"]
+    done = subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.stack
-def test_promtool_accepts_the_committed_rules() -> None:
-    """`promtool check rules` finds nothing, its lints included."""
-    _promtool("check", "rules", "--lint=all", "--lint-fatal", "alerts.yaml", "increments.yaml", cwd=RULES)
+@pytest.fixture(params=["built", "2.42"])
+def promtool(request: pytest.FixtureRequest) -> Path:
+    """The promtool that is built from the pins, and the oldest that the rules promise to run on."""
+    return require_stack("prometheus")["promtool"] if request.param == "built" else oldest()
+
+
+FILES = ("increments.yaml", "slo.yaml", "collector.yaml", "alerts.yaml")
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("file", ["alerts.yaml", "increments.yaml"])
-@pytest.mark.parametrize("times", [1, 60], ids=["production", "60 times faster"])
+def test_promtool_accepts_the_committed_rules(promtool: Path) -> None:
+    """`promtool check rules` finds nothing, its lints included, in the current version and in 2.42."""
+    assert {file.name for file in RULES.glob("*.yaml")} == set(FILES)
+    _promtool("check", "rules", "--lint=all", "--lint-fatal", *FILES, cwd=RULES, program=promtool)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("file", TESTS)
+def test_the_oldest_promtool_runs_the_rule_tests(file: str) -> None:
+    """The committed rule tests pass in Prometheus 2.42, too."""
+    _promtool("test", "rules", file, cwd=RULES / "tests", program=oldest())
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("times", "file"),
+    [*((1, file) for file in TESTS), (60, "increments.yaml"), (60, "alerts-slo.yaml")],
+    ids=lambda value: f"{value} times as fast" if isinstance(value, int) else value,
+)
 def test_promtool_runs_the_rule_tests(file: str, times: int, tmp_path: Path) -> None:
     """`promtool test rules` passes, on production's clock (the committed files) and on a test's."""
     folder = RULES
@@ -184,5 +244,6 @@ def test_without_a_lead_the_heartbeat_would_invent_events(tmp_path: Path) -> Non
     for path, text in rule_files(replace(CONFIG, lead=0)).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
+    only = "--run=a minute and a half earlier"
     with pytest.raises(AssertionError, match=r"got: \{\} 2E"):
-        _promtool("test", "rules", "increments.yaml", cwd=tmp_path / "dashboards" / "rules" / "tests")
+        _promtool("test", "rules", only, "increments.yaml", cwd=tmp_path / "dashboards" / "rules" / "tests")

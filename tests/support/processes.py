@@ -36,6 +36,8 @@ TAIL = 30  # lines of a server's log that go into an error
 
 T = TypeVar("T")
 
+_given: set[int] = set()
+
 # Loopback only: a proxy of the environment must not come between.
 _http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -58,11 +60,14 @@ def require_stack(*parts: str) -> dict[str, Path]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback interface that nobody listens on right now, and that was not given before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given:  # the kernel may offer one again before its taker listens
+            _given.add(port)
+            return port
 
 
 def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every: float = 0.1) -> T:
@@ -153,9 +158,10 @@ class Server:
 
 
 class Collector(Server):
-    """`collector/collector.yaml`, with traces and logs (and a copy of the metrics) written to files as JSON.
+    """A configuration of ours, with traces and logs (and a copy of the metrics) written to files as JSON.
 
-    Without `prometheus` the metrics go to the file alone. `metrics_port` is for a Prometheus that is to scrape it.
+    Without `prometheus` the metrics go to the file alone. `metrics_port` and `counts_port` are for a Prometheus that is
+    to scrape it; `environment` sets variables of the configuration.
     """
 
     def __init__(
@@ -165,15 +171,20 @@ class Collector(Server):
         prometheus: str | None = None,
         heartbeat: float = 1.0,
         metrics_port: int | None = None,
+        counts_port: int | None = None,
         configs: Sequence[Path] = (),
+        config: Path = REPOSITORY / "collector" / "collector.yaml",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         binary = require_stack("collector")["otelcol"]
-        grpc, http, health = free_port(), free_port(), free_port()
-        metrics = metrics_port or free_port()
+        grpc, http, health, itself = free_port(), free_port(), free_port(), free_port()
+        metrics, counts = metrics_port or free_port(), counts_port or free_port()
         self.folder = folder
         self.url = f"http://{LOOPBACK}:{http}"  # OTLP over HTTP; a signal's path is appended by its exporter
         self.grpc = f"{LOOPBACK}:{grpc}"
         self.metrics_address = f"{LOOPBACK}:{metrics}"
+        self.counts_address = f"{LOOPBACK}:{counts}"
+        pipelines = yaml.safe_load(config.read_text())["service"]["pipelines"]
         overlay = {
             "exporters": {
                 f"file/{kind}": {"path": str(self.file(kind)), "flush_interval": "100ms"}
@@ -181,32 +192,45 @@ class Collector(Server):
             },
             "service": {
                 "pipelines": {
-                    "traces": {"exporters": ["file/traces"]},
-                    "logs": {"exporters": ["file/logs"]},
-                    "metrics": {"exporters": ["file/metrics", *(["otlp_http/prometheus"] if prometheus else [])]},
+                    name: {"exporters": [new for old in pipe["exporters"] for new in _laid_over(name, old, prometheus)]}
+                    for name, pipe in pipelines.items()
                 }
             },
         }
         folder.mkdir(parents=True, exist_ok=True)
         laid_over = folder / "collector-overlay.yaml"
         laid_over.write_text(yaml.safe_dump(overlay))
-        environment = {
+        variables = {
             "ENDTURN_COLLECTOR_HOST": LOOPBACK,
             "ENDTURN_COLLECTOR_GRPC_PORT": str(grpc),
             "ENDTURN_COLLECTOR_HTTP_PORT": str(http),
             "ENDTURN_COLLECTOR_HEALTH_PORT": str(health),
             "ENDTURN_COLLECTOR_METRICS_PORT": str(metrics),
+            "ENDTURN_COLLECTOR_COUNTS_PORT": str(counts),
+            "ENDTURN_COLLECTOR_SELF_PORT": str(itself),
+            "ENDTURN_COLLECTOR_DATA": str(folder / "queue"),
             "ENDTURN_COLLECTOR_HEARTBEAT_MILLISECONDS": str(int(heartbeat * 1000)),
         }
         if prometheus:
-            environment["ENDTURN_PROMETHEUS_URL"] = prometheus
-        every = [REPOSITORY / "collector" / "collector.yaml", laid_over, *configs]
+            variables["ENDTURN_PROMETHEUS_URL"] = prometheus
+        every = [config, laid_over, *configs]
         super().__init__(
             "collector",
             [binary, *(f"--config={config}" for config in every)],
             log=folder / "collector.log",
             ready=f"http://{LOOPBACK}:{health}/",
-            env=environment,
+            env=variables | dict(environment or {}),
+        )
+
+    def own(self, name: str, **labels: str) -> float:
+        """What the Collector counts of itself: the sum of a metric's samples that carry these labels, 0 without any."""
+        with _http.open(f"http://{self.metrics_address}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.startswith((name + "{", name + " ")) and all(pair in line for pair in wanted)
         )
 
     def file(self, kind: str) -> Path:
@@ -448,6 +472,17 @@ def _value(value: Mapping[str, Any]) -> Any:
             return {pair["key"]: _value(pair.get("value", {})) for pair in pairs.get("values", [])}
         case _:
             return next(iter(value.values()), None)
+
+
+def _laid_over(pipeline: str, exporter: str, prometheus: str | None) -> list[str]:
+    """What stands in a test in place of an exporter: a file for each back end, and what is inside as it is."""
+    match exporter.partition("/")[0], pipeline.partition("/")[0]:
+        case "otlp_http", "metrics":
+            return ["file/metrics", *([exporter] if prometheus else [])]
+        case (("otlp_grpc" | "otlp_http"), kind):
+            return [f"file/{kind}"]
+        case _:
+            return [exporter]
 
 
 def _rules(source: Path, folder: Path, interval: str | None) -> Path:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from endturn.errors import UsageError
 
 if TYPE_CHECKING:
+    from endturn.generate.check import Result
+    from endturn.generate.config import RuleConfig
     from endturn.generate.files import Change
-    from endturn.generate.rules import RuleConfig
 
 NEEDS = frozenset({"grafana_foundation_sdk", "yaml"})
 """What of the extra `grafana` is imported."""
 
 
-def run(root: Path, check: bool, config: RuleConfig | None = None) -> list[Change]:
+def run(root: Path, check: bool, config: RuleConfig | None = None, *, own: bool = True) -> list[Change]:
     """Write every generated file below the root of a checkout, or with `check` only say which are not current.
+
+    Args:
+        own: the root is a checkout of endturn. Elsewhere only what is put into use is written.
 
     Returns:
         What was changed, or would have to be; `str()` of one names the path, the reason and the head of a diff.
@@ -24,10 +30,31 @@ def run(root: Path, check: bool, config: RuleConfig | None = None) -> list[Chang
     Raises:
         UsageError: the root is no checkout, or what the extra `grafana` brings is not installed.
     """
-    try:
+    with _extra():
         from endturn.generate import files
+    return files.run(root, check, config, own=own)
+
+
+def read_config(file: Path) -> RuleConfig:
+    """The rules' configuration that a TOML file describes; raises UsageError for what it does not allow."""
+    from endturn.generate import settings
+
+    return settings.read(file)
+
+
+def check_rules(files: Sequence[Path], *, promtool: str | None = None) -> list[Result]:
+    """Check rule files; `str()` of a result says what was found. Raises UsageError for what is no rule file."""
+    with _extra():
+        from endturn.generate import check
+    return check.check(files, promtool=promtool)
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Names the extra where something of it is not installed."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDS:
             raise
         raise UsageError(f"{error.name!r} is not installed: pip install 'endturn[grafana]'") from error
-    return files.run(root, check, config)

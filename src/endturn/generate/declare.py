@@ -10,12 +10,15 @@ from urllib.parse import quote_plus
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.promql import JOB, Vector
+from endturn.generate.promql import INSTANCE, JOB, Vector
 from endturn.generate.rules import RuleConfig
 from endturn.telemetry import schema
 
 Severity = Literal["critical", "warning", "info"]
 
+Dashboard = Literal[
+    "endturn-overview", "endturn-stops", "endturn-continuations", "endturn-model", "endturn-turns", "endturn-pipeline"
+]
 DASHBOARD: Final = "endturn-overview"
 VARIABLES: Final[Mapping[str, str]] = {
     JOB: "job",
@@ -48,7 +51,7 @@ class Example:
     Attributes:
         says: what is the case.
         after: how many evaluations later the alert is looked at.
-        labels: of the one alert that fires, None where none does.
+        labels: of the one alert that fires, None where none does. An empty one is a label that it lacks this time.
         shows: the value as its annotations have it.
     """
 
@@ -70,10 +73,11 @@ class Alert:
     keep: int
     summary: str
     description: str
+    dashboard: Dashboard
     dashboard_url: str
     runbook_url: str
     runbook: Runbook
-    fires: Example
+    fires: tuple[Example, ...]
     quiet: tuple[Example, ...]
 
     @property
@@ -109,13 +113,18 @@ def alert(
     runbook: Runbook,
     fires: Example,
     quiet: Example,
+    also_fires: tuple[Example, ...] = (),
     also_quiet: tuple[Example, ...] = (),
+    dashboard: Dashboard = DASHBOARD,
+    hold: int | None = None,
     keep: int | None = None,
 ) -> Alert:
     """Declare an alert.
 
     Args:
-        keep: seconds for which it fires on after the condition was last seen, where not the configuration's.
+        dashboard: where to look first.
+        hold, keep: seconds for which the condition must last, and for which the alert fires on after it was last
+            seen, where not the configuration's.
 
     Raises:
         UsageError: something is empty, the summary hides the value, or an example does not fit what it is there for.
@@ -126,29 +135,32 @@ def alert(
         raise UsageError(f"{name!r} needs a runbook that says meaning, impact, where to look and how to act")
     if "$value" not in summary or not description:
         raise UsageError(f"{name!r} needs a description, and a summary that shows the value")
-    if not fires.series or fires.labels is None or set(fires.labels) != expression.labels:
+    loud = (fires, *also_fires)
+    if any(not one.series or one.labels is None or set(one.labels) != expression.labels for one in loud):
         raise UsageError(f"{name!r} needs an example that fires, labelled by {sorted(expression.labels)}")
     silent = (quiet, *also_quiet)
     if any(example.labels is not None or not example.series for example in silent):
         raise UsageError(f"{name!r} needs an example with series on which it stays quiet")
-    link = f"{config.grafana}/d/{DASHBOARD}"
+    link = f"{config.grafana}/d/{dashboard}"
     chosen = "&".join(
         f"var-{variable}={{{{ $labels.{label} | urlquery }}}}"
         for label, variable in VARIABLES.items()
-        if label in expression.labels
+        # Where an instance is to blame, `job` is what scrapes the Collector, and no service to choose.
+        if label in expression.labels and INSTANCE not in expression.labels
     )
     return Alert(
         name=name,
         severity=severity,
         expression=expression,
-        hold=config.hold,
+        hold=config.hold if hold is None else hold,
         keep=config.keep if keep is None else keep,
         summary=summary,
         description=description,
+        dashboard=dashboard,
         dashboard_url=f"{link}?{chosen}" if chosen else link,
         runbook_url=f"{config.runbooks}/{name}.md",
         runbook=runbook,
-        fires=fires,
+        fires=loud,
         quiet=silent,
     )
 

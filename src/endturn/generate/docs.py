@@ -207,7 +207,8 @@ def runbook(alert: Alert) -> str:
         "## The rule",
         f"Fires when this holds for {promql.duration(alert.hold)}:" if alert.hold else "Fires at once when this holds:",
         f"```promql\n{alert.expression}\n```",
-        "Tested to fire when " + alert.fires.says + "; and to stay quiet when "
+        "Tested to fire when " + ", or when ".join(example.says for example in alert.fires)
+        + "; and to stay quiet when "
         + ", or when ".join(example.says for example in alert.quiet) + ".",
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from endturn.generate import promql
@@ -12,6 +12,12 @@ from endturn.generate.rules import RuleConfig
 from endturn.telemetry import schema
 
 LABELS: Final = {JOB: "shop/agent", schema.PROVIDER.label: "openai", schema.REQUEST_MODEL.label: "gpt-5"}
+MODEL: Final = (JOB, schema.PROVIDER, schema.REQUEST_MODEL)
+"""By what most alerts are told apart."""
+WHO: Final = "{{ $labels.gen_ai_request_model }} in {{ $labels.job }}"
+"""The same, in words."""
+LASTING: Final = 200
+"""Evaluations for which an example's series go on: longer than any example is looked at."""
 START: Final = 15
 """Evaluations before the events: by then the heartbeat has been there for long enough."""
 
@@ -33,14 +39,36 @@ def after(config: RuleConfig) -> int:
     return START + config.overlap + config.steps(config.hold) + 2
 
 
-def events(
-    config: RuleConfig, what: schema.Metric, count: int, extra: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def events(what: schema.Metric, count: int, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A counter that is there from the beginning and gains `count` at once."""
-    return series(what, f"0x{START - 1} {count}x{after(config)}", extra)
+    return series(what, _gains(count), extra)
+
+
+def buckets(what: schema.Metric, upto: Mapping[float, int], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A histogram's buckets that gain at once what lies below each bound; above the highest there is nothing more."""
+    selector = promql.select(what, part="bucket")
+    carried = {name: value for name, value in LABELS.items() if name in selector.labels} | dict(extra or {})
+    bounds = {f"{bound:g}": count for bound, count in sorted(upto.items())} | {"+Inf": max(upto.values())}
+    return {
+        named(selector, carried | {promql.INSTANCE: "one", promql.LE: bound}): _gains(count)
+        for bound, count in bounds.items()
+    }
+
+
+def around(bounds: Sequence[float], limit: float) -> tuple[float, float, float, float]:
+    """Two buckets of a histogram: (from, to) where no value is above the limit, (from, to) where every value is."""
+    below = max(bound for bound in bounds if bound <= limit)
+    above = min(bound for bound in bounds if bound >= limit)
+    under = max((bound for bound in bounds if bound < below), default=0.0)
+    return under, below, above, min((bound for bound in bounds if bound > above), default=above)
+
+
+def _gains(count: int) -> str:
+    return f"0x{START - 1} {count}x{LASTING}"
 
 
 def beating(config: RuleConfig, steps: int) -> dict[str, str]:
+    """The Collector's heartbeat, for so many evaluations."""
     return {named(promql.foreign(config.heartbeats[0].name), {JOB: "endturn-collector"}): f"0+1x{steps}"}
 
 
@@ -51,6 +79,12 @@ def example(
     *,
     labels: Mapping[str, str] | None = None,
     shows: str = "",
+    looked: int | None = None,
 ) -> Example:
-    looked = after(config)
-    return Example(says=says, series=beating(config, looked) | dict(series), after=looked, labels=labels, shows=shows)
+    """An example with a heartbeat.
+
+    Args:
+        looked: after how many evaluations the alert is looked at, where not as soon as it can be told.
+    """
+    at = looked or after(config)
+    return Example(says=says, series=beating(config, at) | dict(series), after=at, labels=labels, shows=shows)

@@ -1,20 +1,20 @@
-"""The kinds of panels that the dashboards consist of, and the finishing pass over what the Foundation SDK writes."""
+"""The kinds of panels that show numbers, and what every panel says of itself."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
-from endturn.errors import UsageError
 from endturn.generate.promql import Vector
 from endturn.generate.sdk import (
-    JSONEncoder,
     bargauge,
     common,
     common_models,
     dashboard,
+    heatmap,
+    heatmap_models,
+    logs,
     models,
     prometheus,
     prometheus_models,
@@ -24,14 +24,26 @@ from endturn.generate.sdk import (
 )
 from endturn.telemetry.indicators import Thresholds
 
-P = TypeVar("P", stat.Panel, timeseries.Panel, table.Panel, bargauge.Panel)
-AnyPanel = stat.Panel | timeseries.Panel | table.Panel | bargauge.Panel
+P = TypeVar("P", stat.Panel, timeseries.Panel, table.Panel, bargauge.Panel, heatmap.Panel)
+AnyPanel = stat.Panel | timeseries.Panel | table.Panel | bargauge.Panel | heatmap.Panel | logs.Panel | dashboard.Panel
 
 DATASOURCE: Final = common_models.DataSourceRef(type_val="prometheus", uid="${prometheus_datasource}")
-WIDTH: Final = 24
 GREEN, YELLOW, RED, TEXT = "green", "yellow", "red", "text"
 BY_NAME, BY_ORDER = models.FieldColorModeId.PALETTE_CLASSIC_BY_NAME, models.FieldColorModeId.PALETTE_CLASSIC
 """A model keeps its colour from panel to panel; a few words of one panel are told apart best."""
+
+Needs = Literal["responses", "process", "calls", "rules", "collector", "scraped", "spans", "events"]
+NEEDS: Final[Mapping[Needs, str]] = {
+    "responses": "Works without endturn in the process too: the Collector counts the responses of any language.",
+    "process": "Needs endturn in the agent's process.",
+    "calls": "From the GenAI conventions' metrics, whoever records them: endturn, or another instrumentation.",
+    "rules": "From Prometheus itself.",
+    "collector": "From the Collector's own metrics.",
+    "scraped": "From what servers and gateways expose, where Prometheus scrapes them.",
+    "spans": "From spans; of agents without endturn those whose stop reason the Collector normalises.",
+    "events": "From events of endturn in the agent's process.",
+}
+"""Where a panel's data come from, so that an empty one is understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +53,14 @@ class Query:
     Attributes:
         legend: with `{{label}}`, of labels that the expression keeps.
         at: "end" asks once, at the end of the time range; "steps" all along it.
+        exemplars: show single traces beside the values. Only histograms themselves have them, recorded series do not.
     """
 
     expression: Vector | str
     legend: str = ""
     at: Literal["end", "steps"] = "steps"
     form: Literal["time_series", "table", "heatmap"] = "time_series"
+    exemplars: bool = False
 
     def build(self, ref: str) -> prometheus.Dataquery:
         form = prometheus_models.PromQueryFormat(self.form)
@@ -54,6 +68,8 @@ class Query:
         query = query.datasource(DATASOURCE).editor_mode(prometheus_models.QueryEditorMode.CODE)
         if self.legend:
             query = query.legend_format(self.legend)
+        if self.exemplars:
+            query = query.exemplar(True)
         return query.instant() if self.at == "end" else query.range()
 
 
@@ -62,7 +78,8 @@ class About:
     """What every panel says of itself.
 
     Attributes:
-        id: its number in links, never given to another panel.
+        id: its number in links, never given to another panel of the dashboard.
+        needs: where the data come from.
         empty: shown where there is nothing to show.
     """
 
@@ -72,25 +89,39 @@ class About:
     formula: str
     advice: str
     unit: str
+    needs: Needs = "process"
     empty: str = "no traffic"
     decimals: int | None = None
 
     @property
     def description(self) -> str:
-        return f"**{self.question}**\n\n{self.formula[:1].upper()}{self.formula[1:]}.\n\n{self.advice}"
+        formula = f"{self.formula[:1].upper()}{self.formula[1:]}."
+        return f"**{self.question}**\n\n{formula}\n\n{self.advice}\n\n{NEEDS[self.needs]}"
 
 
-def _base(panel: P, about: About, queries: Sequence[Query]) -> P:
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a value leads, as Grafana's own links are written."""
+
+    title: str
+    url: str
+
+
+def base(panel: P, about: About, queries: Sequence[Query], links: Sequence[Link] = ()) -> P:
+    """What all panels over Prometheus have."""
     panel = panel.id(about.id).title(about.title).description(about.description).datasource(DATASOURCE)
     panel = panel.unit(about.unit).no_value(about.empty)
     if about.decimals is not None:
         panel = panel.decimals(about.decimals)
     for ref, query in zip("ABCDEFGH", queries, strict=False):
         panel = panel.with_target(query.build(ref))
+    if links:
+        panel = panel.data_links([dashboard.DashboardLink(link.title).url(link.url) for link in links])
     return panel
 
 
-def _thresholds(limits: Thresholds | None, *, calm: str = GREEN) -> dashboard.ThresholdsConfig:
+def steps_of(limits: Thresholds | None, *, calm: str = GREEN) -> dashboard.ThresholdsConfig:
+    """Limits as Grafana colours by them."""
     steps = [models.Threshold(value=None, color=calm)]
     if limits:
         steps += [models.Threshold(limits.look, YELLOW), models.Threshold(limits.act, RED)]
@@ -120,14 +151,18 @@ def _tooltip() -> common.VizTooltipOptions:
 
 
 def number(
-    about: About, query: Query, limits: Thresholds | None = None, says: Mapping[str, str] | None = None
+    about: About,
+    query: Query,
+    limits: Thresholds | None = None,
+    says: Mapping[str, str] | None = None,
+    links: Sequence[Link] = (),
 ) -> stat.Panel:
     """One figure over the whole range, coloured where it has limits.
 
     Args:
         says: what to show instead of a value, e.g. {"1": "alive"}.
     """
-    panel = _base(stat.Panel(), about, [query]).thresholds(_thresholds(limits, calm=GREEN if limits else TEXT))
+    panel = base(stat.Panel(), about, [query], links).thresholds(steps_of(limits, calm=GREEN if limits else TEXT))
     if says:
         shown = {
             value: models.ValueMappingResult(text=text, color=GREEN if value == "1" else RED)
@@ -144,11 +179,26 @@ def number(
     )
 
 
+def remaining(about: About, query: Query, *, look: float) -> stat.Panel:
+    """One figure, zero or more, of something that is used up: red when nothing is left, yellow below `look`."""
+    # Where there is no value at all, the first colour is that of the words that say so.
+    gone, some = models.Threshold(0, RED), models.Threshold(1e-6, YELLOW)
+    steps = [models.Threshold(None, TEXT), gone, some, models.Threshold(look, GREEN)]
+    limits = dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+    return number(about, query).thresholds(limits)
+
+
 def bars(
-    about: About, queries: Sequence[Query], *, step: str, colours: Mapping[str, str] | None = None
+    about: About,
+    queries: Sequence[Query],
+    *,
+    step: str,
+    colours: Mapping[str, str] | None = None,
+    links: Sequence[Link] = (),
+    soft_max: float = 4,
 ) -> timeseries.Panel:
     """Counts per step, stacked. A bar stands before its time: it holds what happened since the one before."""
-    panel = _base(timeseries.Panel(), about, queries).interval(step).thresholds(_thresholds(None))
+    panel = base(timeseries.Panel(), about, queries, links).interval(step).thresholds(steps_of(None))
     panel = (
         panel.color_scheme(_colour(BY_ORDER if colours is not None else BY_NAME))
         .draw_style(common_models.GraphDrawStyle.BARS)
@@ -158,7 +208,7 @@ def bars(
         .line_width(0)
         .stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
         .min(0)
-        .axis_soft_max(4)
+        .axis_soft_max(soft_max)
         .legend(_legend())
         .tooltip(_tooltip())
     )
@@ -174,9 +224,13 @@ def lines(
     step: str = "1m",
     colours: Mapping[str, str] | None = None,
     dashed: Sequence[str] = (),
+    dotted: Sequence[str] = (),
+    links: Sequence[Link] = (),
+    logarithmic: bool = False,
 ) -> timeseries.Panel:
     """Values over time, with their limits as dashed lines."""
-    panel = _base(timeseries.Panel(), about, queries).interval(step).thresholds(_thresholds(limits, calm="transparent"))
+    panel = base(timeseries.Panel(), about, queries, links).interval(step)
+    panel = panel.thresholds(steps_of(limits, calm="transparent"))
     panel = (
         panel.color_scheme(_colour(BY_NAME))
         .draw_style(common_models.GraphDrawStyle.LINE)
@@ -192,10 +246,34 @@ def lines(
         panel = panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(style))
     if soft_max is not None:
         panel = panel.axis_soft_max(soft_max)
+    if logarithmic:  # symmetric: a zero stays visible
+        scale = common.ScaleDistributionConfig().type(common_models.ScaleDistribution.SYMLOG)
+        panel = panel.scale_distribution(scale.log(10).linear_threshold(1))
     for name in dashed:
         stroke = {"fill": "dash", "dash": [6, 6]}
         panel = panel.override_by_name(name, [models.DynamicConfigValue("custom.lineStyle", stroke)])
+    for name in dotted:
+        points = {"custom.drawStyle": "points", "custom.pointSize": 6}
+        panel = panel.override_by_name(name, [models.DynamicConfigValue(key, value) for key, value in points.items()])
     return _painted(panel, colours or {})
+
+
+def areas(about: About, queries: Sequence[Query], *, colours: Mapping[str, str]) -> timeseries.Panel:
+    """Parts of a whole over time, one upon the other."""
+    panel = base(timeseries.Panel(), about, queries).interval("1m").thresholds(steps_of(None))
+    panel = (
+        panel.color_scheme(_colour(BY_ORDER))
+        .draw_style(common_models.GraphDrawStyle.LINE)
+        .line_width(1)
+        .fill_opacity(60)
+        .show_points(common_models.VisibilityMode.NEVER)
+        .stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
+        .min(0)
+        .max(1)
+        .legend(_legend())
+        .tooltip(_tooltip())
+    )
+    return _painted(panel, colours)
 
 
 def buckets(about: About, query: Query, names: Mapping[str, str]) -> bargauge.Panel:
@@ -204,7 +282,7 @@ def buckets(about: About, query: Query, names: Mapping[str, str]) -> bargauge.Pa
     Args:
         names: what to call each bucket, by a regular expression for its upper bound.
     """
-    panel = _base(bargauge.Panel(), about, [query]).thresholds(_thresholds(None, calm="blue")).min(0)
+    panel = base(bargauge.Panel(), about, [query]).thresholds(steps_of(None, calm="blue")).min(0)
     for pattern, name in names.items():
         panel = panel.override_by_regexp(pattern, [models.DynamicConfigValue("displayName", name)])
     return (
@@ -217,107 +295,24 @@ def buckets(about: About, query: Query, names: Mapping[str, str]) -> bargauge.Pa
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a table: a query's value (`value_of`, its letter) or a label.
-
-    Attributes:
-        colours: of the cell's text, by value.
-    """
-
-    name: str
-    label: str = ""
-    value_of: str = ""
-    unit: str = ""
-    limits: Thresholds | None = None
-    width: int | None = None
-    bar: bool = False
-    colours: Mapping[str, str] | None = None
-
-    def properties(self) -> list[models.DynamicConfigValue]:
-        settings: dict[str, Any] = {"unit": self.unit} if self.unit else {}
-        if self.width:
-            settings["custom.width"] = self.width
-        if self.limits:
-            steps = _thresholds(self.limits, calm=TEXT).build()
-            settings["thresholds"] = {
-                "mode": "absolute",
-                "steps": [{"value": s.value, "color": s.color} for s in steps.steps],
-            }
-            settings["custom.cellOptions"] = {"type": "color-text"}
-        if self.bar:
-            settings |= {"min": 0, "max": 1, "color": {"mode": "fixed", "fixedColor": "blue"}}
-            settings["custom.cellOptions"] = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
-        if self.colours:
-            options = {value: {"color": colour, "index": n} for n, (value, colour) in enumerate(self.colours.items())}
-            settings["mappings"] = [{"type": "value", "options": options}]
-            settings["custom.cellOptions"] = {"type": "color-text"}
-        return [models.DynamicConfigValue(key, value) for key, value in settings.items()]
-
-
-def rows(about: About, queries: Sequence[Query], columns: Sequence[Column], *, sort: str) -> table.Panel:
-    """A table with one row for each combination of labels; sorted by a column, the largest first."""
-    panel = _base(table.Panel(), about, queries).thresholds(_thresholds(None, calm=TEXT))
-    fields = [column.label or (f"Value #{column.value_of}" if len(queries) > 1 else "Value") for column in columns]
-    organize = {
-        "excludeByName": {"Time": True},
-        "includeByName": {},
-        "indexByName": {field: n for n, field in enumerate(fields)},
-        "renameByName": {field: column.name for field, column in zip(fields, columns, strict=True)},
-    }
-    panel = panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
-    panel = panel.with_transformation(models.DataTransformerConfig(id_val="organize", options=organize))
-    for column in columns:
-        if properties := column.properties():
-            panel = panel.override_by_name(column.name, properties)
-    return panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)]).cell_height(
-        common_models.TableCellHeight.SM
+def heat(about: About, query: Query, *, step: str) -> heatmap.Panel:
+    """How many values fell into each of a histogram's buckets, over time: the warmer, the more."""
+    panel = base(heatmap.Panel(), about, [query]).interval(step).thresholds(steps_of(None))
+    colour = heatmap.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme("Oranges")
+    colour = colour.scale(heatmap_models.HeatmapColorScale.EXPONENTIAL).exponent(0.5).steps(64).fill("dark-orange")
+    axis = heatmap.YAxisConfig().unit(about.unit).axis_placement(common_models.AxisPlacement.LEFT)
+    if about.decimals is not None:
+        axis = axis.decimals(about.decimals)
+    return (
+        panel.calculate(False)
+        .color(colour)
+        .y_axis(axis)
+        .cell_gap(1)
+        .cell_values(heatmap.CellValues().unit("locale").decimals(0))
+        # Empty cells stay empty: a zero drawn is a zero looked at.
+        .filter_values(heatmap.FilterValueRange().le(1e-9))
+        .rows_frame(heatmap.RowsHeatmapOptions().layout(common_models.HeatmapCellLayout.LE))
+        .tooltip(heatmap.HeatmapTooltip().mode(common_models.TooltipDisplayMode.SINGLE).y_histogram(False))
+        .exemplars_color("rgba(255,0,255,0.7)")
+        .show_legend()
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled row of a dashboard: lines of panels, each as (panel, width of 24), all as high."""
-
-    id: int
-    title: str
-    lines: tuple[tuple[int, tuple[tuple[AnyPanel, int], ...]], ...]
-
-
-def lay_out(board: dashboard.Dashboard, sections: Sequence[Section]) -> dashboard.Dashboard:
-    """Put sections onto a dashboard, from the top; raises UsageError where a line is not exactly as wide as it."""
-    y = 0
-    for section in sections:
-        position = models.GridPos(h=1, w=WIDTH, x=0, y=y)
-        board = board.with_row(dashboard.Row(section.title).id(section.id).grid_pos(position))
-        y += 1
-        for height, line in section.lines:
-            if (width := sum(wide for _, wide in line)) != WIDTH:
-                raise UsageError(f"a line of {section.title!r} is {width} wide, not {WIDTH}")
-            x = 0
-            for panel, wide in line:
-                board = board.with_panel(panel.grid_pos(models.GridPos(h=height, w=wide, x=x, y=y)))
-                x += wide
-            y += height
-    return board
-
-
-NOISE: Final = frozenset({"placement", "repeatDirection", "auto", "auto_count", "auto_min", "builtIn", "footer"})
-"""What the SDK writes unasked. `placement` even hides links and annotations in Grafana 12 and later; tables have no
-`footer` in their options any more."""
-
-
-def finish(board: dashboard.Dashboard) -> str:
-    """The dashboard as its file: without the SDK's noise, keys sorted, the same for the same input."""
-    content = json.loads(JSONEncoder().encode(board.build()))
-    return json.dumps(_clean(content), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _clean(content: Any) -> Any:
-    match content:
-        case dict():
-            return {key: _clean(value) for key, value in content.items() if key not in NOISE}
-        case list():
-            return [_clean(value) for value in content]
-        case _:
-            return content

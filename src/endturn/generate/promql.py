@@ -14,7 +14,7 @@ Everything stays within what Prometheus 2.42 understands; no quoted UTF-8 names.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from textwrap import indent
@@ -36,21 +36,76 @@ Part = Literal["", "bucket", "sum", "count"]
 Window = int | Literal["$window", "$__range", "$__interval"]
 """Seconds, or one of a dashboard's: the variable for rates, the whole range for stats, the step for bars of counts."""
 
-FOREIGN: Final = {
-    "ALERTS": ("alertname", "alertstate"),
-    "otelcol_exporter_send_failed_log_records": ("exporter",),
-    "otelcol_exporter_send_failed_metric_points": ("exporter",),
-    "otelcol_exporter_send_failed_spans": ("exporter",),
-    "otelcol_process_uptime_seconds_total": (JOB,),
-    "prometheus_rule_evaluation_failures_total": ("rule_group",),
-    "prometheus_rule_group_iterations_missed_total": ("rule_group",),
-}
+SIGNALS: Final = ("spans", "log_records", "metric_points")
+"""The Collector counts each kind of telemetry by itself, under names that end so."""
+
+FOREIGN: Final[Mapping[str, tuple[str, ...]]] = (
+    {
+        "ALERTS": ("alertname", "alertstate"),
+        "up": (),
+        "otelcol_deltatocumulative_datapoints": ("error",),
+        "otelcol_exporter_queue_capacity": ("exporter", "data_type"),
+        "otelcol_exporter_queue_size": ("exporter", "data_type"),
+        "otelcol_processor_tail_sampling_sampling_trace_dropped_too_early": (),
+        "otelcol_process_uptime": (),
+        "otelcol_process_uptime_seconds_total": (JOB,),
+        "otelcol_process_memory_rss": (),
+        "prometheus_rule_evaluation_failures_total": ("rule_group",),
+        "prometheus_rule_group_interval_seconds": ("rule_group",),
+        "prometheus_rule_group_last_duration_seconds": ("rule_group",),
+        "prometheus_tsdb_head_series": (),
+        "target_info": ("service_version",),
+        "prometheus_rule_group_iterations_missed_total": ("rule_group",),
+    }
+    | {
+        f"otelcol_{what}_{signal}": by
+        for what, by in (
+            ("exporter_send_failed", ("exporter",)),
+            ("exporter_enqueue_failed", ("exporter",)),
+            ("exporter_sent", ("exporter",)),
+            ("receiver_accepted", ("receiver", "transport")),
+            ("receiver_refused", ("receiver", "transport")),
+            ("processor_memory_limiter_refused", ("processor",)),
+        )
+        for signal in SIGNALS
+    }
+    | {
+        # What model servers and gateways count themselves, where they are scraped. Of these vLLM alone tells why it
+        # stopped (vLLM, design/v1/metrics; SGLang, production metrics; LiteLLM, prometheus; agentgateway, metrics).
+        "vllm:request_success_total": ("model_name", "finished_reason"),
+        "sglang:num_requests_total": ("model_name",),
+        "sglang:num_aborted_requests_total": ("model_name",),
+        "litellm_deployment_total_requests_total": ("litellm_model_name",),
+        "litellm_deployment_failure_responses_total": ("litellm_model_name",),
+        "agentgateway_gen_ai_client_token_usage_sum": ("gen_ai_request_model", "gen_ai_token_type"),
+    }
+)
 """Series of others that panels and rules read, with the labels that they may be told apart by."""
 
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The name that takes another's place.
+
+    Attributes:
+        adds: labels by which the old name told its series apart, and which the new one says in its name.
+    """
+
+    name: str
+    adds: tuple[tuple[str, str], ...] = ()
+
+
 SUCCESSORS: Final = {
-    "gen_ai_client_operation_duration_seconds": "gen_ai_client_inference_duration_seconds",
+    schema.OPERATION_DURATION.prometheus: (Successor("gen_ai_client_inference_duration_seconds"),),
+    schema.FIRST_CHUNK.prometheus: (Successor("gen_ai_client_inference_time_to_first_chunk_seconds"),),
+    schema.TOKEN_USAGE.prometheus: tuple(
+        Successor(f"gen_ai_client_inference_operation_{type_}_tokens", ((schema.TOKEN_TYPE.label, type_),))
+        for type_ in schema.TOKEN_TYPE.values
+    ),
 }
-"""What the conventions announce a metric to be renamed to. Emitters change at their own time, so both are read."""
+"""What the conventions announce a metric to be renamed to (semantic-conventions-genai, migration.md). Emitters change
+at their own time, so both are read. Of the new metrics for tokens, the histograms: the counters
+`gen_ai.client.inference.usage.*` hold the same tokens again."""
 
 
 class UnknownName(UsageError):
@@ -90,6 +145,13 @@ class Matcher:
     label: str
     operator: Literal["=", "!=", "=~", "!~"]
     value: str
+
+    def allows(self, value: str) -> bool:
+        """Whether a series whose label has this value is selected. A dashboard's variable may allow anything."""
+        if "$" in self.value:
+            return True
+        same = value == self.value if self.operator in ("=", "!=") else bool(re.fullmatch(self.value, value))
+        return same == (self.operator in ("=", "=~"))
 
     def __str__(self) -> str:
         quoted = self.value.replace("\\", "\\\\").replace('"', '\\"')
@@ -284,11 +346,24 @@ def quantile(q: float, recorded: Selector, by: Collection[Label], window: Window
 def throughput(what: Metric, by: Collection[Label], *matchers: Matcher, part: Part = "") -> Vector:
     """Per second, of right now. Both generations of the metric's name are joined before they are aggregated."""
     series = select(what, *matchers, part=part)
-    window = "[$__rate_interval]"
-    text = f"rate({series}{window})"
-    if successor := SUCCESSORS.get(what.prometheus):
-        text += f" or rate({replace(series, name=f'{successor}_{part}' if part else successor)}{window})"
-    return sum_by(by, Vector(text, series.labels))
+    return sum_by(by, Vector(joined(series, of=what, window="$__rate_interval"), series.labels))
+
+
+def joined(series: Selector, *, of: Metric, window: int | Literal["$__rate_interval"]) -> str:
+    """Rates of the series of either generation of a metric's name. Who emits both at once is counted once."""
+    over = f"[{duration(window) if isinstance(window, int) else window}]"
+    rates = [f"rate({series}{over})"]
+    suffix = series.name.removeprefix(of.prometheus)
+    for successor in SUCCESSORS.get(of.prometheus, ()):
+        added = dict(successor.adds)
+        if not all(m.allows(added[m.label]) for m in series.matchers if m.label in added):
+            continue
+        kept = tuple(m for m in series.matchers if m.label not in added)
+        rate = f"rate({replace(series, name=successor.name + suffix, matchers=kept)}{over})"
+        for name, value in successor.adds:
+            rate = f'label_replace({rate}, "{name}", "{value}", "", "")'
+        rates.append(rate)
+    return " or ".join(rates)
 
 
 def share(recorded: Selector, by: Collection[Label], of: Collection[Label], window: Window) -> Vector:
@@ -298,3 +373,54 @@ def share(recorded: Selector, by: Collection[Label], of: Collection[Label], wind
         raise UsageError(f"a share is of fewer labels than it is by: {sorted(whole.labels)}, {sorted(each.labels)}")
     names = ", ".join(label(name) for name in of)
     return Vector(f"{each.text}\n/ on ({names}) group_left ()\n({whole.text} > 0)", each.labels)
+
+
+def earlier(value: Vector, seconds: int) -> Vector:
+    """The same, that long ago: to compare with."""
+    return Vector(re.sub(r"\[[^\]]+\]", rf"\g<0> offset {duration(seconds)}", value.text), value.labels)
+
+
+def amount(recorded: Selector, by: Collection[Label], window: Window, *, overlap: int) -> Vector:
+    """A quantity that comes in fractions, such as money; events are `counted`."""
+    total = summed(recorded, by, window)
+    return Vector(f"{total.text} / {overlap}", total.labels)
+
+
+def happened(steps: Vector, recorded: Selector, by: Collection[Label]) -> Vector:
+    """Counts per step, with their zeros, of what happened at all in a dashboard's time range, and nothing else.
+
+    Without the zeros a lone event would be a bar as wide as the chart.
+    """
+    names = ", ".join(label(each) for each in by)
+    ever = sum_by(by, Vector(f"sum_over_time({recorded}[$__range] @ end())", recorded.labels))
+    return Vector(f"{steps.text}\nand on ({names})\n{ever.text} > 0", steps.labels)
+
+
+def enough(value: Vector, *, events: Vector, at_least: int) -> Vector:
+    """The value, where it stands on enough events."""
+    if value.labels != events.labels:
+        raise UsageError(f"value and events have the same labels, not {set(value.labels)} and {set(events.labels)}")
+    names = ", ".join(sorted(value.labels, key=lambda name: (name != JOB, name)))
+    return Vector(f"{value.text}\nand on ({names})\n{events.text} >= {at_least}", value.labels)
+
+
+def quantile_now(q: float, what: Metric, by: Collection[Label], *matchers: Matcher) -> Vector:
+    """A quantile of right now, over the histogram itself: recorded increments have no exemplars."""
+    if not 0 < q < 1:
+        raise UsageError(f"a quantile lies between 0 and 1, not at {q!r}")
+    rate = throughput(what, (LE, *by), *matchers, part="bucket")
+    return Vector(f"histogram_quantile({q:g}, {rate.text})", rate.labels - {LE})
+
+
+def firing() -> str:
+    """Our alerts that fire, for the chosen services or for none in particular."""
+    alerts = foreign("ALERTS", alertname="Endturn.+", alertstate="firing")
+    return str(alerts.where(Matcher(JOB, "=~", "$job|")))
+
+
+def deployed(window: int, remembered: int) -> str:
+    """Versions of the chosen services that report in a window and did not in the time before it."""
+    info = foreign("target_info").where(chosen(JOB, "job"), Matcher("service_version", "!=", ""))
+    by = f"by ({JOB}, service_version)"
+    now = f"group {by} (last_over_time({info}[{duration(window)}]))"
+    return f"{now}\nunless\ngroup {by} (last_over_time({info}[{duration(remembered)}] offset {duration(window)}))"

@@ -1,89 +1,17 @@
-"""The one configuration of all rules, and the recording rules: each indicator's increments, once a minute.
+"""The recording rules of every indicator: its increments, once a minute.
 
 Everything that looks at more than a few minutes reads these recorded series: dashboards and alerts alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
-from endturn.errors import UsageError
 from endturn.generate import promql
+from endturn.generate.config import SITE as SITE
+from endturn.generate.config import RuleConfig as RuleConfig
 from endturn.generate.promql import JOB, LE, Label, Selector, Vector, Window
-from endturn.telemetry import schema
-from endturn.telemetry.indicators import COUNTS, NOT_CONTINUED, REPAIR_FAILURE, Count, Part, Rate
-
-SITE: Final = "https://github.com/endturn/endturn/blob/main"
-HEARTBEATS: Final = (
-    promql.foreign("otelcol_process_uptime_seconds_total", job="(.+/)?endturn-collector"),
-    promql.select(schema.RESPONSES),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleConfig:
-    """Windows, thresholds and addresses of all rules; the defaults are production's. Durations are whole seconds.
-
-    Attributes:
-        interval: how often rules are evaluated.
-        increase: the window of one recorded increment; a multiple of `interval`.
-        lookback: how far back a counter's previous value is looked for. Who exports less often is overcounted.
-        lead: how much earlier than an application's next export the heartbeat may arrive after an outage.
-        heartbeats: series that travel the same path as the metrics; the first that exists is taken. The Collector
-            pushes its own uptime through its OTLP receiver; without it, our own metrics say that something arrives.
-        window: what alerts look back on.
-        hold: how long a condition must last before its alert fires; keep: how long it fires on after the last time.
-        absent: how long nothing may arrive; remembered: how long after that it is still missed.
-        not_continued, repair_failure: shares above which somebody should act.
-        unfinished, given_up, failed_repairs, unmapped, failures: bad events below which an alert stays quiet.
-        runbooks, grafana: where the runbook pages and the dashboards are found.
-    """
-
-    interval: int = 60
-    increase: int = 300
-    lookback: int = 3600
-    lead: int = 120
-    heartbeats: tuple[Selector, ...] = HEARTBEATS
-    window: int = 3600
-    hold: int = 120
-    keep: int = 900
-    absent: int = 600
-    remembered: int = 86400
-    not_continued: float = NOT_CONTINUED.thresholds.act
-    repair_failure: float = REPAIR_FAILURE.thresholds.act
-    unfinished: int = 3
-    given_up: int = 3
-    failed_repairs: int = 3
-    unmapped: int = 1
-    failures: int = 1
-    runbooks: str = f"{SITE}/docs/runbooks"
-    grafana: str = "http://127.0.0.1:3000"
-
-    def __post_init__(self) -> None:
-        if self.increase % self.interval:
-            raise UsageError(
-                f"the increase window ({self.increase} s) is no multiple of the interval ({self.interval} s)"
-            )
-        if not self.heartbeats:
-            raise UsageError(
-                "name at least one heartbeat: without it, new counters cannot be told from a path that was down"
-            )
-
-    @property
-    def overlap(self) -> int:
-        """In how many recorded increments one event stands."""
-        return self.increase // self.interval
-
-    def steps(self, seconds: int) -> int:
-        """Evaluations in a duration, rounded up."""
-        return -(-seconds // self.interval)
-
-    def faster(self, times: int) -> RuleConfig:
-        """The same rules on a clock that runs faster, for tests: every duration divided, at least one interval long."""
-        names = ("interval", "increase", "lookback", "lead", "window", "hold", "keep", "absent", "remembered")
-        return replace(self, **{name: max(getattr(self, name) // times, 1) for name in names})
-
+from endturn.telemetry.indicators import COUNTS, Count, Part, Rate
 
 HEARTBEAT: Final = Selector("endturn:heartbeat", frozenset())
 
@@ -138,3 +66,38 @@ def _increments(count: Count, config: RuleConfig) -> Vector:
         series, window=config.increase, lookback=config.lookback, heartbeat=HEARTBEAT, lead=config.lead
     )
     return promql.sum_by((JOB, *count.by, *((LE,) if histogram else ())), gained)
+
+
+# --- Conditions of alerts -----------------------------------------------------------------------------------------
+
+
+def at_least(some: Part, config: RuleConfig, *, by: tuple[Label, ...], bad: int, window: int | None = None) -> Vector:
+    """How many events, where they are enough."""
+    counted = number(some, config, by=by, window=window or config.window)
+    return Vector(f"{counted.text} >= {bad}", counted.labels)
+
+
+def too_high(
+    what: Rate, config: RuleConfig, *, by: tuple[Label, ...], above: float, bad: int, window: int | None = None
+) -> Vector:
+    """A rate, where it is above a share and stands on enough bad events."""
+    over = window or config.window
+    return promql.guarded(
+        rate(what, config, by=by, window=over),
+        above=above,
+        events=number(what.part, config, by=by, window=over),
+        at_least=bad,
+    )
+
+
+def too_far(
+    some: Part, config: RuleConfig, *, by: tuple[Label, ...], q: float, above: float, events: int, window: int
+) -> Vector:
+    """A quantile of a histogram, where it is above a value and stands on enough events."""
+    buckets = part(some, config)
+    return promql.guarded(
+        promql.quantile(q, buckets, by, window),
+        above=above,
+        events=promql.counted(buckets.where(promql.Matcher(LE, "=", "+Inf")), by, window, overlap=config.overlap),
+        at_least=events,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,22 +13,36 @@ from endturn.generate.promql import INSTANCE, JOB, Matcher
 from endturn.generate.rules import RuleConfig
 from endturn.telemetry import indicators, schema
 
-ALERTS: Final = "endturn-alerts"
 INCREMENTS: Final = "endturn-increments"
-"""Names of the two rule groups, and of their files."""
+SLO: Final = "endturn-slo"
+COLLECTOR: Final = "endturn-collector"
+ALERTS: Final = "endturn-alerts"
+"""Names of the rule groups, and of their files; each reads what the ones before it record."""
 
 
-def of_alerts(alerts: tuple[Alert, ...], config: RuleConfig) -> dict[str, object]:
-    """The test file of the alerts."""
-    tests = [_test(alert, example, config) for alert in alerts for example in (alert.fires, *alert.quiet)]
-    return _file([INCREMENTS, ALERTS], tests, config)
+def of_alerts(alerts: tuple[Alert, ...], config: RuleConfig) -> dict[str, dict[str, object]]:
+    """The test files of the alerts by name: those that read the same recorded series together, and nothing else."""
+    files: dict[str, list[Alert]] = {"alerts-slo": [], "alerts-collector": [], "alerts": []}
+    for alert in alerts:
+        read = re.search(r"\bendturn:(slo|collector)\b|\bendturn:(slo|collector)_", alert.expression.text)
+        name = f"alerts-{read[1] or read[2]}" if read else "alerts"
+        files[name].append(alert)
+    groups = {"alerts-slo": [INCREMENTS, SLO], "alerts-collector": [COLLECTOR], "alerts": [INCREMENTS]}
+    return {
+        name: _file(
+            [*groups[name], ALERTS],
+            [_test(alert, example, config) for alert in some for example in (*alert.fires, *alert.quiet)],
+            config,
+        )
+        for name, some in files.items()
+    }
 
 
 def _test(alert: Alert, example: Example, config: RuleConfig) -> dict[str, object]:
     verb, expected = "is quiet", []
     if example.labels is not None:
         verb = "fires"
-        labels = {"severity": alert.severity, **example.labels}
+        labels = {"severity": alert.severity, **{name: value for name, value in example.labels.items() if value}}
         expected = [{"exp_labels": labels, "exp_annotations": alert.shown(example)}]
     look: dict[str, object] = {"alertname": alert.name, "eval_time": _at(example.after, config)}
     return {

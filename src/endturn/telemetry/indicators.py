@@ -118,8 +118,15 @@ TRUNCATED_TURNS = Count(
     name="turns_truncated",
     metric=schema.TURNS,
     says="Turns with a truncated response, but for those that a person stopped.",
+    by=(*schema.CALL, schema.OUTCOME),
     only=(_is(schema.TRUNCATED, "true"),),
     never=(PERSON,),
+)
+CONTINUED_TURNS = Count(
+    name="turns_continued",
+    metric=schema.TURNS,
+    says="Turns in which a continuation was requested.",
+    only=(_is(schema.CONTINUED, "true"),),
 )
 EXITS = Count(
     name="turn_exits",
@@ -161,10 +168,28 @@ DURATIONS = Count(
     says="Turns by duration.",
     by=(*schema.CALL, schema.CONTINUED),
 )
+OUTPUTS = Count(
+    name="turn_output",
+    metric=schema.TURN_OUTPUT,
+    says="Turns by output tokens.",
+    by=(*schema.CALL, schema.COMPLETE),
+)
+BUDGETS_USED = Count(
+    name="budget_used", metric=schema.BUDGET_USED, says="Responses by the share of their token limit that they used."
+)
+CONTINUATION_TOKENS = Count(
+    name="continuation_tokens",
+    metric=schema.CONTINUATION_TOKENS,
+    says="Tokens of continuation calls.",
+    by=(*schema.CALL, schema.TOKEN_TYPE),
+)
+CONTINUATION_COST = Count(
+    name="continuation_cost", metric=schema.CONTINUATION_COST, says="US dollars spent on continuation calls."
+)
 
 COUNTS: Final = (
-    RESPONSES, TURNS, TRUNCATED_TURNS, EXITS, CONTINUATIONS, REPAIRS, BLOCKED, SUSPECTED, UNMAPPED, CAPPED,
-    LISTENER_FAILURES, ATTEMPTS, DURATIONS,
+    RESPONSES, TURNS, TRUNCATED_TURNS, CONTINUED_TURNS, EXITS, CONTINUATIONS, REPAIRS, BLOCKED, SUSPECTED, UNMAPPED,
+    CAPPED, LISTENER_FAILURES, ATTEMPTS, DURATIONS, OUTPUTS, BUDGETS_USED, CONTINUATION_TOKENS, CONTINUATION_COST,
 )  # fmt: skip
 
 # --- What is shown ------------------------------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""Responses of agents in other languages are counted by the real Collector, once, in series that nobody else writes."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from endturn.generate import collector as generated
+from endturn.generate.collector import Settings
+from tests.support.otlp import Sent, Value, post, spans
+from tests.support.processes import REPOSITORY, Collector, Prometheus, eventually, free_port
+
+pytestmark = pytest.mark.stack
+
+LENGTH: dict[str, Value] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "gpt-5",
+    "gen_ai.response.finish_reasons": ["length"],
+}
+STOP = LENGTH | {"gen_ai.response.finish_reasons": ["stop"]}
+FULL = STOP | {"gen_ai.usage.output_tokens": 64, "gen_ai.request.max_tokens": 64}
+RESPONSES = "endturn_responses_total"
+
+Counts = dict[tuple[tuple[str, str], ...], float]
+
+
+def send(collector: Collector, *every: Sent, service: str = "agent", scope: str = "test") -> None:
+    assert post(f"{collector.url}/v1/traces", spans(every, service=service, scope=scope)) == 200
+
+
+def scraped(collector: Collector, name: str) -> Counts:
+    """The samples of a metric as the Collector offers them for scraping, by their labels."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://{collector.counts_address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found: Counts = {}
+    for line in lines:
+        if line.startswith(name + "{"):
+            labels, value = line.removeprefix(name + "{").rsplit("} ", 1)
+            pairs = tuple(sorted(tuple(pair.split("=", 1)) for pair in labels.replace('"', "").split(",")))
+            found[pairs] = float(value.split()[0])
+    return found
+
+
+def reads(collector: Collector, name: str, total: float) -> Counts:
+    """The samples of a metric, once they add up to that."""
+    return eventually(
+        lambda: found if sum((found := scraped(collector, name)).values()) == total else {},
+        what=f"{name} to reach {total}; it has {scraped(collector, name)}",
+    )
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    variables = {"ENDTURN_COLLECTOR_ID": "here", "ENDTURN_UNCOUNTED_SCOPES": "^com[.]anthropic[.]"}
+    with Collector(tmp_path, heartbeat=60, environment=variables) as running:
+        yield running
+
+
+def test_a_response_is_counted_once_under_the_librarys_names(collector: Collector) -> None:
+    """By provider, model and reason; not what a process counted itself, a repeated answer, an excluded scope."""
+    send(
+        collector,
+        *[Sent(attributes=LENGTH)] * 3,
+        Sent(attributes=STOP | {"endturn.counted": True, "endturn.stop.reason": "end_turn"}),
+        Sent(attributes=STOP | {"endturn.counted": False}),
+        Sent(attributes=LENGTH | {"gen_ai.operation.name": "fetch_response"}),
+        Sent(attributes={"gen_ai.response.finish_reasons": ["because"]}),
+        Sent(name="no model"),
+    )
+    send(collector, Sent(attributes=LENGTH), scope="com.anthropic.sdk.python")
+    found = reads(collector, RESPONSES, 5)
+
+    def labels(reason: str, provider: str = "openai", model: str = "gpt-5") -> tuple[tuple[str, str], ...]:
+        return (
+            ("endturn_stop_reason", reason),
+            ("gen_ai_provider_name", provider),
+            ("gen_ai_request_model", model),
+            ("instance", "here"),
+            ("job", "agent"),
+        )
+
+    assert found == {labels("max_tokens"): 3, labels("end_turn"): 1, labels("unknown", "unknown", "unknown"): 1}
+    unmapped = scraped(collector, "endturn_stop_reasons_unmapped_total")
+    assert [(dict(each)["gen_ai_provider_name"], value) for each, value in unmapped.items()] == [("unknown", 1)]
+
+
+def test_suspected_truncations_are_counted(collector: Collector) -> None:
+    """A clean claim on a full budget is one response and one suspected truncation; an honest one is none."""
+    send(collector, *[Sent(attributes=FULL)] * 2, Sent(attributes=STOP))
+    reads(collector, RESPONSES, 3)
+    assert sum(scraped(collector, "endturn_truncations_suspected_total").values()) == 2
+
+
+def test_a_word_that_tells_nothing_is_unknown_but_not_drift(collector: Collector) -> None:
+    """A value with a row that says nothing is counted as unknown, and not as a value without a row."""
+    send(collector, Sent(attributes=STOP | {"gen_ai.response.finish_reasons": ["FINISH_REASON_UNSPECIFIED"]}))
+    [labels] = reads(collector, RESPONSES, 1)
+    assert dict(labels)["endturn_stop_reason"] == "unknown"
+    assert scraped(collector, "endturn_stop_reasons_unmapped_total") == {}
+
+
+def test_a_head_sampled_span_counts_for_those_that_it_stands_for(collector: Collector) -> None:
+    """One span of four (threshold c in its trace state) is four responses."""
+    send(collector, Sent(attributes=LENGTH, state="ot=th:c"), Sent(attributes=LENGTH))
+    reads(collector, RESPONSES, 5)
+
+
+def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
+    """One service behind two Collectors is two series, by the Collectors' ids, and their sum is what was sent."""
+    ports = {"collector-counts": free_port(), "other": free_port()}
+    config = yaml.safe_load((REPOSITORY / "stack" / "prometheus.yml").read_text())
+    [job] = [each for each in config["scrape_configs"] if each["job_name"] == "collector-counts"]
+    assert job["honor_labels"] is True
+    addresses = {"collector-counts": f"127.0.0.1:{ports['collector-counts']}"}
+    others = tuple(
+        Collector(tmp_path / name, heartbeat=60, counts_port=port, environment={"ENDTURN_COLLECTOR_ID": f"id-{name}"})
+        for name, port in ports.items()
+    )
+    prometheus = Prometheus(tmp_path / "prometheus", scrapes=addresses)
+    file = tmp_path / "prometheus" / "prometheus.yml"
+    written = yaml.safe_load(file.read_text())
+    for each in written["scrape_configs"]:
+        if each["job_name"] == "collector-counts":
+            each["static_configs"][0]["targets"] = [f"127.0.0.1:{port}" for port in ports.values()]
+    file.write_text(yaml.safe_dump(written))
+    with others[0], others[1], prometheus:
+        for n in range(6):
+            send(others[n % 2], *[Sent(attributes=LENGTH)] * (10 + n))
+        total = sum(10 + n for n in range(6))
+        eventually(
+            lambda: prometheus.client.query(f"sum({RESPONSES}) == {total}"),
+            what="all responses of both Collectors",
+        )
+        series = prometheus.client.query(RESPONSES)
+        assert {each.labels["instance"]: each.value for each in series} == {"id-collector-counts": 36, "id-other": 39}
+        assert {each.labels["job"] for each in series} == {"agent"}
+        assert not any("exported_job" in each.labels for each in series)
+        # Each series only ever rises: two writers in one would make it jump to and fro.
+        for each in prometheus.client.query(f"{RESPONSES}[5m]"):
+            values = [value for _, value in each.points]
+            assert values == sorted(values)
+
+
+def test_sparse_counters_go_on_counting(tmp_path: Path) -> None:
+    """A response now and another long after are 2 in one series that never went away; with a short memory it does."""
+    shipped = yaml.safe_load((REPOSITORY / "collector" / "collector.yaml").read_text())
+    assert shipped["processors"]["deltatocumulative/counted"]["max_stale"] == "24h"
+    assert shipped["exporters"]["prometheus/counted"]["metric_expiration"] == "24h"
+    forgetful = tmp_path / "forgetful.yaml"
+    forgetful.write_text(generated.all_in_one(Settings(stale=1)))
+    with (
+        Collector(tmp_path / "shipped", heartbeat=60) as lasting,
+        Collector(tmp_path / "forgetful", heartbeat=60, config=forgetful) as forgetting,
+    ):
+        both = (lasting, forgetting)
+        for each in both:
+            send(each, Sent(attributes=LENGTH))
+        for each in both:
+            reads(each, RESPONSES, 1)
+        eventually(lambda: not scraped(forgetting, RESPONSES), what="the forgetful one to lose its series")
+        assert sum(scraped(lasting, RESPONSES).values()) == 1
+        send(lasting, Sent(attributes=LENGTH))
+        reads(lasting, RESPONSES, 2)
+
+
+def test_a_restarted_collector_goes_on_in_its_series(tmp_path: Path) -> None:
+    """Its id stays: after a restart the same series begins again at zero, which every query understands as a reset."""
+    for _ in range(2):
+        with Collector(tmp_path, heartbeat=60, environment={"HOSTNAME": "machine"}) as collector:
+            send(collector, Sent(attributes=LENGTH))
+            [labels] = reads(collector, RESPONSES, 1)
+            assert dict(labels)["instance"] == "machine"

@@ -1,0 +1,265 @@
+"""Spans of any instrumentation get their stop reason in the real Collector: the one that the library reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from endturn import frameworks, reasons
+from endturn.exchange import PROVIDERS
+from endturn.generate.emitters import SOURCES, Source
+from tests.support.otlp import Sent, Value, post, spans
+from tests.support.processes import Collector, eventually
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    with Collector(tmp_path_factory.mktemp("reasons"), heartbeat=60) as running:
+        yield running
+
+
+def through(collector: Collector, every: dict[str, Sent], *, scope: str = "test") -> dict[str, dict[str, Value]]:
+    """The attributes of these spans behind the Collector, by the key of each."""
+    marked = [
+        Sent(
+            attributes=dict(each.attributes) | {"test.key": key},
+            name=each.name,
+            failed=each.failed,
+            state=each.state,
+        )
+        for key, each in every.items()
+    ]
+    assert post(f"{collector.url}/v1/traces", spans(marked, scope=scope)) == 200
+
+    def arrived() -> dict[str, dict[str, Value]]:
+        found = {str(span["attributes"].get("test.key")): span["attributes"] for span in collector.spans()}
+        return found if every.keys() <= found.keys() else {}
+
+    found = eventually(arrived, what=f"{len(every)} spans")
+    return {key: found[key] for key in every}
+
+
+def told(attributes: dict[str, Value]) -> tuple[object, ...]:
+    return tuple(attributes.get(f"endturn.stop.{name}") for name in ("reason", "raw", "truncated"))
+
+
+def test_every_row_of_the_vocabulary_goes_through_the_collector(collector: Collector) -> None:
+    """Each raw value of each API, under each provider that speaks it, is judged as the library judges that span."""
+    sent: dict[str, Sent] = {}
+    expected: dict[str, tuple[object, ...]] = {}
+    rows = 0
+    for entry in reasons.table():
+        rows += 1
+        whose = {name for name, home in PROVIDERS.items() if (home.wire, home.dialect) in entry.wires} or {""}
+        for provider in whose:
+            key = f"{entry.api.name}|{entry.raw}|{provider}"
+            attributes: dict[str, Value] = {"gen_ai.operation.name": "chat"}
+            attributes |= {"gen_ai.provider.name": provider} if provider else {}
+            attributes["gen_ai.response.finish_reasons"] = [entry.raw]
+            sent[key] = Sent(attributes=attributes)
+            stop = frameworks.otel(attributes)
+            reason, truncated = str(stop.reason), stop.truncated
+            if not stop.mapped and entry.api.name in frameworks.APIS and not entry.wires:
+                # A framework's own word: the library's reader of spans does not take it, the Collector does.
+                reason, truncated = entry.normalized, entry.truncated
+            expected[key] = (reason, stop.raw, truncated)
+    assert rows == len(reasons.table()) > 500
+    found = {key: told(attributes) for key, attributes in through(collector, sent).items()}
+    assert {key: (found[key], want) for key, want in expected.items() if found[key] != want} == {}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A span of somebody's, and what the Collector makes of it."""
+
+    sent: Sent
+    reason: str | None
+    raw: str | None = None
+    also: dict[str, Value] = field(default_factory=dict)
+
+
+FINISH = "gen_ai.response.finish_reasons"
+CHAT: dict[str, Value] = {"gen_ai.operation.name": "chat"}
+CASES = {
+    "a text in place of the list": Case(Sent(attributes={FINISH: "length"}), "max_tokens", "length"),
+    "a list as JSON text": Case(Sent(attributes={FINISH: '["length", "stop"]'}), "max_tokens", "length"),
+    "an empty list as JSON text": Case(Sent(attributes={FINISH: "[]"}), "missing"),
+    "an empty list": Case(Sent(attributes={FINISH: []}), "missing"),
+    "an empty reason": Case(Sent(attributes={FINISH: [""]}), "missing"),
+    "white space": Case(Sent(attributes={FINISH: ["  "]}), "missing"),
+    "the first position counts": Case(Sent(attributes={FINISH: ["length", "stop"]}), "max_tokens", "length"),
+    "another case": Case(Sent(attributes={FINISH: ["MAX_TOKENS"]}), "max_tokens", "MAX_TOKENS"),
+    "a value without a row": Case(Sent(attributes={FINISH: ["because"]}), "unknown", "because"),
+    "added up over chunks": Case(Sent(attributes={FINISH: ["lengthlength"]}), "max_tokens", "lengthlength"),
+    "hostile text": Case(Sent(attributes={FINISH: ['"}]); drop']}), "unknown", '"}]); drop'),
+    "OpenInference": Case(
+        Sent(attributes={"llm.finish_reason": "max_tokens", "llm.provider": "google", "llm.model_name": "gemini-3"}),
+        "max_tokens",
+        "max_tokens",
+        {"gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "gemini-3"},
+    ),
+    "Anthropic's SDK": Case(
+        Sent(attributes=CHAT | {"anthropic.message.stop_reason": "pause_turn", "gen_ai.provider.name": "anthropic"}),
+        "paused",
+        "pause_turn",
+    ),
+    "Vercel's inner span": Case(
+        Sent(
+            attributes={
+                "ai.operationId": "ai.generateText.doGenerate",
+                "ai.response.finishReason": "tool-calls",
+                "ai.model.provider": "openai.responses",
+                "ai.model.id": "gpt-5",
+            }
+        ),
+        "tool_call",
+        "tool-calls",
+        {"gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"},
+    ),
+    "Vercel's outer span": Case(
+        Sent(attributes={"ai.operationId": "ai.generateText", "ai.response.finishReason": "length"}), None
+    ),
+    "Traceloop's flat attribute": Case(
+        Sent(attributes=CHAT | {"gen_ai.completion.0.finish_reason": "length", "gen_ai.system": "OpenAI"}),
+        "max_tokens",
+        "length",
+        {"gen_ai.provider.name": "openai"},
+    ),
+    "Claude Code": Case(
+        Sent(attributes={"stop_reason": "max_tokens", "gen_ai.system": "anthropic"}, name="claude_code.llm_request"),
+        "max_tokens",
+        "max_tokens",
+        {"gen_ai.provider.name": "anthropic"},
+    ),
+    "Claude Code without a reason": Case(Sent(name="claude_code.llm_request"), None),
+    "somebody else's stop_reason": Case(Sent(attributes={"stop_reason": "max_tokens"}, name="bus line 5"), None),
+    "an exception that hides a cut answer": Case(
+        Sent(attributes=CHAT | {"error.type": "openai.LengthFinishReasonError"}, failed=True), "max_tokens"
+    ),
+    "an exception beside the conventions' error": Case(
+        Sent(attributes=CHAT | {"error.type": "LengthFinishReasonError", FINISH: ["error"]}, failed=True),
+        "max_tokens",
+        "error",
+    ),
+    "a call that was given up": Case(
+        Sent(attributes=CHAT | {"error.type": "asyncio.CancelledError"}, failed=True), "cancelled"
+    ),
+    "a failed call": Case(Sent(attributes=CHAT | {"error.type": "429"}, failed=True), "error"),
+    "a call that tells nothing": Case(Sent(attributes=CHAT), None),
+    "a failed tool": Case(Sent(attributes={"gen_ai.operation.name": "execute_tool"}, failed=True), None),
+    "an agent that repeats its last reason": Case(
+        Sent(attributes={"gen_ai.operation.name": "invoke_agent", FINISH: ["length"]}), None
+    ),
+    "a job that is still being made": Case(
+        Sent(attributes={"gen_ai.operation.name": "fetch_response", "gen_ai.response.status": "in_progress"}),
+        "paused",
+        "in_progress(background)",
+    ),
+    "a span that has one of ours": Case(
+        Sent(attributes=CHAT | {"endturn.stop.reason": "end_turn", FINISH: ["length"]}), "end_turn"
+    ),
+    "no span of a model": Case(Sent(attributes={"http.request.method": "GET"}, failed=True), None),
+}
+
+
+@pytest.fixture(scope="module")
+def answered(collector: Collector) -> dict[str, dict[str, Value]]:
+    return through(collector, {name: case.sent for name, case in CASES.items()})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_spans_of_others_are_understood(answered: dict[str, dict[str, Value]], name: str) -> None:
+    """Each instrumentation's place and spelling is read; what is no answer of a model is left alone."""
+    case, found = CASES[name], answered[name]
+    assert (found.get("endturn.stop.reason"), found.get("endturn.stop.raw")) == (case.reason, case.raw)
+    if case.reason and name != "a span that has one of ours":
+        cut = case.reason in {"max_tokens", "context_window_exceeded", "missing"}
+        assert found["endturn.stop.truncated"] is cut
+    assert case.also.items() <= found.items()
+
+
+@pytest.mark.parametrize("source", [each for each in SOURCES if not each.span], ids=lambda each: each.attribute)
+def test_every_declared_source_is_read(collector: Collector, source: Source) -> None:
+    """Each attribute that the emitters' page names is one from which the Collector takes a reason."""
+    key = f"source {source.attribute}"
+    found = through(collector, {key: Sent(attributes={source.attribute: "max_tokens"})})[key]
+    assert told(found) == ("max_tokens", "max_tokens", True)
+
+
+FULL: dict[str, tuple[dict[str, Value], bool]] = {
+    "exactly full": ({"gen_ai.usage.output_tokens": 64, "gen_ai.request.max_tokens": 64}, True),
+    "not full": ({"gen_ai.usage.output_tokens": 63, "gen_ai.request.max_tokens": 64}, False),
+    "no limit": ({"gen_ai.usage.output_tokens": 64}, False),
+    "a limit of nothing": ({"gen_ai.usage.output_tokens": 64, "gen_ai.request.max_tokens": 0}, False),
+    "numbers as text": ({"ai.usage.outputTokens": "64", "ai.settings.maxOutputTokens": "64"}, True),
+    "OpenInference": (
+        {
+            "llm.token_count.completion": 70,
+            "llm.invocation_parameters": '{"temperature": 0, "max_completion_tokens": 64}',
+        },
+        True,
+    ),
+    "cut, and says so": (
+        {"gen_ai.usage.output_tokens": 64, "gen_ai.request.max_tokens": 64, FINISH: ["length"]},
+        False,
+    ),
+}
+
+
+def test_a_clean_claim_on_a_full_budget_is_suspected(collector: Collector) -> None:
+    """`stop` with as many output tokens as were allowed is marked, in every spelling; a confessed cut is not."""
+    sent = {
+        name: Sent(attributes={"gen_ai.provider.name": "openai", FINISH: ["stop"]} | numbers)
+        for name, (numbers, _) in FULL.items()
+    }
+    found = through(collector, sent)
+    assert {name: each.get("endturn.stop.suspected", False) for name, each in found.items()} == {
+        name: suspected for name, (_, suspected) in FULL.items()
+    }
+    assert frameworks.otel(sent["exactly full"].attributes).suspected
+
+
+def test_content_of_other_instrumentations_is_dropped(collector: Collector) -> None:
+    """Messages, tool arguments and results are gone, wherever others put them; what is none stays."""
+    content = (
+        *("gen_ai.input.messages", "gen_ai.prompt.0.content", "gen_ai.completion.0.content", "gen_ai.tool.definitions"),
+        *(
+            "input.value",
+            "output.value",
+            "llm.input_messages.0.message.content",
+            "llm.output_messages.0.message.content",
+        ),
+        *("ai.prompt", "ai.prompt.messages", "ai.response.text", "ai.response.toolCalls", "ai.toolCall.args"),
+        *("traceloop.entity.input", "traceloop.entity.output", "request_data", "response_data", "all_messages_events"),
+    )
+    kept: dict[str, Value] = {"gen_ai.prompt.name": "greeting", "input.mime_type": "text/plain", "llm.model_name": "m"}
+    everything: dict[str, Value] = dict.fromkeys(content, "planted")
+    found = through(collector, {"content": Sent(attributes=everything | kept)})["content"]
+    assert [name for name in content if name in found] == []
+    assert kept.items() <= found.items()
+    assert "planted" not in collector.file("traces").read_text()
+
+
+def test_no_statement_failed(collector: Collector, answered: dict[str, dict[str, Value]]) -> None:
+    """Whatever was sent, no statement ended in an error: those are logged, and would be logged for every such span."""
+    assert answered
+    assert [line for line in collector.log.read_text().splitlines() if "failed to" in line.lower()] == []
+
+
+def test_the_words_of_vercels_ai_sdk_are_its_own(collector: Collector) -> None:
+    """Each of its reasons is judged by its own table: its `other` tells nothing, where Google's is a failure."""
+    rows = frameworks.REASONS["vercel.v4"]
+    sent = {
+        f"vercel {raw}": Sent(
+            attributes={"ai.operationId": "ai.streamText.doStream", "ai.response.finishReason": raw, FINISH: [raw]}
+        )
+        for raw in rows
+    }
+    found = through(collector, sent)
+    assert {raw: found[f"vercel {raw}"]["endturn.stop.reason"] for raw in rows} == {
+        raw: str(row.reason) for raw, row in rows.items()
+    }

@@ -1,0 +1,181 @@
+"""The gateway keeps every trace with a truncated, continued, repaired or failed turn, however late that turns out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from endturn.generate import collector as generated
+from endturn.generate.collector import Settings
+from endturn.generate.processing import Sampling
+from tests.support.otlp import Sent, Value, post, spans
+from tests.support.processes import REPOSITORY, Collector, eventually
+
+pytestmark = pytest.mark.stack
+
+TOKEN = "planted-token"
+WAIT = 3
+"""Seconds to a decision here; the shipped gateway waits ten minutes."""
+CHAT: dict[str, Value] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "m",
+}
+PLAIN = CHAT | {"gen_ai.response.finish_reasons": ["stop"]}
+CUT = CHAT | {"gen_ai.response.finish_reasons": ["length"]}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    folder = tmp_path_factory.mktemp("sampling")
+    config = folder / "gateway.yaml"
+    config.write_text(generated.gateway(Settings(sampling=Sampling(decision_wait=WAIT))))
+    variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_SAMPLE_PERCENT": "0"}
+    with Collector(folder, config=config, heartbeat=60, environment=variables) as running:
+        yield running
+
+
+def send(gateway: Collector, *every: Sent) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert post(f"{gateway.url}/v1/traces", spans(every), headers=headers) == 200
+
+
+def names(gateway: Collector, trace: bytes) -> set[str]:
+    """The spans of a trace that were kept."""
+    return {span["name"] for span in gateway.spans() if span["traceId"] == trace.hex()}
+
+
+KEPT: dict[str, Sent] = {
+    "a truncated answer of another language": Sent(attributes=CUT),
+    "a truncated turn": Sent(attributes={"endturn.turn.truncated": True}),
+    "a continued turn": Sent(attributes={"endturn.turn.continued": True}),
+    "an unfinished turn": Sent(attributes={"endturn.turn.complete": False}),
+    "a continuation": Sent(attributes=CHAT | {"endturn.stop.reason": "end_turn", "endturn.continuation.index": 1}),
+    "a suspected truncation": Sent(
+        attributes=PLAIN | {"gen_ai.usage.output_tokens": 9, "gen_ai.request.max_tokens": 9}
+    ),
+    "a repaired tool payload": Sent(events=["endturn.tool_payload_repair"]),
+    "blocked tool calls": Sent(events=["endturn.tool_dispatch_blocked"]),
+    "a filtered answer": Sent(attributes=CHAT | {"gen_ai.response.finish_reasons": ["content_filter"]}),
+    "a value without a row": Sent(attributes=CHAT | {"gen_ai.response.finish_reasons": ["because"]}),
+    "a failed call": Sent(failed=True),
+}
+DROPPED: dict[str, Sent] = {
+    "a plain answer": Sent(attributes=PLAIN),
+    "a whole turn": Sent(
+        attributes={"endturn.turn.truncated": False, "endturn.turn.continued": False, "endturn.turn.complete": True}
+    ),
+    "a tool call": Sent(attributes=CHAT | {"gen_ai.response.finish_reasons": ["tool_calls"]}),
+    "no answer of a model": Sent(attributes={"http.request.method": "GET"}),
+}
+
+
+def around(sent: Sent, trace: bytes) -> tuple[Sent, ...]:
+    """A trace: the span in question, and an unremarkable one beside it."""
+    told = Sent(name="told", trace=trace, attributes=sent.attributes, failed=sent.failed, events=sent.events)
+    return told, Sent(name="beside", trace=trace)
+
+
+def test_traces_are_kept_and_dropped_whole(gateway: Collector) -> None:
+    """Each kind of unfinished or repaired turn keeps all of its trace; of the rest only the share (here none) stays."""
+    traces = {name: os.urandom(16) for name in KEPT | DROPPED}
+    send(gateway, *(span for name, sent in (KEPT | DROPPED).items() for span in around(sent, traces[name])))
+    whole = {"told", "beside"}
+    eventually(lambda: all(names(gateway, traces[name]) == whole for name in KEPT), what="the kept traces")
+    assert [name for name in DROPPED if names(gateway, traces[name])] == []
+
+
+def test_a_turn_below_a_root_that_has_ended_is_kept_whole(gateway: Collector) -> None:
+    """The root of a remote caller has ended, and arrived, before the turn below it is cut off: both are kept."""
+    trace, root = os.urandom(16), os.urandom(8)
+    send(gateway, Sent(name="root", trace=trace))
+    time.sleep(WAIT / 3)  # a turn takes its time: what is tested is that the trace is not judged in between
+    assert names(gateway, trace) == set()
+    send(gateway, Sent(name="turn", trace=trace, parent=root, attributes={"endturn.turn.truncated": True}))
+    eventually(lambda: names(gateway, trace) == {"root", "turn"}, what="the root and the turn")
+
+
+def test_a_kept_trace_is_seen_at_once(tmp_path: Path) -> None:
+    """With the shipped wait of ten minutes, too: the cut answer and what came before it are there within seconds."""
+    trace = os.urandom(16)
+    config = REPOSITORY / "collector" / "gateway.yaml"
+    variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_SAMPLE_PERCENT": "0"}
+    with Collector(tmp_path, config=config, heartbeat=60, environment=variables) as gateway:
+        send(gateway, Sent(name="before", trace=trace, attributes=PLAIN))
+        send(gateway, Sent(name="cut", trace=trace, attributes=CUT))
+        eventually(lambda: names(gateway, trace) == {"before", "cut"}, what="the kept trace")
+        send(gateway, Sent(name="after", trace=trace, attributes=PLAIN))
+        eventually(lambda: names(gateway, trace) == {"before", "cut", "after"}, what="what came after")
+
+
+def test_a_turn_of_two_minutes_is_kept_whole(gateway: Collector) -> None:
+    """Calls that arrive one after the other over a fifth of the wait, the last of them cut off, stay together."""
+    trace = os.urandom(16)
+    for n in range(3):
+        send(gateway, Sent(name=f"call {n}", trace=trace, attributes=PLAIN, seconds=40))
+        time.sleep(WAIT / 15)
+    send(gateway, Sent(name="cut", trace=trace, attributes=CUT, seconds=120))
+    eventually(
+        lambda: names(gateway, trace) == {"call 0", "call 1", "call 2", "cut"},
+        what="the whole turn",
+    )
+
+
+def test_a_turn_longer_than_the_wait_loses_only_what_was_unremarkable(gateway: Collector) -> None:
+    """What is cut off after its trace was let go is kept by itself, and what comes after that, too; all is counted."""
+    trace = os.urandom(16)
+    decided = "otelcol_processor_tail_sampling_global_count_traces_sampled"
+    in_memory = "otelcol_processor_tail_sampling_sampling_traces_on_memory"
+    eventually(lambda: gateway.own(in_memory) == 0, what="the traces of other tests to be let go")
+    let_go = gateway.own(decided, sampled="false")
+    send(gateway, Sent(name="early", trace=trace, attributes=PLAIN))
+    eventually(lambda: gateway.own(decided, sampled="false") > let_go, what="the trace to be let go")
+    send(gateway, Sent(name="late", trace=trace, attributes=CUT))
+    eventually(lambda: names(gateway, trace) == {"late"}, what="the late cut")
+    send(gateway, Sent(name="afterwards", trace=trace, attributes=PLAIN))
+    eventually(lambda: names(gateway, trace) == {"late", "afterwards"}, what="what came after the decision to keep")
+
+
+def shipped() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "collector" / "gateway.yaml").read_text())
+    return loaded
+
+
+def test_the_shipped_gateway_waits_long_enough() -> None:
+    """Ten minutes whatever the root does, room for half as many traces again, what was kept remembered, no more."""
+    tail = shipped()["processors"]["tail_sampling"]
+    assert tail["decision_wait"] == "10m"
+    assert "decision_wait_after_root_received" not in tail
+    assert tail["sampling_strategy"] == "span-ingest"
+    sampling = Sampling()
+    assert tail["expected_new_traces_per_sec"] == sampling.traces_per_second == 50
+    assert tail["num_traces"] == "${env:ENDTURN_SAMPLING_TRACES:-45000}"
+    assert sampling.traces == 50 * 600 * 3 // 2
+    assert tail["decision_cache"] == {
+        "sampled_cache_size": f"${{env:ENDTURN_SAMPLING_CACHE:-{10 * sampling.traces}}}",
+        "non_sampled_cache_size": 0,
+    }
+
+
+def test_what_is_counted_is_not_sampled() -> None:
+    """Responses are counted before traces are sampled, and logs are not sampled at all."""
+    pipelines = shipped()["service"]["pipelines"]
+    assert "signal_to_metrics" in pipelines["traces"]["exporters"]
+    assert "tail_sampling" not in pipelines["traces"]["processors"]
+    assert pipelines["traces/sampled"]["processors"] == ["tail_sampling"]
+    assert "tail_sampling" not in pipelines["logs"]["processors"]
+
+
+def test_a_scaled_down_gateway_differs_in_its_times_alone(tmp_path: Path) -> None:
+    """What the tests run is the shipped file with another wait, and the memory that goes with it."""
+    small = yaml.safe_load(generated.gateway(Settings(sampling=Sampling(decision_wait=WAIT))))
+    large = shipped()
+    for key in ("decision_wait", "num_traces", "decision_cache"):
+        del small["processors"]["tail_sampling"][key], large["processors"]["tail_sampling"][key]
+    assert small == large

@@ -1,0 +1,396 @@
+"""What happens to telemetry when something breaks: nothing that a queue promised is lost, and every loss is counted."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import ssl
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from tests.support.otlp import Sent, Value, logs, post, spans
+from tests.support.processes import LOOPBACK, REPOSITORY, Collector, Server, eventually, free_port, require_stack
+
+pytestmark = pytest.mark.stack
+
+LENGTH: dict[str, Value] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "gpt-5",
+    "gen_ai.response.finish_reasons": ["length"],
+}
+
+
+class Shipped(Server):
+    """A configuration as it is shipped, back ends and all: nothing of it is laid over but what `overlay` says."""
+
+    def __init__(self, folder: Path, name: str, *, overlay: object = None, **environment: str) -> None:
+        self.ports = {each: free_port() for each in ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS", "SELF")}
+        self.url = f"http://{LOOPBACK}:{self.ports['HTTP']}"
+        folder.mkdir(parents=True, exist_ok=True)
+        configs = [REPOSITORY / "collector" / f"{name}.yaml"]
+        if overlay is not None:
+            configs.append(folder / "overlay.yaml")
+            configs[-1].write_text(yaml.safe_dump(overlay))
+        super().__init__(
+            name,
+            [require_stack("collector")["otelcol"], *(f"--config={config}" for config in configs)],
+            log=folder / "collector.log",
+            ready=f"http://{LOOPBACK}:{self.ports['HEALTH']}/",
+            env={f"ENDTURN_COLLECTOR_{key}_PORT": str(port) for key, port in self.ports.items()}
+            | {"ENDTURN_COLLECTOR_DATA": str(folder / "queue"), "ENDTURN_COLLECTOR_HEARTBEAT_MILLISECONDS": "60000"}
+            | environment,
+        )
+
+    def kill(self) -> None:
+        """End the process as a power cut would."""
+        process, self._process = self._process, None
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def own(self, name: str) -> float:
+        """What the Collector counts of itself: the sum of a metric's samples."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://{LOOPBACK}:{self.ports['METRICS']}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+
+
+def agent(folder: Path, sink: int, **environment: str) -> Shipped:
+    """The shipped agent, in front of whatever will listen there. It waits a second at most between attempts."""
+    impatient = {"exporters": {"otlp_grpc/gateway": {"retry_on_failure": {"max_interval": "1s"}}}}
+    return Shipped(
+        folder,
+        "agent",
+        overlay=impatient,
+        ENDTURN_GATEWAY_ENDPOINT=f"{LOOPBACK}:{sink}",
+        ENDTURN_GATEWAY_INSECURE="true",
+        **environment,
+    )
+
+
+class Sink(Collector):
+    """A Collector that writes what comes in to files, at a port that is known before it runs."""
+
+    def __init__(self, folder: Path, grpc: int) -> None:
+        super().__init__(folder, heartbeat=60, environment={"ENDTURN_COLLECTOR_GRPC_PORT": str(grpc)})
+
+
+def bodies(sink: Sink) -> list[str]:
+    return [record["body"]["stringValue"] for record in sink.log_records()]
+
+
+def test_a_killed_agent_loses_nothing_that_it_took(tmp_path: Path) -> None:
+    """100,000 events while the back end is down, the agent killed under load and restarted: every one arrives."""
+    grpc = free_port()
+    running = agent(tmp_path / "agent", grpc)
+    running.start()
+    batches = [[f"{n}-{m}" for m in range(1000)] for n in range(100)]
+    killed, accepted = threading.Event(), []
+
+    def load() -> None:
+        for n, batch in enumerate(batches):
+            # As an SDK does: what is not taken is sent again.
+            while post(f"{running.url}/v1/logs", logs(batch)) != 200:
+                killed.wait(0.05)
+            accepted.append(n)
+
+    sender = threading.Thread(target=load)
+    sender.start()
+    try:
+        eventually(lambda: len(accepted) >= 40, what="load")
+        running.kill()
+        taken = len(accepted)
+        running.start()
+        sender.join(60)
+        assert not sender.is_alive()
+        assert taken < len(accepted) == len(batches)
+        # The back end comes, goes, and comes again.
+        with Sink(tmp_path / "first", grpc) as first:
+            eventually(lambda: bodies(first), what="anything to arrive")
+        with Sink(tmp_path / "second", grpc) as second:
+            wanted = {body for batch in batches for body in batch} - set(bodies(first))
+            eventually(lambda: wanted <= set(bodies(second)), what="every event", timeout=60, every=0.5)
+    finally:
+        running.stop()
+
+
+def test_a_full_disk_queue_refuses_and_what_it_took_arrives(tmp_path: Path) -> None:
+    """What does not fit is refused, to be sent again or given up; accepted and refused are counted, and add up."""
+    grpc = free_port()
+    running = agent(tmp_path / "agent", grpc, ENDTURN_COLLECTOR_QUEUE_BYTES="1000000")
+    accepted, refused = set(), 0
+    padding = "x" * 500
+    with running:
+        for n in range(60):
+            batch = [f"{n}-{m}-{padding}" for m in range(100)]
+            status = post(f"{running.url}/v1/logs", logs(batch))
+            assert status in (200, 503)  # 503: the sender may try again
+            if status == 200:
+                accepted |= set(batch)
+            else:
+                refused += len(batch)
+        assert accepted
+        assert refused
+        assert len(accepted) + refused == 6000
+        assert running.own("otelcol_exporter_enqueue_failed_log_records") == refused
+        assert running.own("otelcol_receiver_refused_log_records") == refused
+        assert running.own("otelcol_receiver_accepted_log_records") == len(accepted)
+        with Sink(tmp_path / "sink", grpc) as sink:
+            eventually(lambda: set(bodies(sink)) == accepted, what="all that was accepted", timeout=60)
+
+
+def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice(tmp_path: Path) -> None:
+    """Traces of the all-in-one are not refused: each response is counted once, each span lost is counted as lost."""
+    grpc = free_port()
+    folder = tmp_path / "collector"
+    impatient = {"exporters": {"otlp_grpc/tempo": {"retry_on_failure": {"max_interval": "1s"}}}}
+    variables = {"ENDTURN_COLLECTOR_QUEUE_BYTES": "1000000", "ENDTURN_TEMPO_ENDPOINT": f"{LOOPBACK}:{grpc}"}
+    padding = "x" * 500
+    sent = 0
+    with Shipped(folder, "collector", overlay=impatient, **variables) as running:
+        counts = f"http://{LOOPBACK}:{running.ports['COUNTS']}/metrics"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        for _ in range(60):
+            every = [Sent(attributes=LENGTH | {"padding": padding}) for _ in range(100)]
+            assert post(f"{running.url}/v1/traces", spans(every)) == 200
+            sent += len(every)
+
+        def counted() -> float:
+            with opener.open(counts, timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+            return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("endturn_responses_total{"))
+
+        eventually(lambda: counted() == sent, what=f"{sent} responses counted")
+        lost = running.own("otelcol_exporter_enqueue_failed_spans")
+        assert 0 < lost < sent
+        assert running.own("otelcol_receiver_refused_spans") == 0
+        with Sink(tmp_path / "sink", grpc) as sink:
+            eventually(lambda: len(sink.spans()) == sent - lost, what="what was not lost", timeout=60)
+        assert counted() == sent
+
+
+class Stuck(SpanExporter):
+    """An exporter whose back end does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.exported = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.go.wait(30)
+        self.exported += len(spans)
+        return SpanExportResult.SUCCESS
+
+
+def test_an_overflowing_sdk_queue_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own metrics on, the SDK says how many spans its full queue dropped; the rest is exported."""
+    monkeypatch.setenv("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "true")
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
+    exporter = Stuck()
+    provider = TracerProvider(meter_provider=meters)
+    provider.add_span_processor(
+        BatchSpanProcessor(exporter, max_queue_size=64, max_export_batch_size=16, meter_provider=meters)
+    )
+    tracer = provider.get_tracer("test")
+    for _ in range(500):
+        tracer.start_span("s").end()
+    exporter.go.set()
+    provider.shutdown()
+    data = reader.get_metrics_data()
+    assert data is not None
+    dropped = sum(
+        int(getattr(point, "value", 0))
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "otel.sdk.processor.span.processed"
+        for point in metric.data.data_points
+        if (point.attributes or {}).get("error.type") == "queue_full"
+    )
+    assert dropped > 0
+    # Its count is one too many: it takes the moment when the queue becomes full for a loss (1.45).
+    assert 0 <= dropped + exporter.exported - 500 <= 1
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A request that is no honest telemetry, and how it is answered."""
+
+    body: bytes
+    answers: frozenset[int]
+    headers: dict[str, str]
+
+
+def deep(depth: int) -> bytes:
+    """The same as protobuf: `depth` times an AnyValue (field 5) of an ArrayValue (field 1), some 9 bytes each."""
+
+    def length(size: int) -> bytes:
+        written = b""
+        while size > 127:
+            written += bytes([size & 127 | 128])
+            size >>= 7
+        return written + bytes([size])
+
+    def field(number: int, body: bytes) -> bytes:
+        return bytes([number << 3 | 2]) + length(len(body)) + body
+
+    heads, size = [], 3
+    for number in (1, 5) * depth:
+        heads.append(bytes([number << 3 | 2]) + length(size))
+        size += len(heads[-1])
+    value = b"".join(reversed(heads)) + field(1, b"x")
+    attribute = field(1, b"k") + field(2, value)
+    span = field(1, b"t" * 16) + field(2, b"s" * 8) + field(5, b"deep") + field(9, attribute)
+    return field(1, field(2, field(2, span)))
+
+
+def nested(depth: int) -> bytes:
+    """JSON with a list in a list in a list."""
+    value = '{"arrayValue":{"values":[' * depth + '{"stringValue":"x"}' + "]}}" * depth
+    return (
+        '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"'
+        + "a" * 32
+        + '","spanId":"'
+        + "b" * 16
+        + '","name":"deep","attributes":[{"key":"k","value":'
+        + value
+        + "}]}]}]}]}"
+    ).encode()
+
+
+JSON = {"Content-Type": "application/json"}
+HOSTILE = {
+    "garbage": Hostile(b"\xff\xfe garbage \x00" * 100, frozenset({400}), {}),
+    "a cut message": Hostile(spans([Sent(attributes=LENGTH)])[:-7], frozenset({400}), {}),
+    "garbage as JSON": Hostile(b'{"resourceSpans": [', frozenset({400}), JSON),
+    "another content type": Hostile(spans([Sent()]), frozenset({415}), {"Content-Type": "text/plain"}),
+    # Its sender may find the connection closed before it has sent all of it.
+    "a huge body": Hostile(b"\x0a" * (20 << 20), frozenset({400, 413, 0}), {}),
+    "a gzip bomb": Hostile(gzip.compress(b"\x00" * (64 << 20)), frozenset({400, 413}), {"Content-Encoding": "gzip"}),
+    "no gzip": Hostile(b"plain", frozenset({400}), {"Content-Encoding": "gzip"}),
+    "an encoding that nobody knows": Hostile(b"x", frozenset({400, 415}), {"Content-Encoding": "rot13"}),
+    # As deep as a message may be long: unpleasant, not fatal. Fourfold, the process would overflow its stack.
+    "deep nesting": Hostile(nested(140_000), frozenset({200, 400}), JSON),
+    "deeper nesting": Hostile(deep(400_000), frozenset({200, 400}), {}),
+    "nesting beyond the stack": Hostile(deep(1_400_000), frozenset({400, 0}), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    with Collector(tmp_path_factory.mktemp("hostile"), heartbeat=60) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_messages_are_refused_and_honest_ones_still_taken(receiver: Collector, name: str) -> None:
+    """Garbage, bombs and wrong types are an error for their sender; the next one is served, memory is bounded."""
+    hostile = HOSTILE[name]
+    assert post(f"{receiver.url}/v1/traces", hostile.body, headers=hostile.headers) in hostile.answers
+    assert post(f"{receiver.url}/v1/traces", spans([Sent(name=f"after {name}")])) == 200
+    # Not read as JSON: Python's parser gives up on what is nested too deeply.
+    written = receiver.file("traces")
+    eventually(lambda: written.exists() and f'"after {name}"' in written.read_text(), what="the honest span")
+    assert receiver.own("otelcol_process_memory_rss") < 1 << 30
+
+
+TOKEN = "planted-token"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for this machine, signed by itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:{LOOPBACK}"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
+    """Without the token, with another, or with a part of it: 401, and nothing arrives; with it, it does."""
+    config = REPOSITORY / "collector" / "gateway.yaml"
+    variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN}
+    with Collector(tmp_path, config=config, heartbeat=60, environment=variables) as gateway:
+        url, body = f"{gateway.url}/v1/traces", spans([Sent(attributes=LENGTH)])
+        for wrong in (None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer ", "Basic Og=="):
+            headers = {} if wrong is None else {"Authorization": wrong}
+            assert post(url, body, headers=headers) == 401
+        assert gateway.own("otelcol_receiver_accepted_spans") == 0
+        assert post(url, body, headers={"Authorization": f"Bearer {TOKEN}"}) == 200
+        eventually(lambda: len(gateway.spans()) == 1, what="the span with the token")
+        assert TOKEN not in gateway.log.read_text()
+
+
+def test_the_gateway_does_not_start_without_a_token(tmp_path: Path) -> None:
+    """An empty token is refused at the start, not taken for "everybody"."""
+    refused = subprocess.run(
+        [require_stack("collector")["otelcol"], "validate", "--config", str(REPOSITORY / "collector" / "gateway.yaml")],
+        env={name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert "no bearer token provided" in refused.stderr + refused.stdout
+
+
+def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    """With tls.yaml laid over it the gateway speaks TLS only; an agent that trusts it, with the token, gets through."""
+    cert, key = certificate
+    config = REPOSITORY / "collector" / "gateway.yaml"
+    variables = {
+        "ENDTURN_COLLECTOR_TOKEN": TOKEN,
+        "ENDTURN_TLS_CERT": str(cert),
+        "ENDTURN_TLS_KEY": str(key),
+    }
+    overlay = [REPOSITORY / "collector" / "tls.yaml"]
+    with Collector(
+        tmp_path / "gateway", config=config, configs=overlay, heartbeat=60, environment=variables
+    ) as gateway:
+        assert post(f"{gateway.url}/v1/traces", spans([Sent()]), headers={"Authorization": f"Bearer {TOKEN}"}) in (
+            0,
+            400,
+        )
+        trusting = ssl.create_default_context(cafile=str(cert))
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting)
+        )
+        request = urllib.request.Request(
+            gateway.url.replace("http:", "https:") + "/v1/traces",
+            spans([Sent(attributes=LENGTH)]),
+            {"Content-Type": "application/x-protobuf", "Authorization": f"Bearer {TOKEN}"},
+        )
+        with opener.open(request, timeout=10) as answer:
+            assert answer.status == 200
+        with Shipped(
+            tmp_path / "agent",
+            "agent",
+            ENDTURN_GATEWAY_ENDPOINT=gateway.grpc,
+            ENDTURN_GATEWAY_CA=str(cert),
+            ENDTURN_GATEWAY_TOKEN=TOKEN,
+        ) as running:
+            assert post(f"{running.url}/v1/traces", spans([Sent(attributes=LENGTH)])) == 200
+            eventually(lambda: len(gateway.spans()) == 2, what="both spans")

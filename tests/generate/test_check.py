@@ -1,0 +1,117 @@
+"""`endturn rules check`: what is right passes, and what is wrong is named, with promtool and without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from endturn.cli import main
+from endturn.errors import UsageError
+from endturn.generate import check
+from tests.support.processes import REPOSITORY, require_stack
+
+GOOD = """
+groups:
+  - name: g
+    interval: 1m
+    rules:
+      - record: job:up:sum
+        expr: sum by (job) (up)
+      - alert: Down
+        expr: job:up:sum == 0
+        for: 5m
+        keep_firing_for: 1h
+        labels: {severity: warning}
+        annotations: {summary: "{{ $labels.job }} is down"}
+"""
+
+
+def problems(text: str, tmp_path: Path, promtool: str | None = None) -> list[str]:
+    file = tmp_path / "rules.yaml"
+    file.write_text(text)
+    [result] = check.check([file], promtool=promtool)
+    return list(result.problems)
+
+
+@pytest.fixture
+def no_promtool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH on which there is none."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+BROKEN = [
+    pytest.param("sum by (job) (up)", "sum by (job (up)", "job:up:sum", id="an expression that is none"),
+    pytest.param("for: 5m", "for: 5 minutes", "Down: '5 minutes' is no duration for 'for'", id="a duration"),
+    pytest.param("keep_firing_for", "keepFiringFor", "Down: there is no key 'keepFiringFor'", id="a misspelt key"),
+    pytest.param("interval: 1m", "intervall: 1m", "group 'g' has no key 'intervall'", id="a group's misspelt key"),
+    pytest.param("alert: Down", "record: a\n        alert: Down", "either `record` or `alert`", id="both at once"),
+    pytest.param("expr: job:up:sum == 0", "labels2: {}", "Down: an expression is missing", id="no expression"),
+]
+
+
+@pytest.mark.usefixtures("no_promtool")
+@pytest.mark.parametrize(("right", "wrong", "complaint"), BROKEN)
+def test_what_is_wrong_is_named_without_promtool(right: str, wrong: str, complaint: str, tmp_path: Path) -> None:
+    """Structure and expressions are looked at where promtool is not installed."""
+    assert problems(GOOD, tmp_path) == []
+    assert complaint in "\n".join(problems(GOOD.replace(right, wrong), tmp_path))
+
+
+@pytest.mark.stack
+def test_promtool_finds_more(tmp_path: Path) -> None:
+    """An unknown function in a template, and a rule that stands there twice, are promtool's to find."""
+    promtool = str(require_stack("prometheus")["promtool"])
+    assert problems(GOOD, tmp_path, promtool) == []
+    assert "unknwn" in "\n".join(
+        problems(GOOD.replace("$labels.job }}", "$labels.job | unknwn }}"), tmp_path, promtool)
+    )
+    doubled = yaml.safe_load(GOOD)
+    doubled["groups"][0]["rules"] *= 2
+    assert "uplicate" in "\n".join(problems(yaml.safe_dump(doubled), tmp_path, promtool))
+
+
+@pytest.mark.stack
+def test_the_shipped_files_pass(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule files, the PrometheusRule and Grafana's alerts of this checkout are what is checked by default."""
+    monkeypatch.chdir(REPOSITORY)
+    assert main(["rules", "check", "--promtool", str(require_stack("prometheus")["promtool"])]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        *(f"dashboards/rules/{name}.yaml" for name in ("alerts", "collector", "increments", "slo")),
+        "dashboards/kubernetes/prometheusrule.yaml",
+        "dashboards/grafana-alerts/endturn.yaml",
+    ]
+    assert all(": ok" in line and "promtool 3" in line for line in lines)
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit status 1 and the rule's name for a bad file; 2 for what is no rule file, or a program that is not there."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(GOOD.replace("for: 5m", "for: soon"))
+    assert main(["rules", "check", str(file)]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == "  Down: 'soon' is no duration for 'for'"
+    for text in ("a: b", "[1, 2", "groups: 3"):
+        file.write_text(text)
+        assert main(["rules", "check", str(file)]) == 2
+        assert repr(str(file)) in capsys.readouterr().err
+    assert main(["rules", "check", str(file), "--promtool", "/nonexistent/promtool"]) == 2
+    assert "no program" in capsys.readouterr().err
+
+
+def test_nothing_to_check_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without rule files is not said to be all right."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no rule file below"):
+        check.check([])
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    """PyYAML is of the extra `grafana`."""
+    code = "import sys; sys.modules['yaml'] = None\nfrom endturn.cli import main\nsys.exit(main(['rules', 'check']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'endturn[grafana]'" in done.stderr

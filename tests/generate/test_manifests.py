@@ -1,0 +1,102 @@
+"""The rules' other forms hold the same rules: a PrometheusRule, and Grafana's own alerts in its provisioning shape."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from typing import Any
+
+import pytest
+import yaml
+
+from endturn.generate import manifests
+from endturn.generate.alerts import alerts
+from endturn.generate.config import RuleConfig
+from endturn.generate.dashboards import files as boards
+from tests.support.processes import REPOSITORY
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models import alerting
+
+CONFIG = RuleConfig()
+ALERTS = alerts(CONFIG)
+GROUP: dict[str, Any] = yaml.safe_load((REPOSITORY / manifests.GRAFANA).read_text())["groups"][0]
+RULES: dict[str, Any] = {rule["title"]: rule for rule in GROUP["rules"]}
+PROVISIONED = {
+    "uid", "title", "condition", "data", "noDataState", "execErrState", "for", "keepFiringFor", "annotations", "labels",
+    "isPaused", "missing_series_evals_to_resolve",
+}  # fmt: skip
+"""The keys that Grafana's file provisioning reads, in its spelling; an unknown one is dropped without a word."""
+
+
+def test_the_prometheus_rule_holds_every_group() -> None:
+    """The manifest's groups are those of the rule files, in the order in which they read each other."""
+    manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
+    assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert re.fullmatch("[a-z0-9.-]+", manifest["metadata"]["name"])
+    names = [group["name"] for group in manifest["spec"]["groups"]]
+    assert names == ["endturn-increments", "endturn-slo", "endturn-collector", "endturn-alerts"]
+    for group in manifest["spec"]["groups"]:
+        file = REPOSITORY / "dashboards" / "rules" / f"{group['name'].removeprefix('endturn-')}.yaml"
+        assert yaml.safe_load(file.read_text())["groups"] == [group]
+
+
+def test_grafana_has_every_alert() -> None:
+    """Each alert, with its query, times, severity and stable uid; no contact point and no policy beside them."""
+    assert {alert.name for alert in ALERTS} == RULES.keys()
+    assert len({rule["uid"] for rule in RULES.values()}) == len(RULES)
+    for alert in ALERTS:
+        rule = RULES[alert.name]
+        assert rule.keys() <= PROVISIONED
+        assert rule["data"][0]["model"]["expr"] == alert.expression.text
+        assert rule["labels"] == {"severity": alert.severity}
+        assert re.fullmatch(r"endturn-[0-9a-f]{16}", rule["uid"])
+        assert ("keepFiringFor" in rule) == bool(alert.keep)
+    whole = yaml.safe_load((REPOSITORY / manifests.GRAFANA).read_text())
+    assert whole.keys() == {"apiVersion", "groups"}
+    assert GROUP.keys() == {"orgId", "name", "folder", "interval", "rules"}
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_a_grafana_alert_fires_on_whatever_its_query_gives(name: str) -> None:
+    """The condition is a threshold on whether the query gave a number, each node reads the one before it."""
+    query, is_there, condition = RULES[name]["data"]
+    assert [node["refId"] for node in RULES[name]["data"]] == list(manifests.NODES)
+    assert (query["datasourceUid"], query["model"]["instant"]) == ("prometheus", True)
+    assert re.findall(r"\$(\w+)", is_there["model"]["expression"]) == ["query"] * 3
+    assert condition["model"]["expression"] == is_there["refId"]
+    assert condition["model"]["conditions"] == [{"evaluator": {"type": "gt", "params": [0]}}]
+    assert RULES[name]["condition"] == condition["refId"]
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_nothing_of_it_is_eaten_by_provisioning(name: str) -> None:
+    """Labels, whose dollar signs are expanded, have none; annotations, left alone, use Grafana's name of the value."""
+    rule = RULES[name]
+    assert "$" not in json.dumps(rule["labels"])
+    assert "$values.query.Value" in rule["annotations"]["summary"]
+    assert not re.search(r"\$value\b", json.dumps(rule["annotations"]))
+    assert rule["annotations"]["__dashboardUid__"] in {json.loads(text)["uid"] for text in boards(CONFIG).values()}
+
+
+def test_grafana_knows_the_shape() -> None:
+    """As its API takes it, each rule survives a round trip through the SDK's models, which drop what is unknown."""
+    register_default_plugins()
+    for rule in RULES.values():
+        posted = {
+            key: value for key, value in rule.items() if key not in ("keepFiringFor", "missing_series_evals_to_resolve")
+        }
+        posted |= {"keep_firing_for": rule.get("keepFiringFor", "0s"), "missingSeriesEvalsToResolve": 1}
+        posted |= {"folderUID": "endturn", "ruleGroup": GROUP["name"], "orgID": 1}
+        model = alerting.Rule.from_json(json.loads(json.dumps(posted)))
+        back = json.loads(JSONEncoder(sort_keys=True).encode(model))
+        for node in (*posted["data"], *back["data"]):
+            # The SDK's builders write no `datasource` name, and its queries default to what is left out.
+            node["model"] = {
+                key: node["model"][key] for key in ("refId", "type", "expr", "expression") if key in node["model"]
+            }
+        assert back == posted

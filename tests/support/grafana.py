@@ -1,0 +1,184 @@
+"""A stand-in for Grafana on loopback, which cannot be built here: the part of its HTTP API that installing uses.
+
+It answers as https://grafana.com/docs/grafana/latest/developers/http_api/ documents for folders, dashboards (create,
+get, versions, delete), search, data sources and alert rule groups: methods, paths, statuses, the fields that are
+read. It proves what is sent, and how answers are taken; that a real Grafana answers so is the documentation's word.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+TOKEN = "glsa_planted_token"
+SOURCES = (
+    {"uid": "P1", "name": "Mimir", "type": "prometheus", "isDefault": True},
+    {"uid": "P2", "name": "Old Prometheus", "type": "prometheus", "isDefault": False},
+    {"uid": "L1", "name": "Loki", "type": "loki", "isDefault": False},
+)
+
+
+@dataclass
+class State:
+    """What a Grafana holds, and what it was asked."""
+
+    folders: dict[str, str] = field(default_factory=dict)
+    dashboards: dict[str, dict[str, Any]] = field(default_factory=dict)  # uid -> {"folder", "model", "versions"}
+    groups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    sources: list[dict[str, Any]] = field(default_factory=lambda: [dict(source) for source in SOURCES])
+    provisioned: set[str] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)  # "METHOD /path" prefixes that answer 403
+    bare_versions: bool = False  # the history as a bare list, as before Grafana 11.3
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """Every request that was not only a question."""
+        return [(method, path) for method, path, _ in self.asked if method != "GET"]
+
+    def save(self, model: dict[str, Any], folder: str, message: str) -> None:
+        """Keep a dashboard, as a new version."""
+        kept = self.dashboards.setdefault(model["uid"], {"versions": []})
+        number = len(kept["versions"]) + 1
+        kept["folder"], kept["model"] = folder, model | {"id": 1, "version": number}
+        kept["versions"].append({"version": number, "message": message})
+
+
+class FakeGrafana:
+    """The server; `state` may be looked at and changed at any time."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.state = State()
+        state = self.state
+
+        class Handler(BaseHTTPRequestHandler):
+            def _serve(self) -> None:
+                url = urlsplit(self.path)
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                path = url.path.removeprefix(prefix)
+                state.asked.append((self.command, path, body))
+                state.headers.append(dict(self.headers))
+                if not url.path.startswith(prefix):
+                    status, answer = 404, None
+                else:
+                    status, answer = self._answer(path, parse_qs(url.query), body)
+                content = b"<html>404</html>" if answer is None else json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "text/html" if answer is None else "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_PUT = do_DELETE = _serve
+
+            def _answer(self, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+                if path == "/api/health":
+                    return 200, {"database": "ok", "version": "13.2.3"}
+                if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                    return 401, {"message": "Invalid API key", "statusCode": 401}
+                if any(f"{self.command} {path}".startswith(each) for each in state.denied):
+                    return 403, {"message": "You'll need additional permissions to perform this action."}
+                return _route(state, self.command, [unquote(part) for part in path.split("/")[2:]], query, body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silence: the state says it all."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}{prefix}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="grafana", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _route(state: State, method: str, path: list[str], query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+    match method, *path:
+        case "GET", "folders", uid:
+            found = uid in state.folders
+            return (200, {"uid": uid, "title": state.folders[uid]}) if found else (404, {"message": "folder not found"})
+        case "POST", "folders":
+            if body["uid"] in state.folders:
+                return 409, {"message": "the folder already exists"}
+            state.folders[body["uid"]] = body["title"]
+            return 200, {"uid": body["uid"], "title": body["title"]}
+        case "GET", "datasources":
+            return 200, state.sources
+        case "GET", "search":
+            return 200, [
+                {"uid": uid, "type": "dash-db", "tags": kept["model"]["tags"]}
+                for uid, kept in state.dashboards.items()
+                if query["tag"][0] in kept["model"]["tags"] and kept["folder"] in query["folderUIDs"]
+            ]
+        case "POST", "dashboards", "db":
+            return _post_dashboard(state, body)
+        case _, "dashboards", "uid", uid, *rest:
+            return _dashboard(state, method, uid, rest)
+        case "GET", "v1", "provisioning", "alert-rules":
+            return 200, [rule for group in state.groups.values() for rule in group["rules"]]
+        case "DELETE", "v1", "provisioning", "alert-rules", uid:
+            for group in state.groups.values():
+                group["rules"] = [rule for rule in group["rules"] if rule["uid"] != uid]
+            return 204, {}
+        case _, "v1", "provisioning", "folder", folder, "rule-groups", name:
+            return _group(state, method, folder, name, body)
+    return 404, {"message": "Not found"}
+
+
+def _post_dashboard(state: State, body: dict[str, Any]) -> tuple[int, Any]:
+    model, folder = body["dashboard"], body["folderUid"]
+    if model["uid"] in state.provisioned:
+        return 400, {"message": "Cannot save provisioned dashboard"}
+    if folder not in state.folders:
+        return 404, {"message": "folder not found"}
+    if model["uid"] in state.dashboards and not body["overwrite"]:
+        return 412, {"status": "version-mismatch", "message": "The dashboard has been changed by someone else"}
+    for uid, kept in state.dashboards.items():
+        if uid != model["uid"] and (kept["folder"], kept["model"]["title"]) == (folder, model["title"]):
+            return 412, {"status": "name-exists", "message": "A dashboard with the same name already exists"}
+    state.save(model, folder, body["message"])
+    return 200, {"uid": model["uid"], "status": "success", "url": f"/d/{model['uid']}"}
+
+
+def _dashboard(state: State, method: str, uid: str, rest: list[str]) -> tuple[int, Any]:
+    kept = state.dashboards.get(uid)
+    if kept is None:
+        return 404, {"message": "Dashboard not found"}
+    match method, *rest:
+        case "GET", "versions":
+            newest = sorted(kept["versions"], key=lambda version: -version["version"])
+            return 200, newest if state.bare_versions else {"continueToken": "", "versions": newest}
+        case ("GET",):
+            meta = {"folderUid": kept["folder"], "provisioned": uid in state.provisioned}
+            return 200, {"dashboard": kept["model"], "meta": meta}
+        case ("DELETE",) if uid in state.provisioned:
+            return 400, {"message": "provisioned dashboard cannot be deleted"}
+        case ("DELETE",):
+            del state.dashboards[uid]
+            return 200, {"message": "Dashboard deleted"}
+    return 404, {"message": "Not found"}
+
+
+def _group(state: State, method: str, folder: str, name: str, body: Any) -> tuple[int, Any]:
+    if method == "PUT":
+        missing = {"uid", "title", "condition", "data", "folderUID", "ruleGroup", "orgID", "for", "noDataState"}
+        for rule in body["rules"]:
+            if gone := missing - rule.keys():
+                return 400, {"message": f"invalid alert rule: {sorted(gone)} missing"}
+        if not isinstance(body["interval"], int):
+            return 400, {"message": "bad request data"}
+        state.groups[folder, name] = body
+        return 200, body
+    found = state.groups.get((folder, name))
+    return (404, {"message": "rule group not found"}) if found is None else (200, found)

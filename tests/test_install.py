@@ -1,0 +1,469 @@
+"""`endturn dashboards`: what it does to a Grafana, said by a stand-in that answers as Grafana's API is documented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endturn import cli, install, shipped
+from stack import compose
+from tests.support.grafana import TOKEN, FakeGrafana, State
+from tests.support.processes import REPOSITORY
+
+BOARDS = {board["uid"]: board for board in shipped.dashboards(shipped.folder())}
+GROUP = {
+    "orgId": 1,
+    "name": "endturn-alerts",
+    "folder": "endturn",
+    "interval": "1m",
+    "rules": [
+        {
+            "uid": "endturn-unknown",
+            "title": "EndturnStopReasonUnknown",
+            "condition": "C",
+            "data": [
+                {"refId": "A", "datasourceUid": "prometheus", "model": {"expr": "up", "refId": "A"}},
+                {"refId": "C", "datasourceUid": "__expr__", "model": {"type": "threshold", "refId": "C"}},
+            ],
+            "noDataState": "OK",
+            "execErrState": "Error",
+            "for": "5m",
+            "keepFiringFor": "1h",
+            "annotations": {"summary": "{{ $values.A.Value }} of {{ $labels.job }}"},
+            "labels": {"severity": "warning", "service": "{{ $$labels.job }}"},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def grafana(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGrafana]:
+    monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
+    with FakeGrafana() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two small dashboards and a group of rules."""
+    for name in ("overview", "stops"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(board(f"endturn-{name}", name)))
+    (tmp_path / "grafana-alerts").mkdir()
+    (tmp_path / "grafana-alerts" / "alerts.yaml").write_text(json.dumps({"apiVersion": 1, "groups": [GROUP]}))
+    return tmp_path
+
+
+def board(uid: str, title: str) -> dict[str, Any]:
+    variables = [
+        {"name": f"{kind}_datasource", "type": "datasource", "query": kind, "current": {"value": "default"}}
+        for kind in ("prometheus", "loki")
+    ]
+    panel = {"id": 1, "datasource": {"type": "prometheus", "uid": "${prometheus_datasource}"}}
+    fixed = {"id": 2, "datasource": {"type": "loki", "uid": "loki"}}
+    built_in = {"datasource": {"type": "grafana", "uid": "-- Grafana --"}}
+    return {
+        "uid": uid,
+        "title": f"endturn / {title}",
+        "tags": ["endturn"],
+        "templating": {"list": variables},
+        "annotations": {"list": [built_in]},
+        "panels": [panel, fixed],
+    }
+
+
+def run(grafana: FakeGrafana, *arguments: str | Path) -> int:
+    return cli.main(["dashboards", "install", "--grafana", grafana.url, *map(str, arguments)])
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[1:]]
+
+
+# What is installed
+
+
+def test_an_empty_grafana_gets_the_folder_and_every_dashboard(
+    grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shipped dashboards arrive as they are, in a folder of their own, each as one version with our message."""
+    assert run(grafana) == 0
+    assert grafana.state.folders == {"endturn": "endturn"}
+    stored = {uid: kept["model"] | {"id": None} for uid, kept in grafana.state.dashboards.items()}
+    assert stored == {uid: board | {"id": None, "version": 1} for uid, board in BOARDS.items()}
+    assert {kept["folder"] for kept in grafana.state.dashboards.values()} == {"endturn"}
+    assert [line.split()[:3] for line in lines(capsys)] == [
+        ["created", "folder", "endturn"],
+        *(["created", "dashboard", f"{uid}:"] for uid in BOARDS),
+    ]
+
+
+def test_the_second_time_nothing_is_written(grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]) -> None:
+    """Running it again asks, finds its own versions, and writes nothing."""
+    run(grafana)
+    before = len(grafana.state.writes)
+    capsys.readouterr()
+    assert run(grafana) == 0
+    assert len(grafana.state.writes) == before
+    assert lines(capsys) == [f"unchanged dashboard {uid}" for uid in BOARDS]
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["history as an object", "history as a list (before 11.3)"])
+def test_an_upgrade_updates_and_removes(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str], bare: bool
+) -> None:
+    """A changed dashboard is written as a new version of the same uid, one that is no more is removed."""
+    grafana.state.bare_versions = bare
+    run(grafana, "--from", folder)
+    (folder / "stops.json").unlink()
+    (folder / "overview.json").write_text(json.dumps(board("endturn-overview", "Everything")))
+    capsys.readouterr()
+    assert run(grafana, "--from", folder) == 0
+    assert lines(capsys) == ["updated dashboard endturn-overview", "removed dashboard endturn-stops"]
+    [(uid, kept)] = grafana.state.dashboards.items()
+    assert (uid, kept["model"]["title"], len(kept["versions"])) == ("endturn-overview", "endturn / Everything", 2)
+
+
+def test_only_what_is_ours_is_touched(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody's copy, somebody's change of an old one, and what lies in another folder are never removed."""
+    run(grafana, "--from", folder)
+    grafana.state.folders["mine"] = "mine"
+    grafana.state.save(board("my-copy", "copy"), "endturn", "")
+    grafana.state.save(board("endturn-stops", "stops, better"), "endturn", "mended the title")
+    grafana.state.save(board("endturn-elsewhere", "elsewhere"), "mine", "endturn dashboards install 0.0 abc")
+    (folder / "stops.json").unlink()
+    capsys.readouterr()
+    assert run(grafana, "--from", folder) == 0
+    assert set(grafana.state.dashboards) == {"endturn-overview", "endturn-stops", "endturn-elsewhere", "my-copy"}
+    assert [line.partition(":")[0] for line in lines(capsys)] == [
+        "unchanged dashboard endturn-overview",
+        "kept dashboard endturn-stops",
+    ]
+
+
+def test_a_change_made_by_hand_is_overwritten_and_said(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shipped dashboard that somebody saved over is written again; the earlier version stays in its history."""
+    run(grafana, "--from", folder)
+    grafana.state.save(board("endturn-stops", "mine"), "endturn", "")
+    capsys.readouterr()
+    assert run(grafana, "--from", folder) == 0
+    assert "updated dashboard endturn-stops: a change made by hand is overwritten; its history keeps it" in lines(
+        capsys
+    )
+    assert [version["version"] for version in grafana.state.dashboards["endturn-stops"]["versions"]] == [1, 2, 3]
+
+
+def test_another_folder_moves_them(grafana: FakeGrafana, folder: Path) -> None:
+    """`--folder` creates that folder, and what was installed elsewhere moves there."""
+    run(grafana, "--from", folder)
+    assert run(grafana, "--from", folder, "--folder", "llm") == 0
+    assert grafana.state.folders == {"endturn": "endturn", "llm": "llm"}
+    assert {kept["folder"] for kept in grafana.state.dashboards.values()} == {"llm"}
+
+
+def test_a_dry_run_only_reads(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--dry-run` says what would be done, alerts included, and sends nothing but questions."""
+    assert run(grafana, "--from", folder, "--alerts", "--dry-run") == 0
+    assert grafana.state.writes == []
+    assert [line.split()[0] for line in lines(capsys)] == ["created"] * 4
+
+
+# Data sources
+
+
+def test_dashboards_begin_with_the_data_source_that_was_asked_for(grafana: FakeGrafana, folder: Path) -> None:
+    """A name is looked up; the variable starts with its uid, fixed references follow it, and others stay."""
+    assert run(grafana, "--from", folder, "--datasource", "prometheus=Old Prometheus", "--datasource", "loki=L1") == 0
+    model = grafana.state.dashboards["endturn-overview"]["model"]
+    assert [variable["current"]["value"] for variable in model["templating"]["list"]] == ["P2", "L1"]
+    assert [panel["datasource"]["uid"] for panel in model["panels"]] == ["${prometheus_datasource}", "L1"]
+    assert model["annotations"]["list"][0]["datasource"]["uid"] == "-- Grafana --"
+
+
+def test_an_unknown_data_source_is_refused_with_those_there_are(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that no data source of the type has is an error before anything is written."""
+    assert run(grafana, "--from", folder, "--datasource", "prometheus=Loki") == 2
+    assert "no prometheus data source is called 'Loki'; there are: Mimir (P1), Old Prometheus (P2)" in (
+        capsys.readouterr().err
+    )
+    assert grafana.state.writes == []
+
+
+def test_a_missing_kind_of_data_source_is_said(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a Loki the dashboards are installed, and what stays empty is named."""
+    grafana.state.sources = grafana.state.sources[:1]
+    assert run(grafana, "--from", folder) == 0
+    assert "no data source of type loki" in capsys.readouterr().err
+
+
+def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: FakeGrafana, folder: Path) -> None:
+    """A token that may not list them can still say which uid to use."""
+    grafana.state.denied.add("GET /api/datasources")
+    assert run(grafana, "--from", folder, "--datasource", "prometheus=P9") == 0
+    variables = grafana.state.dashboards["endturn-overview"]["model"]["templating"]["list"]
+    assert [variable["current"]["value"] for variable in variables] == ["P9", "default"]
+
+
+# Alert rules
+
+
+def test_alert_rules_are_written_in_the_apis_form(grafana: FakeGrafana, folder: Path) -> None:
+    """A file's group becomes the API's: seconds, renamed fields, plain dollars in labels, the chosen data source."""
+    assert run(grafana, "--from", folder, "--alerts", "--datasource", "prometheus=P2") == 0
+    [((where, name), group)] = grafana.state.groups.items()
+    assert (where, name, group["interval"], group["folderUid"]) == ("endturn", "endturn-alerts", 60, "endturn")
+    [rule] = group["rules"]
+    assert rule.items() >= {
+        "folderUID": "endturn",
+        "ruleGroup": "endturn-alerts",
+        "orgID": 1,
+        "for": "5m",
+        "keep_firing_for": "1h",
+        "labels": {"severity": "warning", "service": "{{ $labels.job }}"},
+    }.items()  # fmt: skip
+    assert [query["datasourceUid"] for query in rule["data"]] == ["P2", "__expr__"]
+    headers = {
+        (asked[0], asked[1]): sent for asked, sent in zip(grafana.state.asked, grafana.state.headers, strict=True)
+    }
+    assert headers["PUT", "/api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"]["X-Disable-Provenance"]
+
+
+def test_rules_of_a_group_that_is_no_more_are_removed(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ours go with their group; somebody else's rules in the same folder stay."""
+    run(grafana, "--from", folder, "--alerts")
+    for group, uid in (("endturn-old", "endturn-gone"), ("team", "team-rule")):
+        rule = {"uid": uid, "folderUID": "endturn", "ruleGroup": group}
+        grafana.state.groups["endturn", group] = {"rules": [rule]}
+    capsys.readouterr()
+    assert run(grafana, "--from", folder, "--alerts") == 0
+    assert "removed rule endturn-gone" in lines(capsys)
+    left = {rule["uid"] for group in grafana.state.groups.values() for rule in group["rules"]}
+    assert left == {"endturn-unknown", "team-rule"}
+
+
+def test_the_shipped_alert_rules_are_installed(grafana: FakeGrafana) -> None:
+    """Every rule that is shipped goes in, with a uid that Grafana takes, and asks Grafana's default Prometheus."""
+    assert run(grafana, "--alerts") == 0
+    those = [rule for group in shipped.rule_groups(shipped.folder()) for rule in group["rules"]]
+    rules = [rule for group in grafana.state.groups.values() for rule in group["rules"]]
+    assert [rule["title"] for rule in rules] == [rule["title"] for rule in those]
+    assert all(re.fullmatch(r"endturn-[\w-]{1,32}", rule["uid"]) for rule in rules)
+    assert {query["datasourceUid"] for rule in rules for query in rule["data"]} == {"P1", "__expr__"}
+    assert "$$" not in json.dumps([rule["labels"] for rule in rules])
+
+
+def test_alert_rules_need_to_know_their_data_source(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rules have no variables: where no Prometheus is the default or the only one, it has to be said which."""
+    grafana.state.sources[0]["isDefault"] = False
+    assert run(grafana, "--from", folder, "--alerts") == 2
+    assert "say --datasource prometheus=NAME" in capsys.readouterr().err
+    assert grafana.state.writes == []
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param({"token": "wrong"}, "does not know the token (401)", id="401"),
+        pytest.param({"denied": "POST /api/dashboards/db"}, "it needs folders:read", id="403"),
+        pytest.param({"prefix": "/nowhere"}, "not found (404)", id="404: another path"),
+        pytest.param({"url": "http://127.0.0.1:9"}, "cannot reach Grafana at http://127.0.0.1:9", id="no connection"),
+        pytest.param({"url": "grafana.example.org"}, "takes an address like", id="no scheme"),
+        pytest.param({"url": "http://admin:pw@127.0.0.1"}, "without credentials", id="password in the address"),
+        pytest.param({"token": ""}, "no token", id="no token"),
+        pytest.param({"folder": "../admin"}, "a folder's uid is of letters", id="no folder's uid"),
+    ],
+)
+def test_what_cannot_work_is_said_with_what_to_do(
+    grafana: FakeGrafana,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: dict[str, str],
+    words: str,
+) -> None:
+    """Each failure exits with 2 and one line that names the remedy; the token is in none of them."""
+    monkeypatch.setenv("GRAFANA_TOKEN", spoil.get("token", TOKEN))
+    if "denied" in spoil:
+        grafana.state.denied.add(spoil["denied"])
+    url = spoil.get("url", grafana.url + spoil.get("prefix", ""))
+    where = ["--folder", spoil.get("folder", "endturn")]
+    assert cli.main(["dashboards", "install", "--grafana", url, "--from", str(folder), *where]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert TOKEN not in err
+    assert "Traceback" not in err
+
+
+def test_grafana_below_a_path_is_found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """An address with a path, with or without a slash at its end, is Grafana's root."""
+    monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
+    with FakeGrafana("/monitoring") as server:
+        assert cli.main(["dashboards", "install", "--grafana", f"{server.url}/", "--from", str(folder)]) == 0
+        assert set(server.state.dashboards) == {"endturn-overview", "endturn-stops"}
+
+
+def test_what_grafana_refuses_does_not_stop_the_others(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A provisioned dashboard and one whose title is taken are refused by name, the rest is installed; exit 1."""
+    (folder / "turns.json").write_text(json.dumps(board("endturn-turns", "turns")))
+    state: State = grafana.state
+    state.folders["endturn"] = "endturn"
+    state.save(board("endturn-overview", "overview"), "endturn", "")
+    state.provisioned.add("endturn-overview")
+    state.save(board("somebodys", "stops"), "endturn", "")
+    assert run(grafana, "--from", folder) == 1
+    said = lines(capsys)
+    assert said[0].startswith("refused dashboard endturn-overview: it is provisioned from a file")
+    assert said[1].startswith("refused dashboard endturn-stops: it collides with another dashboard")
+    assert said[2].startswith("created dashboard endturn-turns")
+    assert state.dashboards["somebodys"]["model"]["title"] == "endturn / stops"
+
+
+def test_a_folder_with_somebody_elses_dashboards_is_refused(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only dashboards with endturn's uids can be installed: overwriting and removing go by them."""
+    (folder / "other.json").write_text(json.dumps(board("other", "other")))
+    assert run(grafana, "--from", folder) == 2
+    assert "holds dashboards that are not endturn's: other" in capsys.readouterr().err
+
+
+# What is shipped
+
+
+def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
+    """Dashboards, rules and provisioning files of the checkout are in the wheel, byte for byte, and are found there.
+
+    The wheel is built and unpacked; a Python that sees it and this environment's dependencies only exports them.
+    """
+    built = tmp_path / "built"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
+    done = subprocess.run(build, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    # -S and -P: neither the checkout's editable install nor the current folder is on the path.
+    script = (
+        "import sys; from pathlib import Path; import endturn.shipped as s\n"
+        "print(s.folder()); s.export(Path(sys.argv[1]))"
+    )
+    out = tmp_path / "out"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    said = subprocess.run(
+        [sys.executable, "-S", "-P", "-c", script, str(out)],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == str(tmp_path / "site" / "endturn" / "dashboards")
+    kept = {".json", ".yaml"}
+    exported = {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    source = REPOSITORY / "dashboards"
+    assert exported == {
+        file.relative_to(source): file.read_bytes()
+        for file in source.rglob("*")
+        if file.is_file() and file.suffix in kept
+    }
+
+
+def test_every_shipped_dashboard_can_be_installed() -> None:
+    """Each has endturn's tag and a uid that Grafana takes, by which upgrades find it again."""
+    for uid, model in BOARDS.items():
+        assert re.fullmatch(r"endturn-[a-z-]{1,32}", uid)
+        assert install.TAG in model["tags"]
+
+
+def test_the_guide_names_commands_and_files_that_there_are() -> None:
+    """Every command line of docs/install.md parses, and every file of the checkout that it names exists."""
+    guide = (REPOSITORY / "docs" / "install.md").read_text()
+    commands = re.findall(r"(?m)^ +endturn (dashboards install[^#\n]*)", guide)
+    assert commands
+    for command in commands:
+        assert cli._parser().parse_args(command.split()).run is not None
+    named = re.findall(
+        r"(?<![\w/])(?:(?:stack|dashboards|collector)/[\w./-]+\.(?:ya?ml|json)|docker-compose[\w.]*\.yml)", guide
+    )
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+    assert {"stack/scraped.yaml", "stack/prometheus-2.yml", "dashboards/kubernetes/prometheusrule.yaml"} <= set(named)
+
+
+# make up
+
+
+def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make up` adds a random password to .env, readable by its owner alone, and leaves what is there as it is."""
+    monkeypatch.delenv(compose.PASSWORD, raising=False)
+    env = tmp_path / ".env"
+    env.write_text("GRAFANA_TAG=13.2.3")
+    assert compose.ensure_password(tmp_path) == f"in {env} ({compose.PASSWORD})"
+    first = env.read_text()
+    assert re.fullmatch(rf"GRAFANA_TAG=13\.2\.3\n{compose.PASSWORD}=[\w-]{{24}}\n", first)
+    assert stat.S_IMODE(env.stat().st_mode) == 0o600
+    compose.ensure_password(tmp_path)
+    assert env.read_text() == first
+    monkeypatch.setenv(compose.PASSWORD, "chosen")
+    assert "environment" in compose.ensure_password(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        pytest.param(None, "Docker is missing", id="no docker"),
+        pytest.param('[ "$1" != compose ]', "no Compose plugin", id="no compose"),
+        pytest.param('[ "$1" = compose ]', "Docker does not answer", id="no daemon"),
+    ],
+)
+def test_up_says_what_is_missing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: str | None,
+    words: str,
+) -> None:
+    """Without Docker, its Compose plugin or its daemon, `make up` says so and what to do, and makes no password."""
+    if script:
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compose.main(["up"], root=tmp_path) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / ".env").exists()
+
+
+def test_up_waits_and_prints_the_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compose is asked to wait until all parts are healthy; then the addresses and the password's place are printed."""
+    monkeypatch.delenv(compose.PASSWORD, raising=False)
+    (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert compose.main(["up", "--lgtm"], root=tmp_path) == 0
+    *_, asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked.endswith(f"--file {tmp_path}/docker-compose.lgtm.yml up --detach --wait --wait-timeout 300")
+    said = capsys.readouterr().out
+    assert "http://127.0.0.1:3000" in said
+    assert str(tmp_path / ".env") in said
+    assert (tmp_path / ".env").read_text().strip().partition("=")[2] not in said

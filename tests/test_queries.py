@@ -1,0 +1,289 @@
+"""The dashboards' LogQL on a real Loki, their TraceQL in Grafana's grammar, and the way from a chart to its logs.
+
+Events come from the demo's real agents through the real Collector. Each answer is compared with what the Collector
+wrote to a file of the same records. Tempo cannot be built here: TraceQL is parsed, its names are looked for on spans.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+import yaml
+
+from endturn.generate import queries
+from endturn.telemetry import schema
+from tests.support import grammar
+from tests.support.loki import Loki
+from tests.support.processes import REPOSITORY, Collector, Prometheus, QueryError, eventually
+
+EVERYTHING = {"service": ".+", "provider": ".*", "model": ".*"}
+LABEL = re.compile(r"\{\{\.(\w+)\}\}")
+DASHBOARDS = REPOSITORY / "dashboards"
+Records = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Path_:
+    """The running path, after the demo has played."""
+
+    loki: Loki
+    collector: Collector
+    prometheus: Prometheus
+    started: float
+
+    def ask(self, expression: str) -> dict[str, Any]:
+        """A range query over everything since the start."""
+        return self.loki.query_range(expression, start=self.started - 60, end=time.time() + 60)
+
+    def lines(self, expression: str) -> list[str]:
+        """The lines that a log query gives, sorted."""
+        answer = self.ask(expression)
+        assert answer["resultType"] == "streams"
+        return sorted(line for stream in answer["result"] for _, line in stream["values"])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
+    folder = tmp_path_factory.mktemp("queries")
+    with Loki(folder) as loki, Prometheus(folder) as prometheus:
+        overlay = folder / "loki-overlay.yaml"
+        exporters = {"otlp_http/loki": {"endpoint": f"{loki.url}/otlp"}}
+        pipelines = {"logs": {"exporters": ["file/logs", "otlp_http/loki"]}}
+        overlay.write_text(yaml.safe_dump({"exporters": exporters, "service": {"pipelines": pipelines}}))
+        started = time.time()
+        with Collector(folder, prometheus=prometheus.url, configs=[overlay]) as collector:
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+                "OTEL_SERVICE_NAME": "agent",
+                "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=shop",
+            }
+            demo = [sys.executable, "-m", "endturn.cli", "demo", "--json"]
+            subprocess.run(demo, env=environment, check=True, timeout=120, capture_output=True)
+            running = Path_(loki, collector, prometheus, started)
+            eventually(
+                lambda: len(running.lines('{service_name=~".+"}')) == len(collector.log_records()) > 0,
+                what="every record in Loki",
+            )
+            yield running
+
+
+def labelled(record: dict[str, Any]) -> dict[str, str]:
+    """A record as Loki labels it: attributes with underscores, as text."""
+    plain = {name.replace(".", "_"): value for name, value in record["attributes"].items()}
+    text = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in plain.items()}
+    return text | {"event_name": record["eventName"], "trace_id": record.get("traceId", "")}
+
+
+def expected(records: Records, search: queries.Search, keep: Callable[[dict[str, str]], bool]) -> list[str]:
+    """What a search of ours should give, worked out from the records themselves."""
+    template = re.findall(r'line_format "(.*)"', search.text)[0]
+    names = re.findall(r'event_name=~"([^"]*)"', search.text)[0].replace("\\\\", "\\")
+    kept = [each for each in map(labelled, records) if re.fullmatch(names, each["event_name"]) and keep(each)]
+    return sorted(_rendered(template, each) for each in kept)
+
+
+def _rendered(template: str, labels: dict[str, str]) -> str:
+    return LABEL.sub(lambda label: labels.get(label[1], ""), template)
+
+
+def panel_queries(kind: str) -> dict[str, str]:
+    """Every query to this kind of data source in any dashboard, by where it stands."""
+
+    def within(content: Any, where: str) -> Iterator[tuple[str, str]]:
+        match content:
+            case {"datasource": {"type": found}, **rest} if found == kind:
+                for key in ("expr", "query"):
+                    if isinstance(text := rest.get(key), str):
+                        yield where, text
+        inner = content.items() if isinstance(content, dict) else enumerate(content)
+        for name, each in inner:
+            if isinstance(each, dict | list):
+                yield from within(each, f"{where}/{name}")
+
+    return {
+        place: text
+        for file in sorted(DASHBOARDS.glob("*.json"))
+        for place, text in within(json.loads(file.read_text()), file.stem)
+    }
+
+
+def runbook_queries() -> dict[str, tuple[str, str]]:
+    """The LogQL and TraceQL that runbooks tell people to ask, by runbook."""
+    found = {}
+    for file in sorted((REPOSITORY / "docs" / "runbooks").glob("*.md")):
+        for number, text in enumerate(re.findall(r"`(\{[^`]+\}[^`]*)`", file.read_text())):
+            found[f"{file.stem} {number}"] = ("traceql" if "span." in text else "logql", text)
+    return found
+
+
+def provisioned() -> dict[str, dict[str, Any]]:
+    """The provisioned data sources, by uid."""
+    file = DASHBOARDS / "provisioning" / "datasources" / "endturn.yaml"
+    return {source["uid"]: source for source in yaml.safe_load(file.read_text())["datasources"]}
+
+
+# LogQL
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    "search", [s for s in queries.LOGQL if s is not queries.OF_TRACE], ids=lambda search: search.name
+)
+def test_a_search_finds_exactly_its_events(path: Path_, search: queries.Search) -> None:
+    """With everything selected a dashboard's LogQL gives one line for each such event, with that event's values."""
+    wanted = expected(path.collector.log_records(), search, lambda record: True)
+    assert wanted, f"the demo has nothing for {search.name!r}"
+    assert path.lines(search.plain(EVERYTHING)) == wanted
+
+
+@pytest.mark.stack
+def test_the_selected_model_narrows_a_search(path: Path_) -> None:
+    """Provider and model, as Grafana sends several of them, leave only their events."""
+    wanted = expected(
+        path.collector.log_records(),
+        queries.ATTEMPTED,
+        lambda record: record["gen_ai_request_model"] in {"gpt-5", "claude-sonnet-4-5"},
+    )
+    chosen = EVERYTHING | {"provider": "openai|anthropic", "model": "gpt-5|claude-sonnet-4-5"}
+    assert path.lines(queries.ATTEMPTED.plain(chosen)) == wanted
+    assert 0 < len(wanted) < len(path.lines(queries.ATTEMPTED.plain(EVERYTHING)))
+    assert path.lines(queries.ATTEMPTED.plain(EVERYTHING | {"service": "another"})) == []
+
+
+@pytest.mark.stack
+def test_a_traces_events_are_found_by_its_id(path: Path_) -> None:
+    """One trace's events, by the search of the dashboard and by the link from Tempo, are those that carry its id."""
+    records = path.collector.log_records()
+    trace = next(record["traceId"] for record in records if record["eventName"] == "endturn.continuation_attempt")
+    wanted = expected(records, queries.OF_TRACE, lambda record: record["trace_id"] == trace)
+    assert len(wanted) > 2
+    assert path.lines(queries.OF_TRACE.plain(EVERYTHING | {queries.TRACE: trace})) == wanted
+    link = provisioned()["tempo"]["jsonData"]["tracesToLogsV2"]
+    [tag] = link["tags"]
+    asked = link["query"].replace("$${__tags}", f'{tag["value"]}="agent"').replace("$${__trace.traceId}", trace)
+    assert len(path.lines(asked)) == len(wanted)
+
+
+@pytest.mark.stack
+def test_every_logql_of_every_dashboard_runs(path: Path_) -> None:
+    """Loki accepts each query as it stands in the dashboard, with its variables filled in."""
+    texts = panel_queries("loki")
+    assert {search.text for search in queries.LOGQL} == set(texts.values())
+    for text in texts.values():
+        path.ask(queries.Search(name=text, text=text).plain(EVERYTHING | {queries.TRACE: "0" * 32}))
+
+
+@pytest.mark.stack
+def test_what_runbooks_say_to_ask_is_answered(path: Path_) -> None:
+    """Each LogQL of a runbook finds something where there is such an event."""
+    asked = {text for language, text in runbook_queries().values() if language == "logql"}
+    assert asked
+    names = {record["eventName"] for record in path.collector.log_records()}
+    for text in asked:
+        [name] = re.findall(r'event_name="([^"]+)"', text)
+        assert bool(path.lines(text)) == (name in names), text
+
+
+@pytest.mark.stack
+def test_loki_refuses_what_is_no_logql(path: Path_) -> None:
+    """The check has teeth: a broken query is refused by the same call."""
+    with pytest.raises(QueryError, match="parse error"):
+        path.ask('{service_name="agent"} | event_name=')
+
+
+@pytest.mark.stack
+def test_events_are_indexed_by_service_alone(path: Path_) -> None:
+    """A process's id is not an index label, so that streams do not grow with processes; it stays searchable."""
+    since = path.started - 60
+    assert path.loki.label_values("service_name", start=since) == ["agent"]
+    assert path.loki.label_values("service_namespace", start=since) == ["shop"]
+    assert path.loki.label_values("service_instance_id", start=since) == []
+    assert path.lines('{service_name="agent"} | service_instance_id!=""')
+
+
+@pytest.mark.stack
+def test_loki_tells_its_own_health(path: Path_) -> None:
+    """`loki -health`, the health check of Compose, says yes while it runs, and no where nothing does."""
+    for url, status in ((f"{path.loki.url}/ready", 0), ("http://127.0.0.1:9/ready", 1)):
+        asked = [path.loki.command[0], "-health", f"-health.url={url}"]
+        assert subprocess.run(asked, check=False, capture_output=True).returncode == status
+
+
+# From a chart to its trace and its logs
+
+
+@pytest.mark.stack
+def test_an_exemplar_leads_to_a_trace_and_its_events(path: Path_) -> None:
+    """The label that Prometheus' data source links by holds a real trace's id, by which Loki has its events."""
+    [link] = provisioned()["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
+    around = f"start={path.started - 60:.0f}&end={time.time() + 60:.0f}"
+    series = eventually(
+        lambda: path.prometheus.client.get(f"query_exemplars?query=endturn_turn_duration_seconds_bucket&{around}"),
+        what="exemplars of turns' durations",
+    )
+    exemplars = [exemplar["labels"] for each in series for exemplar in each["exemplars"]]
+    traces = {labels[link["name"]] for labels in exemplars}
+    assert traces <= {span["traceId"] for span in path.collector.spans()}
+    [derived] = provisioned()["loki"]["jsonData"]["derivedFields"]
+    some = next(iter(traces & {record.get("traceId") for record in path.collector.log_records()}))
+    assert path.lines(f'{{service_name="agent"}} | {derived["matcherRegex"]}="{some}"')
+
+
+# TraceQL, and both grammars
+
+
+def test_traceql_fits_grafanas_grammar() -> None:
+    """Every TraceQL of dashboards and runbooks, with and without its variables filled in, parses without an error."""
+    plain = [search.plain(EVERYTHING) for search in queries.TRACEQL]
+    panels = [text for text in panel_queries("tempo").values() if text != queries.ONE_TRACE.text]
+    filled = [queries.Search(name=text, text=text).plain(EVERYTHING) for text in panels]
+    runbooks = [text for language, text in runbook_queries().values() if language == "traceql"]
+    assert plain
+    assert panels
+    assert runbooks
+    asked: list[tuple[Literal["traceql"], str]] = [("traceql", text) for text in (*plain, *panels, *filled, *runbooks)]
+    assert grammar.errors(asked) == [[] for _ in asked]
+
+
+def test_logql_fits_grafanas_grammar() -> None:
+    """Every LogQL of dashboards, runbooks and the data sources' links parses in the grammar of Grafana's editor."""
+    values = EVERYTHING | {queries.TRACE: "0" * 32}
+    asked = [queries.Search(name=text, text=text).plain(values) for text in panel_queries("loki").values()]
+    asked += [text for language, text in runbook_queries().values() if language == "logql"]
+    asked.append('{service_name="agent"} | trace_id = "0"')
+    assert grammar.errors([("logql", text) for text in asked]) == [[] for _ in asked]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("traceql", "{ span.endturn.stop.truncated == true }"),
+        ("traceql", "{ span.a = true } | selct(span.b)"),
+        ("logql", '{service_name="agent" | event_name="x"'),
+    ],
+)
+def test_the_grammars_refuse_what_is_wrong(language: Any, text: str) -> None:
+    """The check has teeth: slips of the pen are found."""
+    assert grammar.errors([(language, text)]) != [[]]
+
+
+@pytest.mark.stack
+def test_the_spans_have_what_traceql_names(path: Path_) -> None:
+    """Each attribute that a TraceQL search names is on real spans, with the type that it is compared with."""
+    found: dict[str, set[type]] = {}
+    for span in path.collector.spans():
+        for name, value in span["attributes"].items():
+            found.setdefault(name, set()).add(type(value))
+    named = {name for search in queries.TRACEQL for name in re.findall(r"span\.([a-z_.]+[a-z])", search.text)}
+    assert named - found.keys() == set()
+    assert found[schema.STOP_TRUNCATED.key] == {bool}
+    assert found[schema.CONTINUATION_INDEX.key] == {int}
