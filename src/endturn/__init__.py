@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from endturn.stop import Resume, Stop, StopReason, normalize
     from endturn.telemetry.instrument import instrument, uninstrument
     from endturn.telemetry.observe import observe_provider_call, observe_turn
+    from endturn.telemetry.processor import AdoptingSpanProcessor
     from endturn.telemetry.setup import configure
 
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "AdoptingSpanProcessor",
     "AsyncClient",
     "AsyncContinuationController",
     "ChatResponse",
@@ -61,6 +63,7 @@ _HOME: Final = {
     "stop": ("Resume", "Stop", "StopReason", "normalize"),
     "telemetry.instrument": ("instrument", "uninstrument"),
     "telemetry.observe": ("observe_provider_call", "observe_turn"),
+    "telemetry.processor": ("AdoptingSpanProcessor",),
     "telemetry.setup": ("configure",),
 }
 

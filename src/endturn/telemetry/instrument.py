@@ -13,12 +13,29 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import metrics, trace
+from opentelemetry._logs import get_logger_provider
 
 from endturn import announce
-from endturn.telemetry import imports, stainless, streams
+from endturn.telemetry import (
+    background,
+    bedrock,
+    botocore_bodies,
+    enclosing,
+    endings,
+    google_genai,
+    google_interactions,
+    http_calls,
+    httpx_sdks,
+    imports,
+    litellm_calls,
+    providers,
+    sequence,
+    stainless,
+    streams,
+)
 from endturn.telemetry.infer import Inferring
 from endturn.telemetry.outlets import Options, installed
-from endturn.telemetry.patches import Patch, Patcher
+from endturn.telemetry.patches import Patcher, Undoable
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 
@@ -30,8 +47,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("endturn")
 
 SDKS: Final[dict[str, Patcher]] = {
-    "openai._base_client": partial(stainless.patch, stainless.OPENAI),
-    "anthropic._base_client": partial(stainless.patch, stainless.ANTHROPIC),
+    **{name: partial(stainless.patch, sdk) for name, sdk in stainless.SDKS.items()},
+    "litellm.litellm_core_utils.streaming_handler": litellm_calls.patch_streams,
+    "litellm.main": partial(litellm_calls.patch, litellm_calls.CHAT),
+    "litellm.responses.main": partial(litellm_calls.patch, litellm_calls.RESPONSES),
+    "litellm.responses.streaming_iterator": litellm_calls.patch_streams,
+    "google.genai.models": google_genai.patch,
+    "google.genai._gaos.interactions": google_interactions.patch,
+    "botocore.client": bedrock.patch,
+    "aiobotocore.client": bedrock.patch_async,
+    "aiobotocore.response": botocore_bodies.patch,
+    **httpx_sdks.PATCHERS,
+    "httpx": http_calls.patch,
+    "httpx2": http_calls.patch,
 }
 """The module that makes an SDK's calls, and what patches it."""
 
@@ -43,7 +71,10 @@ class _Instrumentation:
     inferring: Inferring
     stop_listening: Callable[[], None]
     importing: imports.OnImport | None = None
-    patched: list[Patch] = field(default_factory=list)
+    patched: list[Undoable] = field(default_factory=list)
+    forget_ending: Callable[[], None] | None = None
+    recorder: Recorder | None = None
+    look_away: Callable[[], None] | None = None
     is_active: bool = True
     has_called: bool = False
 
@@ -92,7 +123,11 @@ def instrument(
         announce.infer_with(now.inferring)
         now.importing = imports.OnImport({name: partial(_patch, now, patcher) for name, patcher in SDKS.items()})
         now.importing.start()
+        now.recorder = recorder
+        now.look_away = providers.look_at(tracer_provider)
         atexit.register(_close, now)
+        given = tracer_provider, meter_provider, logger_provider
+        now.forget_ending = endings.before_worker_ends(partial(_end_worker, now, given))
     if tracer_provider is None and meter_provider is None:
         _warn_without_sdk()
     _warn_of_shared_name(meter_provider or metrics.get_meter_provider())
@@ -111,9 +146,19 @@ def uninstrument() -> None:
         for patch in reversed(now.patched):
             patch.undo()
         _close(now)
+        if now.look_away is not None:
+            now.look_away()
         announce.infer_with(None)
         now.stop_listening()
         atexit.unregister(_close)
+        if now.forget_ending is not None:
+            now.forget_ending()
+
+
+def recorder() -> Recorder | None:
+    """What records while calls are observed; None while they are not."""
+    now = _now
+    return None if now is None else now.recorder
 
 
 def _patch(now: _Instrumentation, patcher: Patcher, module: ModuleType) -> None:
@@ -124,7 +169,20 @@ def _patch(now: _Instrumentation, patcher: Patcher, module: ModuleType) -> None:
 def _close(now: _Instrumentation) -> None:
     """End what is still open, while somebody listens."""
     streams.close_all()
+    background.close_all()
+    sequence.close_all()
+    enclosing.close_all()
     now.inferring.close()
+
+
+def _end_worker(now: _Instrumentation, given: tuple[object, object, object]) -> None:
+    """What exit handlers, the providers' own among them, do in any process but a worker of `multiprocessing`."""
+    _close(now)
+    used = trace.get_tracer_provider(), metrics.get_meter_provider(), get_logger_provider()
+    for provider, otherwise in zip(given, used, strict=True):
+        flush = getattr(provider or otherwise, "force_flush", None)
+        if flush is not None:
+            flush()
 
 
 def expect_nothing() -> None:

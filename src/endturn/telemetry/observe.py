@@ -77,7 +77,7 @@ def observe_provider_call(
                 top_p=asked.top_p,
                 seed=asked.seed,
             )
-            return None if call is None else _CallRun(call, speaks, context)
+            return None if call is None else _CallRun(call, speaks, context, _request(args, kwargs) or kwargs)
 
         done: F = wrap(observed, begin)
         return done
@@ -98,10 +98,12 @@ def _decorates(function: object, decorator: str, keyword: str) -> None:
 class _CallRun:
     """One run of a function that calls a provider."""
 
-    def __init__(self, call: Call, speaks: Wire | None, context: Context) -> None:
+    def __init__(self, call: Call, speaks: Wire | None, context: Context, given: Request | Mapping[str, Any]) -> None:
         self._call = call
         self._wire = speaks
         self._context = context
+        self._given = given
+        self._said: list[str] | None = [] if announce.takes_content() else None
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
         self._reading: streams.Reading | None = None
@@ -120,11 +122,11 @@ class _CallRun:
         match item:
             case Delta():
                 self._deltas = True
-                self._tail.add(item.text)
+                self._add(item.text)
             case ChatResponse():
-                self._end(_seen(item))
+                self._answered(item)
             case str():
-                self._tail.add(item)
+                self._add(item)
             case _:
                 if self._reading is None:
                     self._reading = streams.begin(self._call, self._watch(item), self._variables)
@@ -138,7 +140,7 @@ class _CallRun:
         elif self._reading is not None:
             self._reading.over()
         elif isinstance(result, ChatResponse):
-            self._end(_seen(result))
+            self._answered(result)
         elif self._deltas:
             # A stream of Deltas ends with its ChatResponse; without one, the rest is missing.
             self._end(self._so_far(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)))
@@ -159,7 +161,10 @@ class _CallRun:
         stop = Stop(StopReason.CANCELLED if isinstance(error, _STOPPED) else StopReason.ERROR, incomplete=True)
         seen = self._so_far(stop)
         if isinstance(error, ProviderError):
-            seen = _seen(error.partial) if error.partial is not None else self._so_far(error.stop or stop)
+            if error.partial is not None:
+                self._answered(error.partial, error)
+                return
+            seen = self._so_far(error.stop or stop)
         elif (completion := getattr(error, "completion", None)) is not None:
             seen = self._read(completion)
         self._end(seen, error)
@@ -170,7 +175,21 @@ class _CallRun:
         else:
             self._end(self._so_far(Stop(StopReason.CANCELLED, incomplete=True)))
 
+    def _add(self, text: str) -> None:
+        self._tail.add(text)
+        if self._said is not None:
+            self._said.append(text)
+
+    def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
+        if self._said is not None:
+            self._call.said(self._given if isinstance(self._given, Request) else None, response)
+        self._end(_seen(response), error)
+
     def _so_far(self, stop: Stop) -> Seen:
+        if self._said is not None:
+            text = "".join(self._said)
+            request = self._given if isinstance(self._given, Request) else None
+            self._call.said(request, ChatResponse(text=text, stop=stop) if text else None)
         return Seen(stop, tail=self._tail.last, output_chars=self._tail.chars)
 
     def _end(self, seen: Seen, error: BaseException | None = None) -> None:
@@ -188,6 +207,10 @@ class _CallRun:
         if speaks is None:
             # Anthropic's bodies and events say what they are; what has choices is of the chat format.
             speaks = _wire("anthropic" if isinstance(member(item, "type"), str) else "openai_chat")
+        if self._said is not None:
+            from endturn.telemetry import gathered
+
+            speaks = gathered.keeping(self._call, speaks, self._given, self._context)
         return speaks.watch(self._context)
 
 
@@ -210,9 +233,14 @@ def _seen(response: ChatResponse) -> Seen:
     )
 
 
+def _request(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Request | None:
+    """The Request among the arguments."""
+    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Request)), None)
+
+
 def _asked(speaks: Wire | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Asked:
     """What a call asks for: from the Request among the arguments, else from arguments as the SDK's are named."""
-    request = next((value for value in (*args, *kwargs.values()) if isinstance(value, Request)), None)
+    request = _request(args, kwargs)
     if request is not None:
         return Asked(
             model=request.model,

@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import random
-import sys
 import uuid
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -20,6 +19,9 @@ from weakref import WeakMethod
 from opentelemetry import _logs, metrics, trace
 
 from endturn.errors import UsageError
+from endturn.telemetry import endings
+from endturn.telemetry.bounded import Redact
+from endturn.telemetry.content import Capturing
 from endturn.telemetry.events import mode_from
 from endturn.telemetry.outlets import Options, Prices, installed
 from endturn.telemetry.schema import INSTANCE
@@ -107,7 +109,7 @@ class Telemetry:
         return self.instance
 
     def _forked(self) -> None:
-        """In the child: another name, and a flush at the end of what `multiprocessing` runs: it skips exit handlers."""
+        """In the child: another name."""
         if not self._providers:
             return
         from opentelemetry.sdk.resources import Resource
@@ -118,9 +120,6 @@ class Telemetry:
             update = getattr(provider, "_update_resource", None)
             if update is not None:
                 update(Resource({INSTANCE: self.instance}))
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None:
-            util.register_after_fork(self, _flush_at_end)
 
 
 _configured: Telemetry | None = None
@@ -138,6 +137,9 @@ def configure(
     events: str | None = None,
     agent: bool | None = None,
     prices: Prices | None = None,
+    content: str | None = None,
+    content_max_chars: int | None = None,
+    redact: Redact | None = None,
     instrument: bool = True,
 ) -> Telemetry:
     """Set up traces, metrics and logs, exported over OTLP (HTTP), and observe the SDKs' calls.
@@ -152,7 +154,8 @@ def configure(
     Args:
         resource: attributes of the resource besides the name.
         span_exporter, metric_exporter, log_exporter: in place of those that the variables ask for.
-        counted, gen_ai_metrics, events, agent, prices: as in `endturn.telemetry.outlets.Options`.
+        counted, gen_ai_metrics, events, agent, prices, content, content_max_chars, redact: as in
+            `endturn.telemetry.outlets.Options`.
         instrument: also call `endturn.instrument()`.
 
     Returns:
@@ -177,18 +180,27 @@ def configure(
         if instrument and _configured._instrumented:
             _instrument(_configured)
         return _configured
-    options = Options(counted=counted, gen_ai_metrics=gen_ai_metrics, events=events, agent=agent, prices=prices)
+    options = Options(
+        counted=counted,
+        gen_ai_metrics=gen_ai_metrics,
+        events=events,
+        agent=agent,
+        prices=prices,
+        content=content,
+        content_max_chars=content_max_chars,
+        redact=redact,
+    )
     mode_from(events)
+    Capturing.of(content, content_max_chars, redact)
     telemetry = Telemetry()
     telemetry._options = options
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing will be recorded")
         _configured = telemetry
         return telemetry
-    try:
-        from opentelemetry.sdk.resources import Resource
-    except ImportError:
-        raise UsageError("configure() needs the OpenTelemetry SDK: pip install 'endturn[otlp]'") from None
+    _check_sdk()
+    from opentelemetry.sdk.resources import Resource
+
     # All exporters before any provider: a setting that cannot be used must leave nothing half done.
     wanted: dict[Signal, list[Any]] = {
         "traces": _exporters("traces", span_exporter, skip=installed(trace.get_tracer_provider())),
@@ -211,10 +223,35 @@ def configure(
         forked = WeakMethod(telemetry._forked)
         os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
     atexit.register(telemetry.shutdown)
+    endings.before_worker_ends(telemetry.force_flush)
     _configured = telemetry
     if instrument:
         _instrument(telemetry)
     return telemetry
+
+
+def is_configured() -> bool:
+    """Whether `configure` has been called in this process."""
+    return _configured is not None
+
+
+def load() -> None:
+    """Import what `configure` will need, as far as the variables tell. Nothing is set up.
+
+    Raises:
+        UsageError: as `configure` would.
+    """
+    _check_sdk()
+    for signal in OTLP:
+        for kind in _wanted(signal):
+            _found(kind)
+
+
+def _check_sdk() -> None:
+    try:
+        import_module("opentelemetry.sdk.resources")
+    except ImportError:
+        raise UsageError("configure() needs the OpenTelemetry SDK: pip install 'endturn[otlp]'") from None
 
 
 def _instrument(telemetry: Telemetry) -> None:
@@ -250,23 +287,26 @@ def _exporters(signal: Signal, given: Any, *, skip: bool) -> list[Any]:
     if skip:
         log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
         return []
-    if given is not None:
-        return [given]
+    return [given] if given is not None else [_found(kind)() for kind in _wanted(signal)]
+
+
+def _wanted(signal: Signal) -> list[tuple[str, str]]:
+    """The classes of the exporters that the variables ask for, by module and name."""
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     names = [name.strip().lower() for name in os.environ.get(variable, "").split(",") if name.strip()] or ["otlp"]
-    made = []
+    wanted = []
     for name in names:
         match name:
             case "none":
                 continue
             case "console":
-                made.append(_made(*CONSOLE[signal]))
+                wanted.append(CONSOLE[signal])
             case "otlp":
                 _check_protocol(signal)
-                made.append(_made(*OTLP[signal]))
+                wanted.append(OTLP[signal])
             case _:
                 raise UsageError(f"{variable}={name!r}: use otlp, console or none, or pass an exporter to configure()")
-    return made
+    return wanted
 
 
 def _check_protocol(signal: Signal) -> None:
@@ -282,9 +322,10 @@ def _check_protocol(signal: Signal) -> None:
             )
 
 
-def _made(module: str, name: str) -> Any:
+def _found(kind: tuple[str, str]) -> Any:
+    module, name = kind
     try:
-        return getattr(import_module(module), name)()
+        return getattr(import_module(module), name)
     except ImportError:
         raise UsageError(f"{module} is not installed: pip install 'endturn[otlp]'") from None
 
@@ -337,10 +378,3 @@ def _flushed(provider: Any, timeout_s: float) -> bool:
     except Exception:
         log.warning("endturn: %s could not be flushed", type(provider).__name__, exc_info=True)
         return False
-
-
-def _flush_at_end(telemetry: Telemetry) -> None:
-    """In a process that `multiprocessing` forked: have it flush before it ends."""
-    from multiprocessing.util import Finalize
-
-    Finalize(None, telemetry.force_flush, exitpriority=0)

@@ -1,4 +1,4 @@
-"""SDKs that Stainless generated (openai, anthropic): the two methods of the base client that every call goes through.
+"""SDKs that Stainless generated, openai's and anthropic's first: the two methods that every call goes through.
 
 `request` (anthropic 2: `_request`, which runs within its own span) is a whole call, retries included.
 `_process_response` turns the HTTP answer into what the host gets. Both are undocumented, so nothing here relies on more
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.telemetry import bodies, hosts, sdk_call
+from endturn.telemetry import background, bodies, hosts, sdk_call
 from endturn.telemetry.patches import Patch, put
 from endturn.telemetry.sdk_call import SdkCall
 from endturn.wires import wire
@@ -25,26 +25,66 @@ _current: ContextVar[SdkCall | None] = ContextVar("endturn_sdk_call", default=No
 """The call that the SDK is working on, for `_process_response`; None where it works on another than the outer one."""
 
 
+class Route(NamedTuple):
+    """What is spoken at a path.
+
+    Attributes:
+        dialect: where it is not that of whoever answers.
+    """
+
+    wire: str
+    dialect: str | None = None
+
+
+Routes = Mapping[str, Route | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Sdk:
     """An SDK whose calls are watched.
 
     Attributes:
-        name: of its package, and of the provider that it is for.
-        wire: what its calls look like.
-        path: how the path of a watched call ends; everything else passes through.
+        provider: who answers, where the base URL does not say it.
+        routes: how the path of a watched POST ends, and what is spoken there; the first that fits counts. Everything
+            else passes through: batches, embeddings, files, images, token counts; and so does what has None.
     """
 
-    name: str
-    wire: str
-    path: str
+    provider: str
+    routes: Routes
 
 
-OPENAI: Final = Sdk("openai", "openai_chat", "/chat/completions")
-"""Chat completions, also of the providers that imitate them; not batches, embeddings, files, or Responses."""
+_CHAT: Final[Routes] = {"/chat/completions": Route("openai_chat")}
+_TEXT: Final[Routes] = {"/completions": Route("completions")}
+_RESPONSES: Final[Routes] = {"/responses": Route("openai_responses")}
+_MESSAGES: Final[Routes] = {"/v1/messages": Route("anthropic")}
 
-ANTHROPIC: Final = Sdk("anthropic", "anthropic", "/v1/messages")
+OPENAI: Final = Sdk("openai", {**_CHAT, **_RESPONSES, **_TEXT})
+"""Chat, Responses and the old completions, also of the providers that imitate them. Azure's deployments stand before
+the same paths."""
+
+ANTHROPIC: Final = Sdk("anthropic", {**_MESSAGES, "/v1/complete": Route("completions", "claude_text")})
 """Messages and their beta (`?beta=true`), by whatever client (Bedrock and Vertex rewrite the path later than here)."""
+
+GROQ: Final = Sdk("groq", _CHAT)
+TOGETHER: Final = Sdk("together", {**_CHAT, **_TEXT})
+CEREBRAS: Final = Sdk("cerebras", {**_CHAT, **_TEXT})
+FIREWORKS: Final = Sdk("fireworks", {**_CHAT, **_TEXT, **_MESSAGES})
+SAMBANOVA: Final = Sdk("sambanova", {**_CHAT, **_TEXT, **_RESPONSES, "/messages": Route("anthropic")})
+PERPLEXITY: Final = Sdk("perplexity", {"/async/chat/completions": None, **_CHAT, **_RESPONSES})
+WRITER: Final = Sdk("writer", {"/v1/chat": Route("openai_chat")})
+
+SDKS: Final[Mapping[str, Sdk]] = {
+    "openai._base_client": OPENAI,
+    "anthropic._base_client": ANTHROPIC,
+    "groq._base_client": GROQ,
+    "together._base_client": TOGETHER,
+    "cerebras.cloud.sdk._base_client": CEREBRAS,
+    "fireworks._base_client": FIREWORKS,
+    "sambanova._base_client": SAMBANOVA,
+    "perplexity._base_client": PERPLEXITY,
+    "writerai._base_client": WRITER,
+}
+"""The module of each SDK's base client."""
 
 
 def patch(sdk: Sdk, module: ModuleType, active: Callable[[], bool]) -> Iterator[Patch]:
@@ -71,25 +111,57 @@ def _begin(sdk: Sdk, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
     try:
         # (cast_to, options, …), or by name: openai 1 takes them no other way.
         options: Any = args[1] if len(args) > 1 else kwargs.get("options")
-        if not _is_watched(sdk, options):
-            return None
-        speaks, home = wire(sdk.wire), hosts.of_client(client, sdk.name)
+        route = _route(sdk, options)
+        if route is None:
+            return _fetch(sdk, options, kwargs) if background.waiting() else None
+        speaks, home = wire(route.wire), hosts.of_client(client, sdk.provider)
+        if route.dialect is not None:
+            home = replace(home, dialect=route.dialect)
         # anthropic gives `_request` the span that it made of the call, current now.
-        return sdk_call.opened(
+        under_way = sdk_call.opened(
             speaks,
             _body(options),
             home,
             stream=True if kwargs.get("stream") else None,
             adopt=kwargs.get("call") is not None,
         )
+        if under_way is not None:
+            under_way.outlast()
+        return under_way
     except Exception:
         swallow("opening a call")
         return None
 
 
-def _is_watched(sdk: Sdk, options: Any) -> bool:
+def _route(sdk: Sdk, options: Any) -> Route | None:
+    """What is spoken where a request goes; None where it is not watched."""
+    if options.method.lower() != "post":
+        return None
     url: str = options.url
-    return (url.endswith(sdk.path) or url.partition("?")[0].endswith(sdk.path)) and options.method.lower() == "post"
+    found = sdk.routes.get(url)
+    if found is not None:
+        return found
+    path = url.partition("?")[0]
+    for ending, route in sdk.routes.items():
+        if path.endswith(ending):
+            return route
+    return None
+
+
+def _fetch(sdk: Sdk, options: Any, kwargs: dict[str, Any]) -> SdkCall | None:
+    """The call whose response is fetched here, or cancelled: made in the background, and begun in this process."""
+    url: str = options.url
+    method: str = options.method.upper()
+    if method == "POST" and url.endswith("/cancel"):
+        method, url = "GET", url.removesuffix("/cancel")
+    for name in {route.wire for route in sdk.routes.values() if route is not None}:
+        speaks = wire(name)
+        routed = speaks.routed(method, url)
+        if routed is not None and routed.retrieve is not None:
+            fetch = background.fetched(speaks.NAME, routed.retrieve, stream=bool(kwargs.get("stream")))
+            job = None if fetch is None else fetch.job
+            return None if job is None else SdkCall(job.call, job.wire, job.context, fetch)
+    return None
 
 
 def _body(options: Any) -> Mapping[str, Any]:
@@ -165,11 +237,13 @@ def _finish(under_way: SdkCall, result: Any, streams: tuple[type, type]) -> None
     if not under_way.is_taken:
         # A middleware made the answer, or read it first.
         under_way.take(result, streams)
-    if isinstance(result, streams):
+    watched = under_way.watched
+    under_way.let_go()
+    if watched is not None:
         try:
-            bodies.watch_native_end(result)
+            bodies.watch_native_end(*watched)
         except Exception:
-            swallow("watching a stream's span")
+            swallow("watching the SDK's own span")
 
 
 def _awaited(client: Any) -> SdkCall | None:

@@ -12,14 +12,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import Context as Variables
 from dataclasses import replace
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
-from endturn.announce import Call, swallow
+from endturn.announce import swallow
 from endturn.errors import DecodeError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
 from endturn.wires import Seen
+
+if TYPE_CHECKING:
+    from endturn.telemetry.background import Scope
 
 UNREADABLE: Final = "unreadable"
 """The detail of a response that endturn could not read."""
@@ -32,7 +35,10 @@ HELD: Final = 32
 0.4 µs; within a real stream the gain over looking at each is smaller than the noise of the measurement."""
 
 
-_SDKS: Final = frozenset({"openai", "anthropic"})
+_SDKS: Final = frozenset(
+    {"openai", "anthropic", "groq", "together", "cerebras", "fireworks", "sambanova", "perplexity", "writerai"}
+)
+"""The packages whose streams close their response themselves."""
 
 
 class Sees(Protocol):
@@ -46,14 +52,15 @@ class Sees(Protocol):
 class Reading:
     """One response while it arrives, and the end of its call: said once, by whoever sees it first."""
 
-    __slots__ = ("__weakref__", "_blind", "_variables", "_watch", "call", "held", "see", "see_all")
+    __slots__ = ("__weakref__", "_blind", "_dropped", "_variables", "_watch", "call", "held", "see", "see_all")
 
-    def __init__(self, call: Call, watch: Sees, variables: Variables | None = None) -> None:
+    def __init__(self, call: Scope, watch: Sees, variables: Variables | None = None) -> None:
         self.call = call
         self._watch = watch
         # A wrapper's call is announced when it ends: where it began, so that its turn and its parent are those.
         self._variables = variables
         self._blind = False
+        self._dropped = False
         self.held: list[Any] = []
         self.see: Callable[[Any], None] = watch.see
         # Many at once, for a watch that can. No method of our own in its place: a cycle would put off `__del__`.
@@ -62,6 +69,7 @@ class Reading:
     def __del__(self) -> None:
         # Its host let go of it without a word. A destructor may run inside anybody's locked region: it leaves a note.
         if not self.call.ended and not sys.is_finalizing():
+            self._dropped = True  # an async iterator may yet be closed by its loop: that is no word either
             janitor.later(self._abandoned)
 
     def _abandoned(self) -> None:
@@ -103,21 +111,28 @@ class Reading:
 
     def closed(self, detail: str | None = None) -> None:
         """Its host has stopped reading. A response whose reason had already come keeps it."""
-        self._end(StopReason.CANCELLED, None, detail, left=True)
+        self._end(StopReason.CANCELLED, None, detail or (ABANDONED if self._dropped else None), left=True)
 
-    def let_go(self, response: Any, *, over: bool = False) -> None:
-        """The response was closed: by a host that stops reading, or by its SDK.
-
-        Args:
-            over: all of it has arrived, though perhaps not been read.
-        """
+    def let_go(self, response: Any) -> None:
+        """The response was closed: by a host that stops reading, or by its SDK."""
         error = _raised_over(response)
         if error is not None:
-            self._end(StopReason.ERROR, error, type(error).__name__, left=True)
-        elif over and _read_out(response):
+            # A parser that came upon the end of a JSON text in its midst has seen that the answer is cut.
+            otherwise = StopReason.MISSING if _met_the_end(error) else StopReason.ERROR
+            self._end(otherwise, error, type(error).__name__, left=True)
+        elif _read_out(response) and self._is_done():
             self.over()
         else:
             self.closed()
+
+    def _is_done(self) -> bool:
+        """Whether the word that ends a stream has passed among a body's bytes. Chunks know of none."""
+        self.settle()
+        try:
+            return bool(getattr(self._watch, "done", False))
+        except Exception:
+            self.blind()
+            return False
 
     def stopped(self, how: str, error: BaseException | None, response: Any) -> None:
         """Its SDK says how reading ended, in the words of anthropic's stream observer: read, closed or failed."""
@@ -184,7 +199,7 @@ class Reading:
         return Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
 
 
-def end(call: Call, seen: Seen, error: BaseException | None = None) -> None:
+def end(call: Scope, seen: Seen, error: BaseException | None = None) -> None:
     """End a call with what was seen of its response."""
     call.end(
         seen.stop,
@@ -215,6 +230,11 @@ def _raised_over(response: Any) -> Exception | None:
     return None
 
 
+def _met_the_end(error: Exception) -> bool:
+    """Whether a validator found that the JSON text of an answer, which its provider had closed, is only begun."""
+    return type(error).__name__ == "ValidationError" and "Invalid JSON: EOF while parsing" in str(error)
+
+
 def _read_out(response: Any) -> bool:
     """Whether an SDK's stream closes the response by itself: at the word that ends it, not because it is dropped."""
     frame: FrameType | None = sys._getframe()
@@ -240,7 +260,7 @@ def _nothing(item: object) -> None:
 _live: WeakSet[Reading] = WeakSet()
 
 
-def begin(call: Call, watch: Sees, variables: Variables | None = None) -> Reading:
+def begin(call: Scope, watch: Sees, variables: Variables | None = None) -> Reading:
     """A response that will be read piece by piece; its end is announced in `variables`, where given."""
     janitor.ensure()
     reading = Reading(call, watch, variables)
@@ -253,6 +273,11 @@ def close_all() -> None:
     janitor.drain()
     for reading in list(_live):
         reading.closed(ABANDONED)
+
+
+def reading_of(call: object) -> Reading | None:
+    """The response of a call, while it is being read. Looks at every one: for what happens seldom."""
+    return next((one for one in list(_live) if one.call is call or getattr(one.call, "call", None) is call), None)
 
 
 def _forget() -> None:
@@ -284,8 +309,29 @@ class Chunks:
         self._held = reading.held
         self._fresh = True
 
-    def __iter__(self) -> Chunks:
-        return self
+    def __iter__(self) -> Iterator[Any]:
+        # The SDKs' streams loop over it. A loop over a generator costs half of one that calls `__next__`.
+        return self._looped() if iter(self._inner) is self._inner else self
+
+    def _looped(self) -> Iterator[Any]:
+        reading, held = self.reading, self._held
+        try:
+            for item in self._inner:
+                if self._fresh:
+                    self._fresh = False
+                    reading.passed(item)
+                else:
+                    held.append(item)
+                    if len(held) >= HELD:
+                        reading.settle()
+                yield item
+        except GeneratorExit:
+            # Who looped has stopped; whoever has the stream may go on, or close it.
+            raise
+        except BaseException as error:
+            reading.broke(error)
+            raise
+        reading.over()
 
     def __next__(self) -> Any:
         try:

@@ -7,7 +7,7 @@ A scope is current while the function's own code runs and never across a `yield`
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -113,25 +113,32 @@ def _plain(function: Any, begin: Begin) -> Any:
         except BaseException as error:
             _tell(run.raised, error)
             raise
-        # A plain function may hand out something that has yet to run: it is followed to its own end.
-        match result:
-            case CoroutineType():
-                return _awaited(result, run)
-            case GeneratorType():
-                return _driven(result, run)
-            case AsyncGeneratorType():
-                return _adriven(result, run)
-            case _:
-                _tell(run.returned, result)
-                return result
+        return _handed_on(result, run)
 
     return plain
+
+
+def _handed_on(result: Any, run: Run) -> Any:
+    """What a function returned. What has yet to run (a coroutine, a generator) is followed to its own end."""
+    match result:
+        case CoroutineType():
+            return _awaited(result, run)
+        case GeneratorType():
+            return _driven(result, run)
+        case AsyncGeneratorType():
+            return _adriven(result, run)
+        case _:
+            _tell(run.returned, result)
+            return result
 
 
 def _coroutine(function: Any, begin: Begin) -> Any:
     @wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        return await _awaited(function(*args, **kwargs), _began(begin, args, kwargs))
+        run = _began(begin, args, kwargs)
+        if run is _UNFOLLOWED:
+            return await function(*args, **kwargs)
+        return await _awaited(function(*args, **kwargs), run)
 
     return coroutine
 
@@ -165,15 +172,14 @@ def _async_generator(function: Any, begin: Begin) -> Any:
     return async_generator
 
 
-async def _awaited(coroutine: Coroutine[Any, Any, Any], run: Run) -> Any:
+async def _awaited(coroutine: Awaitable[Any], run: Run) -> Any:
     try:
         with _step(run):
             result = await coroutine
     except BaseException as error:
         _tell(run.raised, error)
         raise
-    _tell(run.returned, result)
-    return result
+    return _handed_on(result, run)
 
 
 def _driven(inner: Generator[Any, Any, Any], run: Run) -> Generator[Any, Any, Any]:
