@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from endturn.errors import UsageError
-from endturn.telemetry import startup
+from endturn.instrumentation import startup
 
 SITE: Final = Path(__file__).parent / "site"
 """Where the `sitecustomize` is that Python imports at its start."""

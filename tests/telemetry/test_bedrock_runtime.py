@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from endturn.instrumentation import streams
+from endturn.instrumentation.bedrock import _home
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
-from endturn.telemetry import janitor, streams
-from endturn.telemetry.bedrock import _home
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.telemetry import janitor
 from tests.telemetry.mocked import Records, settle
 from tests.wires.replies import message
 from tests.wires.replies import say as said_block

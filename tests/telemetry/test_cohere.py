@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from endturn import announce
+from endturn.instrumentation import attempts, streams
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import attempts, streams
-from endturn.telemetry.instrument import instrument, uninstrument
 from tests.telemetry.mocked import Records, settle
 from tests.wires.replies_cohere import BODIES, STREAMS
 

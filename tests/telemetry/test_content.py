@@ -19,13 +19,14 @@ from endturn.announce import Layer
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
+from endturn.instrumentation import gathered
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_provider_call
 from endturn.records import Content
 from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import bounded, content, gathered, janitor, parts, schema
+from endturn.telemetry import bounded, content, janitor, parts, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, Capturing, as_text
-from endturn.telemetry.instrument import instrument, uninstrument
-from endturn.telemetry.observe import observe_provider_call
 from endturn.wires import Context, wire
 from tests.telemetry.stage import Stage
 from tests.wires.replies import chat_body
@@ -227,8 +228,8 @@ def test_unasked_nothing_is_gathered() -> None:
     recording()
     seen: list[Any] = []
     stop = announce.listen(seen.append)
-    from endturn.telemetry import sdk_call
-    from endturn.telemetry.hosts import Home
+    from endturn.instrumentation import sdk_call
+    from endturn.instrumentation.hosts import Home
 
     under_way = sdk_call.opened(wire("openai_chat"), ASK, Home("openai"))
     assert under_way is not None

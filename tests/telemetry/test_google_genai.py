@@ -17,15 +17,16 @@ from google.genai import errors, models, types
 from google.genai._gaos import interactions
 
 from endturn import announce
+from endturn.instrumentation import hosts, streams
+from endturn.instrumentation.google_genai import home_of
+from endturn.instrumentation.hosts import Home
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record, TurnEnded
 from endturn.scripted import Reply, ScriptedProvider, block, call, cut, fail, hang_up, pause, say, truncate
 from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.scripted.script import Ending
 from endturn.stop import StopReason
-from endturn.telemetry import hosts, janitor, streams
-from endturn.telemetry.google_genai import home_of
-from endturn.telemetry.hosts import Home
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.telemetry import janitor
 
 pytestmark = [
     # Where aiohttp is installed, the SDK asks through a class of its own that aiohttp warns of.

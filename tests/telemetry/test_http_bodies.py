@@ -17,10 +17,10 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn.chat import Json
+from endturn.instrumentation import sdk_call, streams
+from endturn.instrumentation.hosts import Home
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
-from endturn.telemetry import sdk_call, streams
-from endturn.telemetry.hosts import Home
 from endturn.wires import wire
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import (

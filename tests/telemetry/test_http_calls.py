@@ -23,11 +23,12 @@ from opentelemetry.sdk.trace import TracerProvider
 import endturn
 from endturn import announce
 from endturn.chat import ChatResponse, Message, Request
+from endturn.instrumentation import hosts, routes, streams
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_provider_call
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import hosts, janitor, routes, streams
-from endturn.telemetry.instrument import instrument, uninstrument
-from endturn.telemetry.observe import observe_provider_call
+from endturn.telemetry import janitor
 from endturn.wires import Context, Event, wire
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import Records, settle

@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import announce
-from endturn.telemetry import instrument as instrument_module
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.instrumentation import instrument as instrument_module
+from endturn.instrumentation.instrument import instrument, uninstrument
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -236,18 +236,18 @@ BREAKS = {
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
     "resolve": ("endturn.telemetry.infer.Inferring.resolve", explode),
     "ended": ("endturn.telemetry.infer.Inferring.ended", explode),
-    "host": ("endturn.telemetry.hosts.of_client", explode),
-    "wire": ("endturn.telemetry.stainless.wire", explode),
+    "host": ("endturn.instrumentation.hosts.of_client", explode),
+    "wire": ("endturn.instrumentation.stainless.wire", explode),
     "error": ("endturn.wires.openai_chat.decode_error", explode),
-    "streams": ("endturn.telemetry.streams.begin", explode),
-    "bodies": ("endturn.telemetry.bodies.on_close", explode),
-    "raw bodies": ("endturn.telemetry.http_bodies.tee", explode),
-    "ends of raw bodies": ("endturn.telemetry.streams.Reading.let_go", explode),
+    "streams": ("endturn.instrumentation.streams.begin", explode),
+    "bodies": ("endturn.instrumentation.bodies.on_close", explode),
+    "raw bodies": ("endturn.instrumentation.http_bodies.tee", explode),
+    "ends of raw bodies": ("endturn.instrumentation.streams.Reading.let_go", explode),
     "responses": ("endturn.wires.openai_responses.watch", Exploding),
-    "jobs": ("endturn.telemetry.background.Job", explode),
-    "ends of jobs": ("endturn.telemetry.background.Job.end", explode),
-    "fetches": ("endturn.telemetry.background.fetched", explode),
-    "ends of fetches": ("endturn.telemetry.background.Fetch.end", explode),
+    "jobs": ("endturn.instrumentation.background.Job", explode),
+    "ends of jobs": ("endturn.instrumentation.background.Job.end", explode),
+    "fetches": ("endturn.instrumentation.background.fetched", explode),
+    "ends of fetches": ("endturn.instrumentation.background.Fetch.end", explode),
 }
 
 

@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from endturn import announce
 from endturn.errors import ProviderError
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.instrument import instrument, uninstrument
 from tests.telemetry.mocked import Body, Records, Server, aclaude, body, chat, claude, events, settle
 from tests.wires.replies import anthropic_stream, chat_body, message, named, said, say, used
 

@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry.instrument import instrument, uninstrument
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import Records, settle
 from tests.wires.replies import DONE_EVENT, chat_body, chunk

@@ -13,10 +13,10 @@ import pytest
 from endturn import announce
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_turn
 from endturn.records import ContinuationAttempted, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import StopReason
-from endturn.telemetry.instrument import instrument, uninstrument
-from endturn.telemetry.observe import observe_turn
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
 

@@ -32,11 +32,11 @@ from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderError
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_provider_call, observe_turn
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import attributes, janitor
-from endturn.telemetry.instrument import instrument, uninstrument
-from endturn.telemetry.observe import observe_provider_call, observe_turn
 from tests.telemetry.secrets import Exported, Secrets, exporting
 
 

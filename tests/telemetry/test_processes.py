@@ -22,8 +22,8 @@ import pytest
 import trio
 import wrapt
 
+from endturn.instrumentation.imports import OnImport
 from endturn.scripted import ScriptedProvider
-from endturn.telemetry.imports import OnImport
 from tests.support.agents import APPS, SCRIPT, World, world
 from tests.support.processes import LOOPBACK, eventually, free_port
 from tests.telemetry.mocked import Records, settle

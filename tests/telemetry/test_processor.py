@@ -20,9 +20,10 @@ from opentelemetry.util._once import Once
 
 import endturn
 from endturn import announce
+from endturn.instrumentation import processor, sequence
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import enclosing, foreign, janitor, processor, sequence
+from endturn.telemetry import enclosing, foreign, janitor
 from tests.telemetry.mocked import ASK, CUT, WHOLE, Records, body, chat
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"}
@@ -386,7 +387,7 @@ def test_a_provider_that_is_installed_later_is_looked_at_too(monkeypatch: pytest
     provider = TracerProvider(shutdown_on_exit=False)
     try:
         trace.set_tracer_provider(provider)
-        assert trace._set_tracer_provider.__module__ == "endturn.telemetry.providers"
+        assert trace._set_tracer_provider.__module__ == "endturn.instrumentation.providers"
         with provider.get_tracer("x").start_as_current_span("chat", attributes=CHAT) as span:
             span.set_attributes(LENGTH)
         assert records.only().stop.reason is StopReason.MAX_TOKENS

@@ -16,9 +16,10 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn import announce
+from endturn.instrumentation import hosts, sdk_call, streams
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, Record
-from endturn.telemetry import hosts, janitor, sdk_call, streams
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.telemetry import janitor
 from endturn.wires import wire
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import ASK, STREAM, Body, achat, chat, events

@@ -16,10 +16,10 @@ from openai.types.responses import ParsedResponse, Response
 
 from endturn import announce
 from endturn.chat import Json
+from endturn.instrumentation import background
+from endturn.instrumentation.observe import observe_turn
 from endturn.records import Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import background
-from endturn.telemetry.observe import observe_turn
 from endturn.wires import Event
 from tests.telemetry.mocked import Answer, Body, Records, Server, achat, body, chat, events, settle
 from tests.wires import replies_completions as texts

@@ -15,9 +15,9 @@ from groq.types.chat import ChatCompletion as GroqCompletion
 from together.types.chat import ChatCompletion as TogetherCompletion
 
 from endturn.chat import Json
+from endturn.instrumentation.hosts import of_host
 from endturn.scripted import ScriptedProvider, cut, essay, fail, partial_call, say
 from endturn.stop import StopReason
-from endturn.telemetry.hosts import of_host
 from tests.telemetry.mocked import Records, settle
 
 ASK: Json = {"model": "m", "messages": [{"role": "user", "content": "Write."}], "max_tokens": 2}

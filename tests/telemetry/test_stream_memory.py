@@ -12,7 +12,7 @@ import openai
 from openai.types.chat import ChatCompletionChunk
 
 import endturn
-from endturn.telemetry import streams
+from endturn.instrumentation import streams
 from tests.telemetry.stage import Stage
 
 CHUNKS = 100_000

@@ -19,8 +19,8 @@ from opentelemetry.instrumentation.dependencies import get_dist_dependency_confl
 
 from endturn import announce, run
 from endturn.errors import UsageError
-from endturn.telemetry.instrument import uninstrument
-from endturn.telemetry.instrumentor import EndturnInstrumentor
+from endturn.instrumentation.instrument import uninstrument
+from endturn.instrumentation.instrumentor import EndturnInstrumentor
 from endturn.telemetry.outlets import Options
 from tests.support.agents import APPS, World, world
 from tests.support.processes import REPOSITORY
@@ -364,7 +364,7 @@ def test_the_instrumentor_needs_no_package_of_theirs(agents: World) -> None:
     """The configuration file's package loads it, and does not depend on opentelemetry-instrumentation."""
     code = """
 import sys; sys.modules["opentelemetry.instrumentation"] = None
-from endturn.telemetry.instrumentor import EndturnInstrumentor
+from endturn.instrumentation.instrumentor import EndturnInstrumentor
 made = EndturnInstrumentor()
 made.instrument(); print(made.is_instrumented_by_opentelemetry); made.uninstrument()
 """

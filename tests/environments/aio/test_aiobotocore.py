@@ -17,11 +17,12 @@ from aiobotocore.session import get_session
 from botocore.exceptions import ClientError, EventStreamError, ReadTimeoutError
 
 from endturn import announce
+from endturn.instrumentation import streams
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import janitor, streams
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.telemetry import janitor
 
 WORDS = "One two three four five six seven"
 ASK: dict[str, Any] = {

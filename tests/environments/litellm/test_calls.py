@@ -15,10 +15,11 @@ import pytest
 from litellm import acompletion, aresponses, atext_completion, completion, responses, text_completion
 
 import endturn
+from endturn.instrumentation import hosts
 from endturn.records import CallEnded, Strategy, TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import hosts, janitor
+from endturn.telemetry import janitor
 from tests.support.announced import Announced
 
 ASK: list[Any] = [{"role": "user", "content": "Count."}]

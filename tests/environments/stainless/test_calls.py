@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from endturn import announce
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, Record
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.instrument import instrument, uninstrument
 
 TURN = [{"role": "user", "content": "Write."}]
 CHAT: dict[str, Any] = {"model": "m", "messages": TURN, "max_tokens": 2}

@@ -16,8 +16,8 @@ from typing import Final
 
 from endturn import announce
 from endturn.errors import UsageError
+from endturn.instrumentation import imports, instrument, setup
 from endturn.records import Record
-from endturn.telemetry import imports, instrument, setup
 
 log = logging.getLogger("endturn")
 

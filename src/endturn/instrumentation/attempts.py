@@ -12,8 +12,8 @@ from weakref import ref
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.telemetry import http_answers, http_bodies
-from endturn.telemetry.sdk_call import SdkCall
+from endturn.instrumentation import http_answers, http_bodies
+from endturn.instrumentation.sdk_call import SdkCall
 
 
 @dataclass(frozen=True, slots=True)

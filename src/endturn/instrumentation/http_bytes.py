@@ -11,8 +11,8 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from endturn.errors import DecodeError, ProviderError
+from endturn.instrumentation.streams import Sees
 from endturn.stop import Stop, StopReason
-from endturn.telemetry.streams import Sees
 from endturn.wires import Context, Framing, Seen, Wire
 from endturn.wires.framing import CONTENT_TYPE, DONE, decoder, parse
 

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 from endturn import announce
 from endturn.announce import swallow
 from endturn.errors import DecodeError
+from endturn.instrumentation import sdk_call, streams
+from endturn.instrumentation.hosts import Home, of_host
+from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.sdk_call import SdkCall
+from endturn.instrumentation.streams import Reading
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import sdk_call, streams
-from endturn.telemetry.hosts import Home, of_host
-from endturn.telemetry.patches import Patch, put
-from endturn.telemetry.sdk_call import SdkCall
-from endturn.telemetry.streams import Reading
 from endturn.wires import wire
 from endturn.wires.framing import parse
 

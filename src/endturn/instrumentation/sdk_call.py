@@ -11,13 +11,14 @@ from opentelemetry import trace
 from endturn import announce
 from endturn.announce import Call, Layer, swallow
 from endturn.errors import DecodeError
+from endturn.instrumentation import background, bodies, http_bodies, http_bytes, streams
+from endturn.instrumentation.hosts import Home
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import background, bodies, enclosing, http_bodies, http_bytes, streams
-from endturn.telemetry.hosts import Home
+from endturn.telemetry import enclosing
 from endturn.wires import Context, Framing, Seen, Watch, Wire, wire
 
 if TYPE_CHECKING:
-    from endturn.telemetry.background import Scope
+    from endturn.instrumentation.background import Scope
 
 OPERATIONS: Final = {"gemini": "generate_content", "completions": "text_completion"}
 """The conventions' operation of a wire's calls, where it is not `chat`."""
@@ -76,7 +77,7 @@ def opened(
             enclosing.take(trace.get_current_span() if made is True else made, call)
         context = Context(home.dialect, home.provider, asked)
         if announce.takes_content():
-            from endturn.telemetry import gathered
+            from endturn.instrumentation import gathered
 
             speaks = gathered.keeping(call, speaks, body, context)
         return SdkCall(call, speaks, context)

@@ -16,11 +16,11 @@ from pydantic_core import from_json
 
 from endturn import announce
 from endturn.announce import Layer, swallow
-from endturn.telemetry import attempts, hosts, http_answers, routes, sdk_call
-from endturn.telemetry.attempts import Owner
-from endturn.telemetry.hosts import Home
-from endturn.telemetry.patches import Patch, put
-from endturn.telemetry.sdk_call import SdkCall
+from endturn.instrumentation import attempts, hosts, http_answers, routes, sdk_call
+from endturn.instrumentation.attempts import Owner
+from endturn.instrumentation.hosts import Home
+from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.sdk_call import SdkCall
 
 
 def patch(module: ModuleType, active: Callable[[], bool]) -> Iterator[Patch]:

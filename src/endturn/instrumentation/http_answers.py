@@ -7,9 +7,9 @@ from typing import Any
 
 from endturn.announce import swallow
 from endturn.errors import DecodeError
+from endturn.instrumentation import http_bodies, http_bytes, streams
+from endturn.instrumentation.sdk_call import SdkCall
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import http_bodies, http_bytes, streams
-from endturn.telemetry.sdk_call import SdkCall
 from endturn.wires import Framing
 
 

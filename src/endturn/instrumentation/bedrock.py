@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from endturn import announce
 from endturn.announce import swallow
+from endturn.instrumentation import botocore_bodies, sdk_call
+from endturn.instrumentation.hosts import Home
+from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.sdk_call import SdkCall
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import botocore_bodies, sdk_call
-from endturn.telemetry.hosts import Home
-from endturn.telemetry.patches import Patch, put
-from endturn.telemetry.sdk_call import SdkCall
 from endturn.wires import wire
 
 PROVIDER: Final = "aws.bedrock"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
 from endturn.announce import swallow
-from endturn.telemetry import streams
-from endturn.telemetry.streams import AsyncChunks, Chunks, Reading, Sees
+from endturn.instrumentation import streams
+from endturn.instrumentation.streams import AsyncChunks, Chunks, Reading, Sees
 
 if TYPE_CHECKING:
-    from endturn.telemetry.background import Scope
+    from endturn.instrumentation.background import Scope
 
 
 class Watched(Protocol):

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.telemetry import background, bodies, hosts, sdk_call
-from endturn.telemetry.patches import Patch, put
-from endturn.telemetry.sdk_call import SdkCall
+from endturn.instrumentation import background, bodies, hosts, sdk_call
+from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.sdk_call import SdkCall
 from endturn.wires import wire
 
 _current: ContextVar[SdkCall | None] = ContextVar("endturn_sdk_call", default=None)

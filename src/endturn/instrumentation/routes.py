@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.telemetry.hosts import ANY
+from endturn.instrumentation.hosts import ANY
 from endturn.wires import WIRES, Routed, Wire, wire
 
 _ORDER: Final = ("openai_chat", "anthropic", *sorted(set(WIRES) - {"openai_chat", "anthropic"}))

@@ -8,8 +8,8 @@ from typing import Any
 from opentelemetry import trace
 
 from endturn.announce import swallow
+from endturn.instrumentation.patches import put
 from endturn.telemetry.outlets import installed
-from endturn.telemetry.patches import put
 
 
 def look_at(given: Any) -> Callable[[], None]:
@@ -44,7 +44,7 @@ def _attach(provider: Any, undone: list[Callable[[], None]]) -> None:
     if not hasattr(provider, "add_span_processor"):
         return  # of another kind than the SDK's: calls of patched SDKs are announced all the same
     try:
-        from endturn.telemetry import processor
+        from endturn.instrumentation import processor
 
         undone.append(processor.attach(provider))
     except Exception:

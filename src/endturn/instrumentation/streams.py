@@ -22,7 +22,7 @@ from endturn.telemetry import janitor
 from endturn.wires import Seen
 
 if TYPE_CHECKING:
-    from endturn.telemetry.background import Scope
+    from endturn.instrumentation.background import Scope
 
 UNREADABLE: Final = "unreadable"
 """The detail of a response that endturn could not read."""

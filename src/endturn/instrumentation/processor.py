@@ -21,9 +21,10 @@ from opentelemetry.trace import NonRecordingSpan, StatusCode
 
 from endturn import announce
 from endturn.announce import Call, Layer, swallow
+from endturn.instrumentation import sequence, streams
 from endturn.records import Record, TurnOutcome
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import attributes, enclosing, foreign, schema, sequence, streams
+from endturn.telemetry import attributes, enclosing, foreign, schema
 from endturn.telemetry.enclosing import Foreign, attributes_of
 from endturn.telemetry.foreign import Role
 from endturn.telemetry.recorder import Options, Recorder
@@ -234,7 +235,7 @@ class AdoptingSpanProcessor(SpanProcessor):
             span.set_attribute(schema.COUNTED.key, True)
 
     def _counted(self) -> bool:
-        from endturn.telemetry import instrument
+        from endturn.instrumentation import instrument
 
         recorder = instrument.recorder()
         if recorder is None and self._alone is not None:
@@ -257,7 +258,7 @@ class _Alone:
 
     @staticmethod
     def _is_relieved() -> bool:
-        from endturn.telemetry import instrument
+        from endturn.instrumentation import instrument
 
         return instrument.recorder() is not None
 

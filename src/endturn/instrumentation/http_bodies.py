@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from endturn.announce import swallow
-from endturn.telemetry import streams
-from endturn.telemetry.http_bytes import unpacked
-from endturn.telemetry.streams import AsyncChunks, Chunks, Reading, Sees
+from endturn.instrumentation import streams
+from endturn.instrumentation.http_bytes import unpacked
+from endturn.instrumentation.streams import AsyncChunks, Chunks, Reading, Sees
 
 if TYPE_CHECKING:
-    from endturn.telemetry.background import Scope
+    from endturn.instrumentation.background import Scope
 
 
 def library_of(response: Any) -> ModuleType | None:

@@ -13,10 +13,10 @@ from endturn import announce
 from endturn.announce import Call, Layer, TurnScope
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import ProviderError, UsageError
+from endturn.instrumentation import bodies, streams
+from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import bodies, streams
-from endturn.telemetry.wrapping import Run, wrap
 from endturn.wires import TAIL, Asked, Context, Seen, Wire, wire
 from endturn.wires.reading import Tail, member
 
@@ -208,7 +208,7 @@ class _CallRun:
             # Anthropic's bodies and events say what they are; what has choices is of the chat format.
             speaks = _wire("anthropic" if isinstance(member(item, "type"), str) else "openai_chat")
         if self._said is not None:
-            from endturn.telemetry import gathered
+            from endturn.instrumentation import gathered
 
             speaks = gathered.keeping(self._call, speaks, self._given, self._context)
         return speaks.watch(self._context)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any, Final
 
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry.outlets import Options
 
 log = logging.getLogger("endturn")

@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from endturn.telemetry import http_bytes, streams
-from endturn.telemetry.patches import Patch, put
-from endturn.telemetry.streams import Reading, Sees
+from endturn.instrumentation import http_bytes, streams
+from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.streams import Reading, Sees
 
 if TYPE_CHECKING:
-    from endturn.telemetry.background import Scope
+    from endturn.instrumentation.background import Scope
 
 
 def watch_events(call: Scope, watch: Sees, stream: Any, *, asynchronous: bool) -> None:

@@ -19,7 +19,7 @@ from weakref import WeakMethod
 from opentelemetry import _logs, metrics, trace
 
 from endturn.errors import UsageError
-from endturn.telemetry import endings
+from endturn.instrumentation import endings
 from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import Capturing
 from endturn.telemetry.events import mode_from
@@ -83,7 +83,7 @@ class Telemetry:
         self._over = True
         if self._instrumented:
             self._instrumented = False
-            from endturn.telemetry.instrument import uninstrument
+            from endturn.instrumentation.instrument import uninstrument
 
             uninstrument()
         providers, self._providers = self._providers, []
@@ -256,7 +256,7 @@ def _check_sdk() -> None:
 
 def _instrument(telemetry: Telemetry) -> None:
     """Observe the SDKs' calls, unless that is done already."""
-    from endturn.telemetry import instrument as instrumentation
+    from endturn.instrumentation import instrument as instrumentation
 
     # A host that has no SDK after configure() asked for none.
     instrumentation.expect_nothing()

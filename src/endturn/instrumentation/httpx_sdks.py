@@ -13,9 +13,9 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from endturn.telemetry import attempts
-from endturn.telemetry.attempts import Owner
-from endturn.telemetry.patches import Patch, Patcher, put
+from endturn.instrumentation import attempts
+from endturn.instrumentation.attempts import Owner
+from endturn.instrumentation.patches import Patch, Patcher, put
 
 _How = Callable[[Any, Callable[[Any], Any], Owner, Callable[[], bool]], Any]
 

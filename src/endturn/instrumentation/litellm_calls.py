@@ -23,12 +23,12 @@ from weakref import ref
 
 from endturn import announce
 from endturn.announce import Call, Layer
+from endturn.instrumentation import streams
+from endturn.instrumentation.hosts import Home
+from endturn.instrumentation.patches import Undoable, fill, put
+from endturn.instrumentation.sdk_call import opened
+from endturn.instrumentation.wrapping import wrap
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import streams
-from endturn.telemetry.hosts import Home
-from endturn.telemetry.patches import Undoable, fill, put
-from endturn.telemetry.sdk_call import opened
-from endturn.telemetry.wrapping import wrap
 from endturn.wires import Asked, Context, Seen, Wire, wire
 from endturn.wires.framing import parse
 from endturn.wires.reading import member

@@ -16,11 +16,10 @@ from opentelemetry import metrics, trace
 from opentelemetry._logs import get_logger_provider
 
 from endturn import announce
-from endturn.telemetry import (
+from endturn.instrumentation import (
     background,
     bedrock,
     botocore_bodies,
-    enclosing,
     endings,
     google_genai,
     google_interactions,
@@ -33,9 +32,10 @@ from endturn.telemetry import (
     stainless,
     streams,
 )
+from endturn.instrumentation.patches import Patcher, Undoable
+from endturn.telemetry import enclosing
 from endturn.telemetry.infer import Inferring
 from endturn.telemetry.outlets import Options, installed
-from endturn.telemetry.patches import Patcher, Undoable
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 
