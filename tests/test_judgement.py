@@ -16,9 +16,9 @@ from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import Client
 from endturn.errors import ProviderError, RequestRejected
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import Resume, Stop, StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.instrument import instrument, uninstrument
 from endturn.wires import Asked, Context, Event, framing, wire
 from tests.telemetry.mocked import ASK, Answer, Records, achat, body, chat, events
 from tests.wires.replies import chat_body, chunk, usage_chunk

@@ -15,7 +15,8 @@ from tests.support.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
 GUIDES = {"README.md": README} | {
-    f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text() for name in ("clients", "continuing")
+    f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text()
+    for name in ("clients", "continuing", "other-instrumentations")
 }
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 EXAMPLES = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from endturn.scripted import ScriptedProvider, call, essay, fail
+from endturn.scripted import ScriptedProvider, call, essay, fail, pause, truncate
 from tests.sdks.build import Env, envs
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +20,13 @@ EXPECTED = {
     "openai asynchronous": ("length", ["max_tokens"]),
     "openai tools": ("tool_calls", ["tool_call"]),
     "openai overflow": ("context_length_exceeded", ["context_window_exceeded"]),
+    "openai text": ("length", ["max_tokens"]),
+    "responses whole": ("incomplete: max_output_tokens", ["max_tokens"]),
+    "responses raw": ("incomplete: max_output_tokens", ["max_tokens"]),
+    "responses streamed": ("incomplete: max_output_tokens", ["max_tokens"]),
+    "responses asynchronous": ("incomplete: max_output_tokens", ["max_tokens"]),
+    "responses left": ("response.created", ["cancelled"]),
+    "responses fetched": ("in_progress, incomplete: max_output_tokens", ["max_tokens"]),
     "anthropic whole": ("max_tokens", ["max_tokens"]),
     "anthropic streamed": ("max_tokens", ["max_tokens"]),
     "anthropic helper": ("max_tokens", ["max_tokens"]),
@@ -42,6 +49,8 @@ def test_each_environment(env: Env) -> None:
             "*": essay("One two three four five six."),
             "tools": lambda request: call("clock"),
             "overflow": lambda request: fail(400, "context_length_exceeded"),
+            "job": lambda request: pause(),
+            "": lambda request: truncate("One two three four five six.", after=2),  # a fetch names no model
         }
     )
     with provider.serve() as url:

@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from endturn.continuation.policy import ContinuationPolicy
     from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
     from endturn.errors import EndturnError, ProviderError, UsageError
+    from endturn.instrumentation.instrument import instrument, uninstrument
+    from endturn.instrumentation.observe import observe_provider_call, observe_turn
+    from endturn.instrumentation.processor import AdoptingSpanProcessor
+    from endturn.instrumentation.setup import configure
     from endturn.records import TurnOutcome
     from endturn.scripted import ScriptedProvider
     from endturn.stop import Resume, Stop, StopReason, normalize
-    from endturn.telemetry.instrument import instrument, uninstrument
-    from endturn.telemetry.observe import observe_provider_call, observe_turn
-    from endturn.telemetry.setup import configure
 
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "AdoptingSpanProcessor",
     "AsyncClient",
     "AsyncContinuationController",
     "ChatResponse",
@@ -59,9 +61,10 @@ _HOME: Final = {
     "records": ("TurnOutcome",),
     "scripted": ("ScriptedProvider",),
     "stop": ("Resume", "Stop", "StopReason", "normalize"),
-    "telemetry.instrument": ("instrument", "uninstrument"),
-    "telemetry.observe": ("observe_provider_call", "observe_turn"),
-    "telemetry.setup": ("configure",),
+    "instrumentation.instrument": ("instrument", "uninstrument"),
+    "instrumentation.observe": ("observe_provider_call", "observe_turn"),
+    "instrumentation.processor": ("AdoptingSpanProcessor",),
+    "instrumentation.setup": ("configure",),
 }
 
 

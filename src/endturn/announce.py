@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
@@ -27,6 +28,7 @@ from endturn.records import (
     COMPLETE,
     CallEnded,
     CallStarted,
+    Content,
     Continuation,
     Record,
     ToolEnded,
@@ -40,9 +42,22 @@ from endturn.records import (
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
-    from endturn.chat import Usage
+    from endturn.chat import ChatResponse, Request, Usage
 
 log = logging.getLogger("endturn")
+
+
+def _without_words(record: logging.LogRecord) -> bool:
+    """Log of an exception what it is and where it was raised. Its message may quote what was said, or a key."""
+    info, record.exc_info = record.exc_info, None
+    if info and info[0] is not None:
+        frames = ((frame.f_code, line) for frame, line in traceback.walk_tb(info[2]))
+        where = "".join(f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' for code, line in frames)
+        record.exc_text = f"Traceback (most recent call last):\n{where}{info[0].__module__}.{info[0].__qualname__}"
+    return True
+
+
+log.addFilter(_without_words)
 
 Activation = Callable[[], AbstractContextManager[object]]
 """Makes something (a span) current for one step of what was started; called anew for every step."""
@@ -57,6 +72,7 @@ _failures: dict[Callable[..., object], int] = {}
 _failed: dict[str, int] = {}
 _lock = threading.Lock()
 _strict = False
+_content = False
 _number = iter(range(1, 1 << 62))
 
 
@@ -66,18 +82,28 @@ def listen(listener: Listener) -> Callable[[], None]:
     Returns:
         A function that stops it.
     """
-    global _listeners
     with _lock:
         if listener not in _listeners:
-            _listeners = (*_listeners, listener)
+            _told((*_listeners, listener))
 
     def stop() -> None:
-        global _listeners
         with _lock:
-            _listeners = tuple(other for other in _listeners if other != listener)
+            _told(tuple(other for other in _listeners if other != listener))
             _failures.pop(listener, None)
 
     return stop
+
+
+def _told(listeners: tuple[Listener, ...]) -> None:
+    """These are told from now on."""
+    global _listeners, _content
+    _listeners = listeners
+    _content = any(getattr(listener, "takes_content", False) for listener in listeners)
+
+
+def takes_content() -> bool:
+    """Whether any listener takes what is said in a call: it has an attribute `takes_content` that is true."""
+    return _content
 
 
 def listening() -> bool:
@@ -137,18 +163,23 @@ def announce(record: Record) -> tuple[Activation, ...]:
 
 def failed(listener: Callable[..., object]) -> None:
     """Count an exception of a listener; call it while the exception is being handled."""
-    global _listeners
     name = getattr(listener, "__qualname__", type(listener).__qualname__)
     with _lock:
         _failed[name] = _failed.get(name, 0) + 1
         row = _failures.get(listener, 0) + 1
         _failures[listener] = row
         if row >= FAILURES_BEFORE_DETACHING:
-            _listeners = tuple(other for other in _listeners if other != listener)
+            _told(tuple(other for other in _listeners if other != listener))
     if row == 1:
         log.exception("endturn: listener %s failed; the call that it watched goes on", name)
     elif row == FAILURES_BEFORE_DETACHING:
         log.error("endturn: listener %s failed %d times in a row and was detached", name, row)
+
+
+def lost(what: str) -> None:
+    """Count something that telemetry lost, under the name of what lost it, as the failures of listeners are counted."""
+    with _lock:
+        _failed[what] = _failed.get(what, 0) + 1
 
 
 _noted: set[str] = set()
@@ -180,9 +211,31 @@ _turn: ContextVar[Turn | None] = ContextVar("endturn_turn", default=None)
 _call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
 
 
-def current_turn() -> Turn | None:
-    """The explicit turn that the running code is part of."""
+_find_turn: Callable[[], Turn | None] | None = None
+
+
+def find_turns_with(find: Callable[[], Turn | None] | None) -> None:
+    """Where no turn was declared, have `find` say which one the running code is part of: an agent's span is one."""
+    global _find_turn
+    _find_turn = find
+
+
+def declared_turn() -> Turn | None:
+    """The turn of a controller or an observed function that the running code is part of."""
     return _turn.get()
+
+
+def current_turn() -> Turn | None:
+    """The explicit turn that the running code is part of: what was declared comes before what is recognised."""
+    turn = _turn.get()
+    if turn is None and _find_turn is not None:
+        turn = _find_turn()
+    return turn
+
+
+def current_call() -> Call | None:
+    """The provider call that the running code is part of, at whatever layer."""
+    return _call.get()
 
 
 class Step:
@@ -251,10 +304,19 @@ class Call:
     ended: bool = False
     first_chunk_s: float | None = None
     activations: tuple[Activation, ...] = ()
+    placed: tuple[Turn, Continuation | None] | None = None
+    """The turn that it belongs to and what it continues, where whoever opened it knows, and ends the turn too."""
+    content: Callable[[], Content | None] | None = None
+    """Gives what was said, once the call has ended; None where nobody takes it."""
 
     def step(self) -> Step:
         """Make this call, and its span, current for one step."""
         return Step(_call, self, self.activations)
+
+    def said(self, request: Request | None, response: ChatResponse | None, *, beside: bool = False) -> None:
+        """What was said, where somebody takes it and it is at hand; see Content."""
+        responses = () if response is None else (response,)
+        self.content = lambda: Content(request=request, beside=beside, responses=responses)
 
     def first_chunk(self) -> None:
         """A stream's first chunk has arrived."""
@@ -262,7 +324,7 @@ class Call:
 
     def begin(self) -> CallStarted:
         """Announce the start, and mark every enclosing scope as announced from below."""
-        turn, continuation = _inference.resolve(self.asked)
+        turn, continuation = self.placed or _inference.resolve(self.asked)
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
             # A wrapper's call begins, here, when it has ended: its turn began with it.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
@@ -321,11 +383,13 @@ class Call:
             error=error,
             duration_s=time.perf_counter() - self.started_s,
             first_chunk_s=self.first_chunk_s,
+            content=None if self.content is None else _said(self.content),
         )
         turn = started.turn
         turn.count(ended)
         announce(ended)
-        _inference.ended(ended, self.asked, tail)
+        if self.placed is None:
+            _inference.ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
         if turn.ending is not None and not turn.open_streams:
             outcome, raised = turn.ending
@@ -333,6 +397,14 @@ class Call:
                 outcome = outcome_of(ended)
             end_turn(turn, outcome, error=raised)
         return ended
+
+
+def _said(content: Callable[[], Content | None]) -> Content | None:
+    try:
+        return content()
+    except Exception:
+        swallow("gathering what was said")
+        return None
 
 
 class Inference(Protocol):
@@ -351,7 +423,7 @@ class Alone:
     """The default: inside an explicit turn a call belongs to it, outside it is its own turn and ends with the call."""
 
     def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
-        turn = _turn.get()
+        turn = current_turn()
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
@@ -413,19 +485,20 @@ def open_call(layer: Layer, asked: object = None, **facts: Any) -> Call | None:
     return call
 
 
+def is_covered() -> bool:
+    """Whether a call of an SDK or over HTTP is open: whatever is called now is part of it, and announced already."""
+    outer = _call.get()
+    return outer is not None and outer.layer is not Layer.WRAPPER and not outer.ended
+
+
 def start_turn(turn: Turn) -> TurnScope:
     """Announce an explicit turn and open its scope.
 
     A controller's turn within an observed one is a part of that, and is not announced: its records have the id, the
     agent and the conversation of the outer turn, which gets its tally and its outcome.
     """
-    outer = _turn.get()
-    if (
-        outer is not None
-        and outer.kind is TurnKind.OBSERVED
-        and outer.outcome is None
-        and turn.kind is TurnKind.CONTROLLER
-    ):
+    outer = current_turn() if turn.kind is TurnKind.CONTROLLER else None
+    if outer is not None and outer.kind is TurnKind.OBSERVED and outer.outcome is None:
         turn.join(outer)
         return TurnScope(turn, ())
     return TurnScope(turn, announce(TurnStarted(turn=turn)))

@@ -1,4 +1,4 @@
-"""The command line: `endturn demo`, `endturn explain`, `endturn reasons`, `endturn generate`, `endturn dashboards`."""
+"""The command line: one function for each command of `endturn`, and the parser that knows them all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 a check found something, 2 the command cannot be carried out as given.
     """
-    arguments = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"]):
+        arguments = argparse.Namespace(run=_run, words=words[1:])  # the rest is another program's
+    else:
+        arguments = _parser().parse_args(words)
     try:
         status = int(arguments.run(arguments))
         sys.stdout.flush()
@@ -40,6 +44,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"endturn {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    run = commands.add_parser(
+        "run",
+        help="run a program whose model calls are observed, without a line of its own",
+        usage="endturn run [--] COMMAND [ARGUMENT ...]",
+        description="Runs a program with traces, metrics and logs of its model calls exported over OTLP, as the "
+        "OTEL_* variables say. COMMAND is a program on the PATH (python, gunicorn), a .py file, -m MODULE or -c CODE; "
+        "the last three run in the Python that endturn is installed in. The program's exit status, signals and "
+        "terminal are its own. An agent that sets up OpenTelemetry itself keeps what it sets up.",
+    )
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="the program and its arguments")
 
     demo = commands.add_parser(
         "demo",
@@ -139,6 +154,12 @@ def _add_dashboards(parser: argparse.ArgumentParser) -> None:
     )
     export.add_argument("target", type=Path, metavar="DIR", help="created if missing")
     export.set_defaults(run=_export)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from endturn import run
+
+    run.run(arguments.words)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from endturn import adapters, records, wires
-from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn
+from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn, takes_content
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
 from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, Wait
@@ -241,12 +241,12 @@ class _Controller:
             if error is not None:
                 last = error.partial if isinstance(error, ProviderError) else None
             rest = part.close(last)
-            _end(call, scope, part.response, error)
+            _end(call, scope, request, part.response, error)
             yield from rest
             return error
         except BaseException as error:
             part.close(None)
-            _end(call, scope, part.response, error)
+            _end(call, scope, request, part.response, error)
             raise
         finally:
             if close is not None:
@@ -476,7 +476,13 @@ def _stream(answer: Any) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
     return partial(next, plain, _END), getattr(plain, "close", None)
 
 
-def _end(call: Call | None, scope: TurnScope, response: ChatResponse | None, error: BaseException | None) -> None:
+def _end(
+    call: Call | None,
+    scope: TurnScope,
+    request: Request,
+    response: ChatResponse | None,
+    error: BaseException | None,
+) -> None:
     """Announce what a call came to, unless a layer below did."""
     if call is None or response is None:
         return
@@ -487,6 +493,8 @@ def _end(call: Call | None, scope: TurnScope, response: ChatResponse | None, err
         stop = Stop(StopReason.ERROR, terminal_seen=False, incomplete=True)
     elif error is not None:
         stop = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
+    if takes_content():
+        call.said(request, response)
     with scope.step():
         call.end(
             stop,

@@ -46,7 +46,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
 
     from endturn.demo_agents import plan, scripted_provider
-    from endturn.telemetry.setup import configure
+    from endturn.instrumentation.setup import configure
 
     tally = Tally()
     stop_listening = listen(tally)

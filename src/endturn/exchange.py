@@ -297,6 +297,7 @@ class Exchange:
         self._events = framing.decoder(endpoint.wire.FRAMING)
         self._headers: Mapping[str, str] = {}
         self._lost: str | None = None
+        self._request = request
         self._whole: list[bytes] | None = None
         self._begun = False
         self._call = None
@@ -435,6 +436,8 @@ class Exchange:
 
     def _end(self, response: ChatResponse, stop: Stop | None = None, error: BaseException | None = None) -> None:
         if self._call is not None:
+            if announce.takes_content():
+                self._call.said(self._request, response, beside=self._context.asked.system is not None)
             self._call.end(
                 stop or response.stop,
                 usage=response.usage,

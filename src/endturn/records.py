@@ -12,7 +12,7 @@ from endturn.lean import lean
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
-    from endturn.chat import Usage
+    from endturn.chat import ChatResponse, Request, Usage
 
 
 class TurnOutcome(StrEnum):
@@ -207,7 +207,8 @@ class CallStarted:
         operation: "chat", "generate_content" or "text_completion".
         maximum: the output limit that was asked for.
         iteration: 1 for the turn's first call.
-        adopt: another instrumentation already makes this call's span, current now: enrich it, make none.
+        adopt: the span that another instrumentation already makes of this call: it is enriched, and none is made. True:
+            the one that is current.
     """
 
     number: int
@@ -225,9 +226,24 @@ class CallStarted:
     server_address: str | None = None
     server_port: int | None = None
     continuation: Continuation | None = None
-    adopt: bool = False
+    adopt: object = False
     started_ns: int
     started_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What was said in a call. Gathered only where a listener takes it.
+
+    Attributes:
+        request: what was asked; None where it could not be read.
+        beside: its leading system message travelled beside the conversation, not in it.
+        responses: what was answered, an item for each choice; none where nothing came.
+    """
+
+    request: Request | None = None
+    beside: bool = False
+    responses: tuple[ChatResponse, ...] = ()
 
 
 @lean
@@ -240,6 +256,7 @@ class CallEnded:
         reasons: the raw reason of every choice, in order.
         error: what was raised; None for a response, however it stopped.
         duration_s: from the request to the end of the response; first_chunk_s: to a stream's first chunk.
+        content: what was said; None unless a listener takes it.
     """
 
     started: CallStarted
@@ -252,6 +269,7 @@ class CallEnded:
     error: BaseException | None = None
     duration_s: float
     first_chunk_s: float | None = None
+    content: Content | None = None
 
     @property
     def whole(self) -> bool:

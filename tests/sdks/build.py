@@ -29,17 +29,21 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """One environment: its name, what it is for, the packages that are pinned in it, and the tests that run there."""
+    """One environment: its name, what it is for, the packages that are pinned in it, and the tests that run there.
+
+    `alone` are packages that are installed without what they ask for, where that cannot be had together.
+    """
 
     name: str
     says: str
     packages: tuple[str, ...]
     tests: str = ""
+    alone: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
         """Where it is, or will be."""
-        body = json.dumps([self.packages, sys.version_info[:2], sys.platform])
+        body = json.dumps([self.packages, sys.version_info[:2], sys.platform, *self.alone])
         return cache() / f"{self.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
 
     @property
@@ -62,7 +66,8 @@ def envs() -> Mapping[str, Env]:
     """The environments of `envs.toml`, by name."""
     declared = tomllib.loads((HERE / "envs.toml").read_text())
     return {
-        name: Env(name, each["says"], tuple(each["packages"]), each.get("tests", "")) for name, each in declared.items()
+        name: Env(name, each["says"], tuple(each["packages"]), each.get("tests", ""), tuple(each.get("alone", ())))
+        for name, each in declared.items()
     }
 
 
@@ -80,8 +85,10 @@ def build(env: Env) -> None:
         print(f"installing {env.says} into {env.folder}", flush=True)
         shutil.rmtree(env.folder, ignore_errors=True)
         venv.create(env.folder, with_pip=True)
-        install = [str(env.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *env.packages]
-        subprocess.run(install, check=True)
+        install = [str(env.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, *env.packages], check=True)
+        if env.alone:
+            subprocess.run([*install, "--no-deps", *env.alone], check=True)
         (env.folder / ".installed").touch()
 
 

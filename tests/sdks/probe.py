@@ -61,6 +61,9 @@ def openai_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:
             return error.code
         return None
 
+    def text() -> Any:
+        return client.completions.create(model="m", prompt="Write.", max_tokens=2).choices[0].finish_reason
+
     yield from {
         "openai whole": whole,
         "openai raw": raw,
@@ -68,8 +71,57 @@ def openai_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:
         "openai asynchronous": asynchronous,
         "openai tools": called,
         "openai overflow": refused,
+        "openai text": text,
     }.items()
+    if hasattr(client, "responses"):
+        yield from responses_calls(url, client)
     client.close()
+
+
+def responses_calls(url: str, client: Any) -> Iterable[tuple[str, Callable[[], Any]]]:
+    """Every way of asking for a response: what the SDK says of its end."""
+    import openai
+
+    asks: dict[str, Any] = {"model": "m", "input": "Write.", "max_output_tokens": 2}
+
+    def said(response: Any) -> str:
+        details = response.incomplete_details
+        return f"{response.status}: {details.reason}" if details else str(response.status)
+
+    def whole() -> Any:
+        return said(client.responses.create(**asks))
+
+    def raw() -> Any:
+        return said(client.responses.with_raw_response.create(**asks).parse())
+
+    def streamed() -> Any:
+        with client.responses.create(stream=True, **asks) as events:
+            return said([event.response for event in events if hasattr(event, "response")][-1])
+
+    def asynchronous() -> Any:
+        async def ask() -> Any:
+            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as aclient:
+                found = await aclient.responses.create(stream=True, **asks)
+                return said([event.response async for event in found if hasattr(event, "response")][-1])
+
+        return _run(ask)
+
+    def left() -> Any:
+        with client.responses.create(stream=True, **asks) as events:
+            return next(iter(events)).type
+
+    def fetched() -> Any:
+        made = client.responses.create(**{**asks, "model": "job"}, extra_body={"background": True})
+        return f"{made.status}, {said(client.responses.retrieve(made.id))}"
+
+    yield from {
+        "responses whole": whole,
+        "responses raw": raw,
+        "responses streamed": streamed,
+        "responses asynchronous": asynchronous,
+        "responses left": left,
+        "responses fetched": fetched,
+    }.items()
 
 
 def anthropic_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from endturn import announce
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry import janitor
-from endturn.telemetry.instrument import instrument, uninstrument
 from tests.telemetry.mocked import Records
 from tests.telemetry.stage import Stage
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from google.genai import types as genai
 
 from endturn import announce, records
 from endturn.announce import Layer
@@ -19,7 +21,8 @@ from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor, nudges
 from endturn.telemetry.infer import IDLE_S, OPEN_TURNS, Inferring
-from endturn.telemetry.nudges import Nudges, digests
+from endturn.telemetry.nudges import Nudges
+from endturn.telemetry.said import digests
 from endturn.wires import Asked, wire
 from tests.telemetry.mocked import Records, body, chat, claude
 from tests.wires.replies import chat_body, message, say
@@ -67,11 +70,19 @@ class World:
         model: str = "m",
         previous_id: str | None = None,
         response_id: str | None = None,
+        conversation_id: str | None = None,
         maximum: int | None = None,
         during: Callable[[], object] = lambda: None,
     ) -> records.CallEnded:
         """Make a call with this history, which is answered so."""
-        asked = Asked(model=model, maximum=maximum, history=history, length=len(history), previous_id=previous_id)
+        asked = Asked(
+            model=model,
+            maximum=maximum,
+            history=history,
+            length=len(history),
+            previous_id=previous_id,
+            conversation_id=conversation_id,
+        )
         call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
         assert call is not None
         during()
@@ -336,6 +347,48 @@ def test_found_by_the_response_s_id(world: World) -> None:
     assert world.outcomes == [TurnOutcome.COMPLETED, TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
+def test_two_conversations_that_a_server_keeps(world: World) -> None:
+    """Where a call says only what is new, the same words after another response are another conversation's."""
+    cut = world.call([user("yes")], HALF, StopReason.MISSING, previous_id="resp_a", response_id="resp_b")
+    other = world.call([user("yes")], previous_id="resp_x")
+    assert other.started.turn is not cut.started.turn
+    again = world.call([user("yes")], previous_id="resp_a")
+    assert again.started.turn is cut.started.turn
+
+
+def test_an_id_and_nothing_more(world: World) -> None:
+    """A call that names the cut response and says nothing asks for the rest."""
+    cut = world.cut([HI], response_id="resp_1")
+    ended = world.call([], REST, previous_id="resp_1")
+    assert ended.started.continuation == Continuation(1, Strategy.PREFILL, cut.started.number)
+
+
+def test_an_id_and_a_tool_s_result(world: World) -> None:
+    """The host took the cut response for a whole one: its turn was left."""
+    world.cut([HI], response_id="resp_1")
+    world.call([{"type": "function_call_output", "call_id": "c", "output": "42"}], previous_id="resp_1")
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+
+
+def test_found_by_the_conversation_that_a_server_keeps(world: World) -> None:
+    """A call that names a conversation continues what was cut in it last, if it asks to go on; else it leaves it."""
+    cut = world.cut([HI], conversation_id="conv_1")
+    elsewhere = world.call([user("continue")], conversation_id="conv_2")
+    assert elsewhere.started.turn is not cut.started.turn
+    ended = world.call([user("continue")], REST, conversation_id="conv_1")
+    assert ended.started.turn is cut.started.turn
+    world.cut([HI], conversation_id="conv_1")
+    world.call([user("And the moon?")], conversation_id="conv_1")
+    assert world.outcomes[-2:] == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+
+
+def test_an_answer_that_could_not_be_seen(world: World) -> None:
+    """Where the model only thought, a host has nothing to send back: the nudge alone is a continuation."""
+    cut = world.cut(HISTORY, "")
+    ended = world.call([*HISTORY, NUDGE], HALF)
+    assert ended.started.turn is cut.started.turn
+
+
 def test_found_across_threads_and_contexts(world: World) -> None:
     """Tasks and threads do not matter: a continuation may be made anywhere in the process."""
     cut = contextvars.Context().run(world.cut, HISTORY)
@@ -538,6 +591,149 @@ def test_a_history_is_hashed_once_for_all_lengths() -> None:
     found = digests(asked, [1, 5, 10])
     assert found[5] == digests(asked, [5])[5]
     assert len(set(found.values())) == 3
+
+
+# --- Every format's histories --------------------------------------------------------------------------------------
+
+GO_ON = "Continue."
+FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "openai_chat": (
+        "openai_chat",
+        {"messages": [HI]},
+        {"messages": [HI, {"role": "assistant", "content": HALF, "refusal": None}, user(GO_ON)]},
+    ),
+    "openai_responses": (
+        "openai_responses",
+        {"input": HI["content"]},
+        {
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": HI["content"]}]},
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "id": "msg_1",
+                    "status": "incomplete",
+                    "content": [{"type": "output_text", "text": HALF, "annotations": []}],
+                },
+                user(GO_ON),
+            ]
+        },
+    ),
+    "anthropic": (
+        "anthropic",
+        {"system": "Be brief.", "messages": [HI]},
+        {
+            "system": "Be brief.",
+            "messages": [
+                HI,
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+                        {"type": "text", "text": HALF},
+                    ],
+                },
+                {"role": "user", "content": [{"type": "text", "text": GO_ON}]},
+            ],
+        },
+    ),
+    "gemini, a text": (
+        "gemini",
+        {"contents": HI["content"]},
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": HI["content"]}]},
+                {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": HALF}]},
+                {"role": "user", "parts": [{"text": GO_ON}]},
+            ]
+        },
+    ),
+    "gemini, the SDK's objects": (
+        "gemini",
+        {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},
+        {
+            "contents": [
+                genai.Content(role="user", parts=[genai.Part(text=HI["content"])]),
+                genai.Content(role="model", parts=[genai.Part(text=HALF)]),
+                genai.Part(text=GO_ON),
+            ]
+        },
+    ),
+    "gemini_interactions": (
+        "gemini_interactions",
+        {"input": HI["content"]},
+        {
+            "input": [
+                {"type": "user_input", "content": [{"type": "text", "text": HI["content"]}]},
+                {"type": "thought", "signature": "x"},
+                {"type": "model_output", "content": [{"type": "text", "text": HALF}]},
+                {"type": "user_input", "content": GO_ON},
+            ]
+        },
+    ),
+    "bedrock_converse": (
+        "bedrock_converse",
+        {"messages": [{"role": "user", "content": [{"text": HI["content"]}]}]},
+        {
+            "messages": [
+                {"role": "user", "content": [{"text": HI["content"]}]},
+                {"role": "assistant", "content": [{"text": HALF}]},
+                {"role": "user", "content": [{"text": GO_ON}]},
+            ]
+        },
+    ),
+    "cohere": ("cohere", {"messages": [HI]}, {"messages": [HI, answer(HALF), user(GO_ON)]}),
+    "cohere v1": (
+        "cohere",
+        {"message": HI["content"]},
+        {
+            "chat_history": [{"role": "USER", "message": HI["content"]}, {"role": "CHATBOT", "message": HALF}],
+            "message": GO_ON,
+        },
+    ),
+    "ollama": (
+        "ollama",
+        {"messages": [HI]},
+        {"messages": [HI, {"role": "assistant", "content": HALF, "thinking": "Hm."}, user(GO_ON)]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "first", "second"), FORMATS.values(), ids=FORMATS.keys())
+def test_histories_of_every_format(world: World, name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
+    """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
+
+    def call(given: dict[str, Any], text: str, reason: StopReason) -> records.CallEnded:
+        call = announce.open_call(Layer.SDK, wire(name).inspect({"model": "m", **given}), provider="p", model="m")
+        assert call is not None
+        ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
+        assert ended is not None
+        return ended
+
+    cut = call(first, HALF, StopReason.MAX_TOKENS)
+    ended = call(second, REST, StopReason.END_TURN)
+    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
+    (turn,) = world.records.turns
+    assert turn.outcome is TurnOutcome.COMPLETED
+
+    cut = call(first, HALF, StopReason.MAX_TOKENS)
+    asking = json.loads(
+        json.dumps(second, default=lambda value: value.model_dump(exclude_none=True)).replace(GO_ON, "Why?")
+    )
+    assert call(asking, REST, StopReason.END_TURN).started.turn is not cut.started.turn
+    assert [turn.outcome for turn in world.records.turns[1:]] == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
+
+
+def test_a_question_in_parts_is_a_question() -> None:
+    """What tells questions apart reads Gemini's parts too."""
+    first, second = ({"role": "user", "parts": [{"text": text}]} for text in ("One?", "Two?"))
+    marks = [
+        nudges.question_of(Asked(history=[each], length=1)) for each in (first, second, {"role": "user", "parts": []})
+    ]
+    assert marks[0] != marks[1]
+    assert None not in marks[:2]
+    assert marks[2] is None
 
 
 # --- Nudges --------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import announce
-from endturn.telemetry import instrument as instrument_module
-from endturn.telemetry.instrument import instrument, uninstrument
+from endturn.instrumentation import instrument as instrument_module
+from endturn.instrumentation.instrument import instrument, uninstrument
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -37,6 +37,7 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
+from tests.wires import replies_openai_responses as replies
 
 # --- Putting in place and taking away ------------------------------------------------------------------------------
 
@@ -235,11 +236,18 @@ BREAKS = {
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
     "resolve": ("endturn.telemetry.infer.Inferring.resolve", explode),
     "ended": ("endturn.telemetry.infer.Inferring.ended", explode),
-    "host": ("endturn.telemetry.hosts.of_client", explode),
-    "wire": ("endturn.telemetry.stainless.wire", explode),
+    "host": ("endturn.instrumentation.hosts.of_client", explode),
+    "wire": ("endturn.instrumentation.stainless.wire", explode),
     "error": ("endturn.wires.openai_chat.decode_error", explode),
-    "streams": ("endturn.telemetry.streams.begin", explode),
-    "bodies": ("endturn.telemetry.bodies.on_close", explode),
+    "streams": ("endturn.instrumentation.streams.begin", explode),
+    "bodies": ("endturn.instrumentation.bodies.on_close", explode),
+    "raw bodies": ("endturn.instrumentation.http_bodies.tee", explode),
+    "ends of raw bodies": ("endturn.instrumentation.streams.Reading.let_go", explode),
+    "responses": ("endturn.wires.openai_responses.watch", Exploding),
+    "jobs": ("endturn.instrumentation.background.Job", explode),
+    "ends of jobs": ("endturn.instrumentation.background.Job.end", explode),
+    "fetches": ("endturn.instrumentation.background.fetched", explode),
+    "ends of fetches": ("endturn.instrumentation.background.Fetch.end", explode),
 }
 
 
@@ -261,6 +269,12 @@ def outcomes() -> Iterator[object]:
             chat(fails).chat.completions.parse(**ASK, response_format=Answer)
         except Exception as error:
             yield type(error), str(error)
+    asked: Any = {"model": "m", "input": "hi"}
+    told = replies.named(*replies.begun(), *replies.said(0, "w0 "), replies.ended(replies.cut([])))
+    yield [item.model_dump() for item in chat(events(*told)).responses.create(**asked, stream=True)]
+    client = chat(body(replies.body([], "queued")), body(replies.body([], "in_progress")), body(replies.cut([])))
+    job = client.responses.create(**asked, background=True)
+    yield job.model_dump(), *(client.responses.retrieve(job.id).model_dump() for _ in range(2))
     lost = chat(events(*CHUNKS, error=httpx2.ReadError("gone"))).chat.completions.create(**ASK, stream=True)
     try:
         yield [item.model_dump() for item in lost]

@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from endturn import announce
 from endturn.errors import ProviderError
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.instrument import instrument, uninstrument
 from tests.telemetry.mocked import Body, Records, Server, aclaude, body, chat, claude, events, settle
 from tests.wires.replies import anthropic_stream, chat_body, message, named, said, say, used
 
@@ -379,6 +379,11 @@ def leave(stream: Any) -> None:
         next(stream)
 
 
+def raw(client: Any, do: Callable[[Any], object], **more: Any) -> None:
+    with client.messages.with_streaming_response.create(**ASK, **more) as made:
+        do(made)
+
+
 def helper(client: anthropic.Anthropic) -> None:
     with client.messages.stream(**ASK) as stream:
         stream.get_final_message()
@@ -395,6 +400,33 @@ NATIVE: dict[str, tuple[Any, Callable[[anthropic.Anthropic], object], str]] = {
     "cut": (lambda: events(*STREAM[:5]), lambda client: read(client.messages.create(**ASK, stream=True)), "missing"),
     "left": (lambda: events(*STREAM), lambda client: leave(client.messages.create(**ASK, stream=True)), "cancelled"),
     "helper": (lambda: events(*STREAM), helper, "end_turn"),
+    "raw body": (lambda: body(CUT), lambda client: raw(client, lambda made: made.read()), "max_tokens"),
+    "raw body, left": (lambda: body(CUT), lambda client: raw(client, lambda made: None), "cancelled"),
+    "raw stream": (
+        lambda: events(*CUT_STREAM),
+        lambda client: raw(client, lambda made: read(made.iter_lines()), stream=True),
+        "max_tokens",
+    ),
+    "raw stream, parsed": (
+        lambda: events(*CUT_STREAM),
+        lambda client: raw(client, lambda made: read(made.parse()), stream=True),
+        "max_tokens",
+    ),
+    "raw stream, cut": (
+        lambda: events(*STREAM[:5]),
+        lambda client: raw(client, lambda made: read(made.iter_bytes()), stream=True),
+        "missing",
+    ),
+    "raw stream, left": (
+        lambda: events(*STREAM),
+        lambda client: raw(client, lambda made: next(made.iter_bytes()), stream=True),
+        "cancelled",
+    ),
+    "raw stream, parsed and left": (
+        lambda: events(*STREAM),
+        lambda client: raw(client, lambda made: leave(made.parse()), stream=True),
+        "cancelled",
+    ),
 }
 
 
@@ -413,6 +445,21 @@ def test_its_own_span_is_enriched_in_time(
     assert attributes["endturn.stop.reason"] == reason
     assert attributes["endturn.stop.truncated"] == (reason in ("max_tokens", "missing"))
     assert "endturn.turn.id" in attributes
+
+
+async def test_its_own_span_of_an_async_raw_stream(
+    spans: InMemorySpanExporter, enriched: Callable[..., anthropic.Anthropic]
+) -> None:
+    """The same, asynchronously: read, and left."""
+    provider = traced(spans)
+    client = aclaude(events(*CUT_STREAM), events(*STREAM), open_telemetry={"tracer_provider": provider})
+    async with client.messages.with_streaming_response.create(**ASK, stream=True) as made:
+        async for _ in made.iter_bytes():
+            pass
+    async with client.messages.with_streaming_response.create(**ASK, stream=True) as made:
+        await anext(made.iter_lines())
+    told = [(span.attributes or {}).get("endturn.stop.reason") for span in spans.get_finished_spans()]
+    assert told == ["max_tokens", "cancelled"]
 
 
 def test_its_own_span_of_a_failed_call(spans: InMemorySpanExporter, enriched: Callable[..., Any]) -> None:

@@ -74,6 +74,16 @@ def test_parse_of_a_cut_answer_is_a_truncation(records: Records) -> None:
     assert ended.usage is not None
 
 
+def test_parse_of_a_filtered_answer(records: Records) -> None:
+    """The exception over a filtered answer carries nothing: what it hides is read from the body."""
+    with pytest.raises(openai.ContentFilterFinishReasonError) as raised:
+        chat(body(chat_body({"content": '{"val'}, "content_filter"))).chat.completions.parse(
+            **ASK, response_format=Answer
+        )
+    ended = records.only()
+    assert (ended.stop.reason, ended.error) == (StopReason.SAFETY_BLOCKED, raised.value)
+
+
 def test_parse_of_a_whole_answer(records: Records) -> None:
     """`parse()` returns its parsed completion, and is one record."""
     result = chat(body(chat_body({"content": '{"value": 7}'}))).chat.completions.parse(**ASK, response_format=Answer)
@@ -188,11 +198,11 @@ def test_with_streaming_response_that_is_never_read(records: Records) -> None:
     assert records.only().stop.reason is StopReason.CANCELLED
 
 
-def test_a_body_read_before_decompression_is_not_guessed_at(records: Records) -> None:
-    """`iter_raw` passes by: the reason is `unknown`, neither `cancelled` nor `missing`."""
+def test_a_body_read_before_decompression(records: Records) -> None:
+    """`iter_raw` is one way of reading among the others."""
     with chat(body(CUT)).chat.completions.with_streaming_response.create(**ASK) as raw:
         list(raw.http_response.iter_raw())
-    assert records.only().stop.reason is StopReason.UNKNOWN
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
 
 
 HALF = json.dumps(WHOLE).encode()[:-90]
@@ -369,13 +379,21 @@ async def test_an_async_raw_stream(records: Records) -> None:
             lambda client: client.embeddings.create(model="m", input="x", encoding_format="float"), id="embeddings"
         ),
         pytest.param(lambda client: client.models.list(), id="models"),
-        pytest.param(lambda client: client.responses.create(model="m", input="x"), id="responses"),
+        pytest.param(lambda client: client.images.generate(model="m", prompt="x"), id="images"),
+        pytest.param(lambda client: client.moderations.create(model="m", input="x"), id="moderations"),
+        pytest.param(lambda client: client.files.content("f"), id="files"),
+        pytest.param(
+            lambda client: client.batches.create(
+                completion_window="24h", endpoint="/v1/chat/completions", input_file_id="f"
+            ),
+            id="batches",
+        ),
         pytest.param(lambda client: client.chat.completions.retrieve("c"), id="stored completion"),
         pytest.param(lambda client: client.chat.completions.update("c", metadata={}), id="update"),
     ],
 )
 def test_other_calls_pass_through(records: Records, ask: Callable[[Any], object]) -> None:
-    """Only completions are observed."""
+    """Only what asks a model for an answer is observed."""
     ask(chat(body({"object": "list", "data": [], "output": []})))
     assert not records
 

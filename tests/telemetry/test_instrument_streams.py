@@ -13,10 +13,10 @@ import pydantic
 import pytest
 
 from endturn import announce
+from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, Record, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.instrument import instrument, uninstrument
 from endturn.wires import Event
 from tests.telemetry.mocked import (
     ASK,

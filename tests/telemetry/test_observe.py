@@ -18,10 +18,10 @@ import endturn
 from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
+from endturn.instrumentation.observe import observe_provider_call, observe_turn
 from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.observe import observe_provider_call, observe_turn
 from endturn.wires import Context, wire
 from tests.telemetry.mocked import Records, Server, achat, body, chat, events
 from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
@@ -240,8 +240,8 @@ def explode(*args: object, **kwargs: object) -> Any:
         "endturn.announce.Call.first_chunk",
         "endturn.announce.TurnScope.step",
         "endturn.announce.TurnScope.end",
-        "endturn.telemetry.observe._asked",
-        "endturn.telemetry.observe._CallRun._watch",
+        "endturn.instrumentation.observe._asked",
+        "endturn.instrumentation.observe._CallRun._watch",
         "endturn.telemetry.infer.Inferring.resolve",
     ],
 )

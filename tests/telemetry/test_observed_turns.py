@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from endturn import announce
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_turn
 from endturn.records import ContinuationAttempted, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import StopReason
-from endturn.telemetry.instrument import instrument, uninstrument
-from endturn.telemetry.observe import observe_turn
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
 
@@ -230,3 +231,101 @@ def test_a_controller_that_a_tool_runs_has_its_own_turn(records: Records) -> Non
     assert [(ended.turn.kind, ended.turn.iterations) for ended in records.turns] == [
         (TurnKind.CONTROLLER, 1), (TurnKind.OBSERVED, 2),
     ]  # fmt: skip
+
+
+# --- Turns in turns ------------------------------------------------------------------------------------------------
+
+
+def _answers(client: Any, question: str) -> str:
+    answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": question}])
+    return str(answer.choices[0].message.content)
+
+
+def test_a_sub_agent_has_a_turn_of_its_own(records: Records) -> None:
+    """What it leaves cut is its own: the agent that called it completes."""
+    client = chat(body(WHOLE), body(CUT), body(WHOLE))
+
+    @observe_turn(agent="sub")
+    def sub() -> str:
+        return _answers(client, "of the sub-agent")
+
+    @observe_turn(agent="main")
+    def main() -> str:
+        return _answers(client, "first") + sub() + _answers(client, "last")
+
+    main()
+    inner, outer = records.turns
+    assert (inner.turn.agent, inner.outcome, inner.turn.iterations) == ("sub", TurnOutcome.NOT_CONTINUED, 1)
+    assert (outer.turn.agent, outer.outcome, outer.turn.iterations) == ("main", TurnOutcome.COMPLETED, 2)
+    assert not outer.turn.truncated
+
+
+async def test_sub_agents_side_by_side(records: Records) -> None:
+    """Tasks of one turn that run sub-agents at once do not mix their calls."""
+    client = achat(*(body(CUT if number % 2 else WHOLE) for number in range(6)))
+
+    class Sub:
+        @observe_turn(agent="sub")
+        async def run(self, number: int) -> None:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": str(number)}])
+            await asyncio.sleep(0)
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"again {number}"}])
+
+    @observe_turn(agent="main")
+    async def main() -> None:
+        await asyncio.gather(*(Sub().run(number) for number in range(3)))
+
+    await main()
+    *inner, outer = records.turns
+    assert [turn.turn.iterations for turn in inner] == [2, 2, 2]
+    assert (outer.turn.iterations, outer.outcome) == (0, TurnOutcome.COMPLETED)
+    assert len({call.started.turn.id for call in records.ended}) == 3
+
+
+def test_a_classmethod_and_a_staticmethod_are_turns(records: Records) -> None:
+    """In either order of the decorators."""
+    client = chat(*(body(CUT) for _ in range(3)))
+
+    class Agent:
+        @classmethod
+        @observe_turn(agent="one")
+        def one(cls) -> str:
+            return _answers(client, cls.__name__)
+
+        @observe_turn(agent="two")
+        @classmethod
+        def two(cls) -> str:
+            return _answers(client, cls.__name__)
+
+        @staticmethod
+        @observe_turn(agent="three")
+        def three() -> str:
+            return _answers(client, "x")
+
+    Agent.one()
+    Agent.two()
+    Agent().three()
+    assert [(turn.turn.agent, turn.outcome) for turn in records.turns] == [
+        (name, TurnOutcome.NOT_CONTINUED) for name in ("one", "two", "three")
+    ]
+
+
+async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
+    """Its turn lasts until what it returned has been read."""
+    client = achat(body(CUT))
+
+    async def pieces() -> Any:
+        answer = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+        yield answer.choices[0].message.content
+
+    @observe_turn(agent="a")
+    async def agent() -> Any:
+        return pieces()
+
+    handed = await agent()
+    assert not records.turns
+    assert inspect.isasyncgen(handed)
+    async for _ in handed:
+        pass
+    (turn,) = records.turns
+    assert (turn.outcome, turn.turn.iterations) == (TurnOutcome.NOT_CONTINUED, 1)

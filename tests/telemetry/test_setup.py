@@ -7,16 +7,12 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.receiver import Receiver, receiving
 
 INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
 
@@ -38,62 +34,10 @@ def instance():
 """
 
 
-@dataclass
-class Receiver:
-    """An OTLP endpoint that keeps what is posted, by the process that posted it."""
-
-    url: str = ""
-    spans: dict[str, list[str]] = field(default_factory=dict)
-    events: dict[str, list[str]] = field(default_factory=dict)
-    sums: dict[str, dict[str, int]] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-
-    def post(self, path: str, body: bytes) -> None:
-        match path:
-            case "/v1/traces":
-                for traces in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    kept = self.spans.setdefault(self.who(traces.resource), [])
-                    kept += [span.name for scope in traces.scope_spans for span in scope.spans]
-            case "/v1/logs":
-                for logs in ExportLogsServiceRequest.FromString(body).resource_logs:
-                    kept = self.events.setdefault(self.who(logs.resource), [])
-                    kept += [record.event_name for scope in logs.scope_logs for record in scope.log_records]
-            case "/v1/metrics":
-                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                    sums = self.sums.setdefault(self.who(resource.resource), {})
-                    for scope in resource.scope_metrics:
-                        for metric in scope.metrics:
-                            points = metric.sum.data_points
-                            sums[metric.name] = sum(point.as_int for point in points)
-
-    def who(self, resource: Any) -> str:
-        attributes: dict[str, str] = {pair.key: pair.value.string_value for pair in resource.attributes}
-        self.names.add(attributes["service.name"])
-        return attributes["service.instance.id"]
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    kept = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            kept.post(self.path, self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Silence: what was posted says it all."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    kept.url = f"http://127.0.0.1:{server.server_port}"
-    yield kept
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with receiving() as kept:
+        yield kept
 
 
 def run(code: str, receiver: Receiver | None = None, **variables: str) -> list[str]:
@@ -186,11 +130,11 @@ def test_the_handle_flushes_and_shuts_down(receiver: Receiver) -> None:
 with endturn.configure(resource={"service.name": "block"}) as telemetry:
     call(StopReason.END_TURN)
     assert telemetry.force_flush()
-    print(len(announce._listeners))
-print(len(announce._listeners))
+    print(announce.listening())
+print(announce.listening())
 call(StopReason.END_TURN)
 """
-    assert run(code, receiver) == ["1", "0"]
+    assert run(code, receiver) == ["True", "False"]
     assert receiver.names == {"block"}
     assert only(receiver.sums)["endturn.responses"] == 1
     assert only(receiver.spans) == ["chat gpt-5"]

@@ -107,6 +107,12 @@ _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
 """The other formats of whoever speaks a format: a framework uses either under one provider's name."""
 
 
+def named(provider: str) -> str:
+    """The conventions' name of a provider, by any framework's name for it; that name where they have none."""
+    name = provider.strip().lower().replace("-", "_")
+    return _ALSO.get(name, name)
+
+
 @lru_cache(maxsize=64)
 def tables_of(provider: str) -> tuple[Mapping[str, Row], ...]:
     """The tables of a provider, by any framework's name for it ("google_genai", "openai.chat"); none if unknown."""

@@ -117,7 +117,7 @@ UNMAPPED: Final = _events(
 )
 OF_TRACE: Final = _events(
     "one trace's events",
-    *schema.EVENTS,
+    *(event for event in schema.EVENTS if event is not schema.INFERENCE_DETAILS),
     shown=(schema.REQUEST_MODEL, schema.REASON, schema.RAW, schema.STRATEGY, schema.OUTCOME, schema.SIGNAL),
     where=f' | trace_id="${TRACE}"',
 )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from typing import Final
+
 from endturn.records import (
     CallEnded,
     CallStarted,
@@ -18,24 +22,32 @@ from endturn.telemetry import schema as s
 
 Attributes = dict[str, str | int | float | bool | tuple[str, ...]]
 
+NO_WORD: Final = "[not a word]"
+"""Stands for a stop reason that is none."""
+LONGEST_WORD: Final = 64
+LONGEST_NAME: Final = 256
+
 
 def chat_asked(started: CallStarted) -> Attributes:
-    """What is known when the call begins, so that a sampler may look at it."""
-    turn = started.turn
+    """What the conventions want to be known when the call begins, so that a sampler may look at it."""
     found: Attributes = {
         s.OPERATION.key: started.operation,
         s.PROVIDER.key: started.provider,
         s.REQUEST_MODEL.key: started.model,
-        s.TURN_ID.key: turn.id,
-        s.ITERATION.key: started.iteration,
     }
-    if started.maximum is not None:
-        found[s.REQUEST_MAX_TOKENS.key] = started.maximum
     if started.server_address is not None:
         found[s.SERVER_ADDRESS.key] = started.server_address
-        port = port_shown(started.server_port)
-        if port is not None:
-            found[s.SERVER_PORT.key] = port
+        if started.server_port is not None and started.server_port != 443:
+            found[s.SERVER_PORT.key] = started.server_port
+    return found
+
+
+def chat_described(started: CallStarted) -> Attributes:
+    """What else is known of the request, and where the call stands in its turn."""
+    turn = started.turn
+    found: Attributes = {s.TURN_ID.key: turn.id, s.ITERATION.key: started.iteration}
+    if started.maximum is not None:
+        found[s.REQUEST_MAX_TOKENS.key] = started.maximum
     if started.stream:
         found[s.REQUEST_STREAM.key] = True
     if started.choices != 1:
@@ -54,12 +66,13 @@ def chat_asked(started: CallStarted) -> Attributes:
 
 
 def chat_answered(ended: CallEnded, *, counted: bool) -> Attributes:
-    """What is known when the call has ended."""
-    found = chat_stopped(ended, counted=counted)
+    """What is known when the call has ended, but for what its span had from the beginning."""
+    found = chat_described(ended.started)
+    found |= chat_stopped(ended, counted=counted)
     if ended.response_id is not None:
-        found[s.RESPONSE_ID.key] = ended.response_id
+        found[s.RESPONSE_ID.key] = name_shown(ended.response_id)
     if ended.response_model is not None:
-        found[s.RESPONSE_MODEL.key] = ended.response_model
+        found[s.RESPONSE_MODEL.key] = name_shown(ended.response_model)
     if ended.first_chunk_s is not None:
         found[s.RESPONSE_FIRST_CHUNK.key] = ended.first_chunk_s
     usage = ended.usage
@@ -86,7 +99,7 @@ def chat_stopped(ended: CallEnded, *, counted: bool) -> Attributes:
         s.STOP_TRUNCATED.key: stop.truncated,
     }
     if stop.raw is not None:
-        found[s.RAW.key] = stop.raw
+        found[s.RAW.key] = raw_shown(stop)
     if stop.suspected:
         found[s.SUSPECTED.key] = True
     if counted:
@@ -104,7 +117,7 @@ def chat_placed(started: CallStarted) -> Attributes:
 
 def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
     """One word per choice. Choice 0 is normalised; another is too where it stopped for the same raw reason."""
-    first = s.finish_reason(stop.reason, stop.raw)
+    first = s.finish_reason(stop.reason, None if stop.raw is None else raw_shown(stop))
     if len(raws) < 2:
         return (first,)
     same = first if stop.promoted_from is None else None
@@ -115,7 +128,32 @@ def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
     """The word for another choice: only the wire could normalise it, so it stays raw unless choice 0 says the same."""
     if raw is None:
         return "error"
-    return word if word is not None and raw == known else raw
+    if word is not None and raw == known:
+        return word
+    return raw if is_word(raw) else NO_WORD
+
+
+def raw_shown(stop: Stop) -> str:
+    """A provider's value as it is recorded: verbatim, unless it is no word. Then it may be anything, a prompt too."""
+    raw = stop.raw or ""
+    return raw if is_word(raw) else NO_WORD
+
+
+def is_word(raw: str) -> bool:
+    """Whether a value is made like a stop reason: one word, as code is written."""
+    return len(raw) <= LONGEST_WORD and _word(raw)
+
+
+@lru_cache(256)
+def _word(raw: str) -> bool:
+    return re.fullmatch(r"\s*[\w:./+=()-]*\s*", raw, re.ASCII) is not None
+
+
+def name_shown(name: str) -> str:
+    """A name that a provider chose, such as an id: of its usual length, and in characters that can be sent."""
+    if len(name) <= LONGEST_NAME and name.isascii():
+        return name
+    return name[:LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
 def turn_began(turn: Turn) -> Attributes:
@@ -133,7 +171,7 @@ def turn_began(turn: Turn) -> Attributes:
 def turn_ended(ended: TurnEnded) -> Attributes:
     """A turn's tally."""
     turn = ended.turn
-    return {
+    found: Attributes = {
         s.OUTCOME.key: ended.outcome.value,
         s.COMPLETE.key: ended.complete,
         s.TRUNCATED.key: turn.truncated,
@@ -143,6 +181,9 @@ def turn_ended(ended: TurnEnded) -> Attributes:
         s.TURN_INPUT_TOKENS.key: turn.input_tokens,
         s.TURN_OUTPUT_TOKENS.key: turn.output_tokens,
     }
+    if turn.inferred:
+        found[s.INFERRED.key] = True
+    return found
 
 
 def tool_began(started: ToolStarted) -> Attributes:
@@ -150,7 +191,7 @@ def tool_began(started: ToolStarted) -> Attributes:
     return {
         s.OPERATION.key: "execute_tool",
         s.TOOL_NAME.key: started.name,
-        s.TOOL_CALL_ID.key: started.call_id,
+        s.TOOL_CALL_ID.key: name_shown(started.call_id),
         s.TURN_ID.key: started.turn.id,
     }
 
@@ -166,7 +207,7 @@ def observed(ended: CallEnded) -> Attributes:
         s.ITERATION.key: started.iteration,
     }
     if stop.raw is not None:
-        found[s.RAW.key] = stop.raw
+        found[s.RAW.key] = raw_shown(stop)
     return found
 
 
@@ -175,7 +216,7 @@ def unmapped(ended: CallEnded) -> Attributes:
     return {
         s.PROVIDER.key: ended.started.provider,
         s.REQUEST_MODEL.key: ended.started.model,
-        s.RAW.key: ended.stop.raw or "",
+        s.RAW.key: raw_shown(ended.stop),
     }
 
 

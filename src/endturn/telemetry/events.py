@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from opentelemetry._logs import Logger, SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from endturn.errors import UsageError
-from endturn.telemetry.attributes import Attributes
-from endturn.telemetry.schema import Event, Level
+from endturn.telemetry.content import as_text
+from endturn.telemetry.schema import INFERENCE_DETAILS, Event, Level
 
 Mode = Literal["logs", "spans", "both"]
 MODES: Final[tuple[Mode, ...]] = ("logs", "spans", "both")
@@ -21,7 +22,6 @@ SEVERITY: Final[dict[Level, SeverityNumber]] = {
     "warn": SeverityNumber.WARN,
     "error": SeverityNumber.ERROR,
 }
-CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 def mode_from(given: str | None) -> Mode:
@@ -35,11 +35,6 @@ def mode_from(given: str | None) -> Mode:
         if value == mode:
             return mode
     raise UsageError(f"events={value!r}: use one of {', '.join(MODES)} (argument `events`, or ENDTURN_EVENTS)")
-
-
-def names_wanted() -> bool:
-    """Whether the host opted in to content on events, and so to the names of tools that were not run."""
-    return os.environ.get(CAPTURE, "").strip().upper() in ("EVENT_ONLY", "SPAN_AND_EVENT")
 
 
 class Events:
@@ -59,7 +54,7 @@ class Events:
         self,
         event: Event,
         level: Level,
-        attributes: Attributes,
+        attributes: Mapping[str, Any],
         *,
         timestamp_ns: int,
         context: Context | None,
@@ -76,4 +71,5 @@ class Events:
                 context=context,
             )
         if self.mirrored and span is not None and span.is_recording():
-            span.add_event(event.name, attributes, timestamp_ns)
+            flat = as_text(attributes) if event is INFERENCE_DETAILS else attributes
+            span.add_event(event.name, flat, timestamp_ns)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Final
 from weakref import WeakSet
 
@@ -20,7 +18,9 @@ from endturn import announce, records
 from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.nudges import Nudges, digests, question_of, role, text_of
+from endturn.telemetry.nudges import Nudges, question_of
+from endturn.telemetry.said import digests, role
+from endturn.telemetry.waiting import Added, Cut, Waiting
 from endturn.wires import Asked
 
 IDLE_S: Final = 30.0
@@ -32,38 +32,6 @@ take that for a continuation would hide unfinished answers wherever one prompt i
 
 OPEN_TURNS: Final = 1_024
 """How many turns may wait at once; the oldest ends first."""
-
-Key = tuple[int, bytes]
-"""A history: how many messages it has, and their hash."""
-
-
-@dataclass(slots=True, eq=False)
-class Cut:
-    """A response that was cut off in a turn, and how its continuation would be known.
-
-    Attributes:
-        number: of the call.
-        question: what marks the user's message that it answers.
-        keys: the histories of the turn's first and latest call: frameworks append each part, or merge them into one.
-        tail: the last visible characters of the cut answer.
-        lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
-        failed: the latest attempt raised.
-        response_id: what a stateful provider calls the cut response.
-        maximum: the output limit that cut it; again: it had cut the same answer before.
-        touched: when it was cut, in seconds of the clock.
-    """
-
-    turn: Turn
-    number: int
-    question: bytes | None
-    keys: tuple[Key, ...]
-    tail: str
-    lost: bool
-    failed: bool
-    response_id: str | None
-    maximum: int | None
-    again: bool
-    touched: float
 
 
 class Inferring:
@@ -87,8 +55,9 @@ class Inferring:
 
     def forget(self) -> None:
         """Begin anew. A forked child does: the turns that were open are its parent's."""
-        self._lock = threading.Lock()
-        self._waiting: OrderedDict[int, Cut] = OrderedDict()
+        # Another instrumentation's destructor may end a span, and with it a call, within any of our regions.
+        self._lock = threading.RLock()
+        self._waiting = Waiting()
         self._taken: dict[int, Cut] = {}
         self._sweeping = False
 
@@ -146,75 +115,76 @@ class Inferring:
 
     def leave(self, turn: Turn) -> None:
         """End a turn that waits, because what encloses it (an agent's span) has ended."""
-        with self._lock:
-            over = [cut for cut in self._waiting.values() if cut.turn is turn]
-            for cut in over:
-                del self._waiting[cut.number]
-        for cut in over:
-            self._end(cut)
+        if self._waiting:
+            self._end_all(lambda cut: cut.turn is turn)
 
     def sweep(self) -> None:
         """End the turns that have waited too long."""
         now = self._clock()
+        self._sweeping = False
+        self._end_all(lambda cut: cut.touched + self._idle_s <= now)
         with self._lock:
-            self._sweeping = False
-            over = [cut for cut in self._waiting.values() if cut.touched + self._idle_s <= now]
-            for cut in over:
-                del self._waiting[cut.number]
             self._schedule()
-        for cut in over:
-            self._end(cut)
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
         with self._lock:
-            over = [*self._waiting.values(), *self._taken.values()]
-            self._waiting.clear()
+            over = [*self._waiting.by_number.values(), *self._taken.values()]
+            self._waiting = Waiting()
             self._taken.clear()
         for cut in over:
             self._end(cut)
 
     # --- within ---
 
+    def _end_all(self, is_over: Callable[[Cut], bool]) -> None:
+        with self._lock:
+            over = [cut for cut in self._waiting.by_number.values() if is_over(cut)]
+            for cut in over:
+                self._waiting.remove(cut)
+        for cut in over:
+            self._end(cut)
+
     def _find(self, asked: Asked, turn: Turn | None) -> tuple[Cut | None, Strategy | None, list[Cut]]:
         """The cut turn that a call continues and how; and the turns that it shows to have been left."""
         with self._lock:
-            lengths = {length for cut in self._waiting.values() for length, _ in cut.keys}
+            lengths = self._waiting.lengths(asked.length)
         # Outside the lock: a long history takes a while.
-        found = digests(asked, sorted(length for length in lengths if length <= asked.length))
+        found = digests(asked, lengths) if lengths else {}
         left: list[Cut] = []
         with self._lock:
-            for cut, begin in self._candidates(asked, found):
+            for cut, added in self._candidates(asked, found):
                 if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
                     continue
-                same, strategy = self._judge(cut, asked, begin)
+                same, strategy = self._judge(cut, added)
                 if strategy is not None:
-                    del self._waiting[cut.number]
+                    self._waiting.remove(cut)
                     self._taken[cut.number] = cut
                     return cut, strategy, []
                 if same and cut not in left:
                     left.append(cut)
             for cut in left:
-                del self._waiting[cut.number]
+                self._waiting.remove(cut)
         return None, None, left
 
-    def _candidates(self, asked: Asked, found: dict[int, bytes]) -> list[tuple[Cut, int]]:
-        """Cut turns that the call's history begins with, and where what it adds begins.
+    def _candidates(self, asked: Asked, found: dict[int, bytes]) -> Iterator[tuple[Cut, Added]]:
+        """Cut turns that the call's history begins with, and what it adds.
 
-        The longest first; among equals those of the same model, then the latest.
+        The longest history first; among equals those of the same model, then the latest. Then those that it names.
         """
-        candidates = []
-        for cut in reversed(self._waiting.values()):
-            if asked.previous_id is not None and cut.response_id == asked.previous_id:
-                candidates.append((cut, 0))
-            candidates += [(cut, length) for length, digest in cut.keys if found.get(length) == digest]
-        return sorted(candidates, key=lambda row: (row[1], row[0].turn.model == asked.model), reverse=True)
+        for length in sorted(found, reverse=True):
+            same = list(self._waiting.of((length, found[length])))
+            added = Added(asked, length)
+            yield from ((cut, added) for cut in sorted(same, key=lambda cut: cut.turn.model != asked.model))
+        added = Added(asked, 0, named=True)
+        for kind, name in (("response", asked.previous_id), ("conversation", asked.conversation_id)):
+            if name is not None:
+                yield from ((cut, added) for cut in self._waiting.of((kind, name)))
 
-    def _judge(self, cut: Cut, asked: Asked, begin: int) -> tuple[bool, Strategy | None]:
+    def _judge(self, cut: Cut, added: Added) -> tuple[bool, Strategy | None]:
         """Whether the call is of the same conversation, and how it continues the cut answer, if it does."""
-        added = list(asked.history[begin : asked.length])
-        by_id = asked.previous_id is not None and asked.previous_id == cut.response_id
-        if not added:
+        asked, history = added.asked, added.asked.history
+        if not added.number and not added.named:
             if asked.model != cut.turn.model:
                 return False, None  # one prompt sent to several models: each has its own turn
             if cut.lost:
@@ -223,15 +193,16 @@ class Inferring:
             if not raised and (cut.again or self._clock() - cut.touched > AGAIN_S):
                 return False, None
             return True, Strategy.RESEND
-        if role(added[0]) == "assistant":
-            if not _ends_with(text_of(added[0]), cut.tail):
+        if added.answers:
+            if not _ends_with(added.text, cut.tail):
                 return False, None  # another sample of the same prompt: somebody else's conversation
-            if len(added) == 1:
-                return True, Strategy.PREFILL
-            del added[0]
-        elif not by_id:
-            return role(added[0]) in ("user", "tool"), None
-        return True, Strategy.PROMPT if len(added) == 1 and self._nudges.is_one(added[0]) else None
+        elif not added.named and (cut.tail.strip() or not self._nudges.is_one(history[added.begin])):
+            # An answer of which nothing could be seen may be left out.
+            return role(history[added.begin]) in ("user", "tool"), None
+        if added.number == added.answers:
+            return True, Strategy.PREFILL
+        is_last = added.number == added.answers + 1
+        return True, Strategy.PROMPT if is_last and self._nudges.is_one(history[asked.length - 1]) else None
 
     def _continue(self, cut: Cut, strategy: Strategy, asked: Asked) -> Continuation:
         turn = cut.turn
@@ -261,7 +232,7 @@ class Inferring:
             keys = tuple(dict.fromkeys((*before.keys, *keys)))
         else:
             response_id = ended.response_id
-        if not keys and response_id is None:
+        if not keys and response_id is None and asked.conversation_id is None:
             return None
         lost = failed or ended.stop.reason is StopReason.MISSING
         number, question = ended.started.number, question_of(asked)
@@ -269,20 +240,36 @@ class Inferring:
             number = before.number  # it is still that answer that is cut
         turn, maximum = ended.started.turn, asked.maximum
         again = before is not None and not before.lost and before.maximum == maximum and _resent(ended)
-        return Cut(turn, number, question, keys, tail, lost, failed, response_id, maximum, again, self._clock())
+        return Cut(
+            turn,
+            number,
+            question,
+            keys,
+            tail,
+            lost,
+            failed,
+            response_id,
+            asked.conversation_id,
+            maximum,
+            again,
+            self._clock(),
+        )
 
     def _answered(self, turn: Turn, asked: object) -> None:
         """A whole response in an observed turn: it finishes what was cut of the answers to the same message."""
         question = question_of(asked) if isinstance(asked, Asked) else None
         with self._lock:
-            other = {cut.number for cut in self._waiting.values() if cut.turn is turn and cut.question != question}
+            waiting = self._waiting.by_number.values()
+            other = {cut.number for cut in waiting if cut.turn is turn and cut.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
         turn.cut &= other if question is not None else set()
 
     def _wait(self, cut: Cut) -> None:
         with self._lock:
-            self._waiting[cut.number] = cut
-            oldest = self._waiting.popitem(last=False)[1] if len(self._waiting) > self._limit else None
+            self._waiting.add(cut)
+            oldest = next(iter(self._waiting.by_number.values())) if len(self._waiting) > self._limit else None
+            if oldest is not None:
+                self._waiting.remove(oldest)
             self._schedule()
         if oldest is not None:
             self._end(oldest)
@@ -291,7 +278,7 @@ class Inferring:
         """Have `sweep` run when the oldest has waited long enough; once, however many wait."""
         if self._waiting and not self._sweeping:
             self._sweeping = True
-            oldest = next(iter(self._waiting.values()))
+            oldest = next(iter(self._waiting.by_number.values()))
             janitor.after(max(0.0, oldest.touched + self._idle_s - self._clock()), self.sweep)
 
     @staticmethod
@@ -322,4 +309,4 @@ if hasattr(os, "register_at_fork"):
 def _ends_with(text: str, tail: str) -> bool:
     """Whether an answer, as the host kept it, is the one that was cut: hosts strip, and merge parts into one."""
     tail = tail.strip()
-    return text.strip().endswith(tail) if tail else not text.strip()
+    return text.endswith(tail) if tail else not text

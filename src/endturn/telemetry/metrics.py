@@ -13,18 +13,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakMethod, ref
+from weakref import WeakKeyDictionary, WeakMethod, WeakSet, ref
 
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, announce
 from endturn.telemetry import schema
+from endturn.telemetry.backlog import Backlog
 from endturn.telemetry.schema import Metric
 from endturn.telemetry.tally import (
     BornFacts,
     CallFacts,
     LabelFacts,
-    StandardFacts,
     Tally,
     TurnFacts,
 )
@@ -38,9 +38,9 @@ AT_ONCE: Final = 64
 MODELS_EXPECTED: Final = 2_048
 """Models whose sums are brought into being at their first call; later ones come into being when they are counted."""
 
-Facts = BornFacts | CallFacts | StandardFacts | TurnFacts | LabelFacts
+Facts = BornFacts | CallFacts | TurnFacts | LabelFacts
 
-BORN, CALL, STANDARD, TURN, CONTINUATION, REPAIR, BLOCKED = range(7)
+BORN, CALL, TURN, CONTINUATION, REPAIR, BLOCKED = range(6)
 
 
 class Meters:
@@ -48,6 +48,7 @@ class Meters:
 
     Attributes:
         collected: a reader has asked at least once, so what is queued gets counted.
+        before: what facts are still to come from: worked on before any are counted.
     """
 
     def __init__(self, provider: MeterProvider, meter: Meter) -> None:
@@ -57,6 +58,7 @@ class Meters:
         self._expected: set[BornFacts] = set()
         self._failures_before: dict[str, int] = {}
         self.collected = False
+        self.before: WeakSet[Backlog[Any]] = WeakSet()
         self._instruments: list[object] = []
 
         def histogram(metric: Metric) -> Histogram:
@@ -67,7 +69,7 @@ class Meters:
             return made
 
         self._tally = tally = Tally(histogram)
-        folds = tally.born, tally.call, tally.standard, tally.turn, tally.continuation, tally.repair, tally.blocked
+        folds = tally.born, tally.call, tally.turn, tally.continuation, tally.repair, tally.blocked
         self._folds: tuple[Callable[[Any], None], ...] = folds
         for position, counter in enumerate(tally.counters.values()):
             metric = counter.sets.metric
@@ -91,9 +93,12 @@ class Meters:
         """Have the facts counted with the next collection."""
         queue = self._queue
         queue.append((kind, facts))
+        if len(queue) > QUEUED:
+            self._relieve(len(queue) - QUEUED)
+
+    def _relieve(self, over: int) -> None:
         # Whoever holds the lock is folding already; it may be this very thread, in the middle of a garbage collection.
-        over = len(queue) - QUEUED
-        if over > 0 and self._lock.acquire(blocking=False):
+        if self._lock.acquire(blocking=False):
             try:
                 self._fold(min(over + 1, AT_ONCE), collecting=False)
             finally:
@@ -103,6 +108,8 @@ class Meters:
 
     def drain(self) -> None:
         """Fold all that is queued. Only a reader's collection may ask for it."""
+        for backlog in list(self.before):
+            backlog.drain()
         with self._lock:
             self._fold(len(self._queue), collecting=True)
 

@@ -1,24 +1,20 @@
-"""What is read of a history: its hash, its messages' roles and texts, and whether a text only says "go on"."""
+"""Whether a message only says "go on", and which message a call answers, such messages left out."""
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
+from endturn.telemetry.said import only_text, role, text_of
 from endturn.wires import Asked
-from endturn.wires.reading import items, member, plain
 
 NUDGE_CHARS: Final = 600
 """Longer than this, a message says more than "go on"."""
 
 REMEMBERED: Final = 256
 """Texts that a controller nudged with, at most."""
-
-_LONG: Final = 65_536
-_ENDS: Final = 4_096
 
 GOING_ON: Final = re.compile(
     r"\b(?:continu(?:e|ing)|resume|go on|keep going|carry on|pick up|proceed|finish|complete)\b"
@@ -90,27 +86,6 @@ def _mark(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def role(message: Any) -> str:
-    """Who speaks; "" where that cannot be read."""
-    value = member(message, "role")
-    return value if isinstance(value, str) else ""
-
-
-def text_of(message: Any) -> str:
-    """The visible text of a message: a string, or the text parts of a list."""
-    content = member(message, "content")
-    if isinstance(content, str):
-        return content
-    parts = (member(part, "text") for part in items(content))
-    return "".join(part for part in parts if isinstance(part, str))
-
-
-def only_text(message: Any) -> bool:
-    """Whether a message holds nothing but text: no image, no tool's result."""
-    content = member(message, "content")
-    return isinstance(content, str) or all(isinstance(member(part, "text"), str) for part in items(content))
-
-
 def question_of(asked: Asked) -> bytes | None:
     """What marks the latest message of a call that a user wrote, nudges left out; None where there is none."""
     for position in range(asked.length - 1, -1, -1):
@@ -119,47 +94,3 @@ def question_of(asked: Asked) -> bytes | None:
         if text.strip() and not is_nudge(text):
             return _mark(_folded(text))
     return None
-
-
-def digests(asked: Asked, lengths: Sequence[int]) -> dict[int, bytes]:
-    """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
-
-    What hosts change from call to call without changing what is said does not count: cache marks, and whether a text
-    stands alone or in a list of one part.
-    """
-    state = blake2b(digest_size=16)
-    _absorb(state, asked.system)
-    found, position = {}, 0
-    for length in lengths:
-        for message in asked.history[position:length]:
-            _absorb(state, message)
-        position = length
-        found[length] = state.copy().digest()
-    return found
-
-
-def _absorb(state: Any, value: Any) -> None:
-    if isinstance(value, str):
-        if len(value) > _LONG:  # an image's bytes, a file: its ends tell it from another
-            value = f"{value[:_ENDS]}{len(value)}{value[-_ENDS:]}"
-        state.update(value.encode("utf-8", "surrogatepass"))
-        state.update(b"\0")
-    elif isinstance(value, Mapping):
-        if value.get("type") == "text" and isinstance(value.get("text"), str):
-            _absorb(state, value["text"])
-            return
-        for name in sorted(value, key=str):
-            part = value[name]
-            if part is not None and name != "cache_control":
-                _absorb(state, str(name))
-                _absorb(state, part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            _absorb(state, part)
-    elif isinstance(value, bytes):
-        state.update(value)
-    elif isinstance(value, bool | int | float):
-        _absorb(state, repr(value))
-    elif value is not None:
-        read = plain(value)
-        _absorb(state, type(value).__name__ if read is value else read)

@@ -10,7 +10,7 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span
 
 from endturn.lean import lean
-from endturn.telemetry import schema
+from endturn.telemetry import enclosing, schema
 from endturn.telemetry.bulk import Where
 
 Value = TypeVar("Value")
@@ -70,9 +70,19 @@ def where_of(opened: Opened | None) -> Where:
 
 
 def measured_by(opened: Opened | None) -> bool:
-    """Whether the instrumentation that made a span records the conventions' metrics itself."""
-    scope = getattr(getattr(opened and opened.span, "instrumentation_scope", None), "name", "") or ""
-    return any(scope == emitter or scope.startswith(f"{emitter}.") for emitter in schema.METRIC_EMITTERS)
+    """Whether an instrumentation that makes a span of this call records the conventions' metrics itself."""
+    if opened is None:
+        return False
+    scopes = enclosing.emitters_of(opened.span)
+    return any(f"{scope}.".startswith(f"{emitter}.") for scope in scopes for emitter in schema.METRIC_EMITTERS)
+
+
+def told_by(opened: Opened | None) -> bool:
+    """Whether another instrumentation, which made the span, records what is said by the conventions' own variable."""
+    if opened is None or opened.ours:
+        return False
+    scopes = enclosing.emitters_of(opened.span)
+    return any(f"{scope}.".startswith(f"{emitter}.") for scope in scopes for emitter in schema.CONTENT_EMITTERS)
 
 
 def remember(kept: dict[int, Value], number: int, value: Value, *, most: int = REMEMBERED) -> None:

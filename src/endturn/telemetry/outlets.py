@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
-from opentelemetry import metrics, trace
+from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
@@ -14,6 +15,7 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
+from endturn.telemetry.bounded import Redact
 from endturn.telemetry.events import Events, mode_from
 from endturn.telemetry.metrics import Meters, exports, meters_of
 
@@ -32,6 +34,11 @@ class Options:
         events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else "logs".
         agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says, else not.
         prices: USD per million input and output tokens, by model: what `endturn.continuation.cost` is made from.
+        content: where what was said is recorded: "NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT"; None: as
+            OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, else nowhere.
+        content_max_chars: characters of one text; None: as ENDTURN_CONTENT_MAX_CHARS says, else 8,192.
+        redact: is given each text before it is recorded, and gives what may be; None: the function that ENDTURN_REDACT
+            names (`module:function`), else all is recorded as it is.
     """
 
     counted: bool | None = None
@@ -39,6 +46,9 @@ class Options:
     events: str | None = None
     agent: bool | None = None
     prices: Prices | None = None
+    content: str | None = None
+    content_max_chars: int | None = None
+    redact: Redact | None = None
 
 
 class Outlets:
@@ -48,7 +58,7 @@ class Outlets:
         agent: whether turn metrics carry the agent's name.
     """
 
-    __slots__ = ("_exported", "_looking", "agent", "events", "meters", "options", "tracer")
+    __slots__ = ("_exported", "_has_looked", "_looking", "agent", "events", "meters", "options", "tracer")
 
     def __init__(
         self,
@@ -78,6 +88,7 @@ class Outlets:
         self.meters: Meters | None = None
         self._exported = False
         self._looking: list[Callable[[], bool]] = []
+        self._has_looked = False
         if tracer_provider is None:
             self._looking.append(self._look_for_tracers)
         else:
@@ -91,6 +102,7 @@ class Outlets:
         else:
             self._log_with(logger_provider)
         self.look()
+        self._has_looked = True
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
@@ -111,16 +123,30 @@ class Outlets:
         return self._exported or (self.meters is not None and self.meters.collected)
 
     def _look_for_tracers(self) -> bool:
+        if self._is_unset(trace, "_TRACER_PROVIDER"):
+            return False
         provider = trace.get_tracer_provider()
         return installed(provider) and self._trace_with(provider)
 
     def _look_for_meters(self) -> bool:
+        if self._is_unset(metrics._internal, "_METER_PROVIDER"):
+            return False
         provider = metrics.get_meter_provider()
         return installed(provider) and self._measure_with(provider)
 
     def _look_for_loggers(self) -> bool:
+        if self._is_unset(_logs._internal, "_LOGGER_PROVIDER"):
+            return False
         provider = get_logger_provider()
         return installed(provider) and self._log_with(provider)
+
+    def _is_unset(self, api: ModuleType, name: str) -> bool:
+        """Whether there is no global provider yet.
+
+        Asked each time, the API looks into the environment, which takes longer than all else that a call costs where
+        nothing is recorded. It is asked once; afterwards the variable of its own tells, as long as it has that.
+        """
+        return self._has_looked and getattr(api, name, self) is None
 
     def _trace_with(self, provider: TracerProvider) -> bool:
         tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakMethod
 
@@ -13,7 +13,7 @@ from opentelemetry.context import get_current
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
 from endturn import records
-from endturn.announce import Activation
+from endturn.announce import Activation, swallow
 from endturn.records import (
     CallEnded,
     CallStarted,
@@ -31,11 +31,12 @@ from endturn.records import (
     TurnStarted,
 )
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, schema, tally
+from endturn.telemetry import attributes, enclosing, schema, tally
 from endturn.telemetry import metrics as metering
+from endturn.telemetry.backlog import Backlog, Place, places_of
+from endturn.telemetry.content import Capturing, as_text
 from endturn.telemetry.described import describe
-from endturn.telemetry.events import names_wanted
-from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, where_of
+from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, told_by, where_of
 from endturn.telemetry.outlets import Options, Outlets, installed
 from endturn.telemetry.schema import Event, Level
 
@@ -79,15 +80,21 @@ class Recorder:
     ) -> None:
         self._out = Outlets(tracer_provider, meter_provider, logger_provider, options or Options())
         self._clock = clock
-        self._names = names_wanted()
+        options = self._out.options
+        self._capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
+        self.takes_content = self._capturing.takes_content
+        """Whether it wants to be told what was said; `announce` asks."""
+        self._backlog: Backlog[CallEnded | TurnEnded] = Backlog(self._fold)
+        self._places: tuple[Place, ...] = ()
+        self._outlets: object = None
         self._open: dict[int, Opened] = {}
         self._cut: dict[int, SpanContext] = {}
-        self._unmapped: set[tuple[str, str, str | None]] = set()
+        self._unmapped: set[tuple[str, str, str]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
             CallStarted: self._call_started,
-            CallEnded: self._call_ended,
+            CallEnded: self._call_over,
             TurnStarted: self._turn_started,
-            TurnEnded: self._turn_ended,
+            TurnEnded: self._turn_over,
             ContinuationAttempted: self._continuation_attempted,
             PayloadRepaired: self._payload_repaired,
             DispatchBlocked: self._dispatch_blocked,
@@ -107,6 +114,10 @@ class Recorder:
         """Whether anything would come of a record now."""
         return self._out.awake()
 
+    def counted(self) -> bool:
+        """Whether responses are counted here, by metrics that leave this process."""
+        return self._out.counted()
+
     def _forked(self) -> None:
         """In the child: what is in flight is the parent's to end."""
         self._open.clear()
@@ -114,38 +125,76 @@ class Recorder:
     # --- Calls ---------------------------------------------------------------------------------------------------
 
     def _call_started(self, started: CallStarted) -> Activation | None:
-        self._out.look()
-        if self._out.meters is not None:
-            turn = started.turn
-            self._out.meters.expect((started.provider, started.model, turn.agent if self._out.agent else None))
+        out = self._out
+        out.look()
+        if out.meters is not None:
+            out.meters.expect((started.provider, started.model, started.turn.agent if out.agent else None))
         if started.adopt:
             self._adopt(started)
             return None
-        if self._out.tracer is None:
+        if out.tracer is None:
             return None
+        # Given the context, the SDK need not look for it again and again.
+        context = get_current()
         continued = self._continued(started)
-        span = self._out.tracer.start_span(
+        span = out.tracer.start_span(
             f"{started.operation} {started.model}",
-            kind=SpanKind.CLIENT,
-            attributes=attributes.chat_asked(started),
+            context,
+            SpanKind.CLIENT,
+            attributes.chat_asked(started),
             links=None if continued is None else (Link(continued),),
             start_time=started.started_ns,
         )
-        return self._opened(started.number, span)
+        opened = Opened(span, trace.set_span_in_context(span, context))
+        self._keep(started.number, opened)
+        return opened
 
     def _adopt(self, started: CallStarted) -> None:
-        span = trace.get_current_span()
+        span: Any = trace.get_current_span() if started.adopt is True else started.adopt
         if span.is_recording():
             span.set_attributes(attributes.chat_placed(started))
             continued = self._continued(started)
             if continued is not None:
                 span.add_link(continued)
-            self._keep(started.number, Opened(span, get_current(), ours=False))
+        elif started.adopt is True:
+            return
+        enclosing.take(span)
+        self._keep(started.number, Opened(span, trace.set_span_in_context(span), ours=False))
 
     def _continued(self, started: CallStarted) -> SpanContext | None:
         """The span of the call that this one continues, where it is remembered."""
         continuation = started.continuation
         return None if continuation is None or continuation.of is None else self._cut.get(continuation.of)
+
+    def _call_over(self, ended: CallEnded) -> None:
+        """A call has ended. What is made of a whole one, which nobody has to wait for, waits itself."""
+        plain = ended.whole and ended.error is None and ended.content is None
+        if plain and not (ended.started.turn.truncated or ended.started.adopt) and self._waits():
+            self._backlog.add(ended)
+        else:
+            self._call_ended(ended)
+
+    def _waits(self) -> bool:
+        """Whether spans and log records may be handed on a little later."""
+        out = self._out
+        outlets = out.tracer, out.events.logger, out.meters
+        if outlets != self._outlets:
+            self._outlets, self._places = outlets, places_of(self._backlog, out.tracer, out.events.logger)
+            if out.meters is not None:
+                out.meters.before.add(self._backlog)
+        if out.events.mirrored or self._backlog.is_closed:
+            return False
+        # A generator expression would cost every call a frame.
+        for place in self._places:  # noqa: SIM110
+            if not place.waits():
+                return False
+        return True
+
+    def _fold(self, ended: CallEnded | TurnEnded) -> None:
+        if isinstance(ended, CallEnded):
+            self._call_ended(ended)
+        else:
+            self._turn_ended(ended)
 
     def _call_ended(self, ended: CallEnded) -> None:
         started, stop = ended.started, ended.stop
@@ -153,10 +202,13 @@ class Recorder:
         # Whoever stops a call on purpose sees its exception too.
         error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
+        said = None if ended.content is None else self._said(ended, opened)
         if opened is not None:
             span = opened.span
             if span.is_recording():
                 self._describe(span, ended, error, ours=opened.ours)
+                if said and self._capturing.on_span:
+                    span.set_attributes(as_text(said))
             if stop.truncated or stop.incomplete:
                 remember(self._cut, started.number, span.get_span_context())
             if started.turn.kind is TurnKind.IMPLICIT and (stop.truncated or not started.turn.truncated):
@@ -167,32 +219,60 @@ class Recorder:
             self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
             if not stop.mapped:
                 self._say_unmapped(ended, opened, ended_ns)
+            if self._capturing.details and not told_by(opened):
+                self._detail(ended, error, said, opened, ended_ns)
         if self._out.meters is not None:
             self._measure(self._out.meters, ended, error, opened)
         if opened is not None and opened.ours:
             opened.span.end(ended_ns)
 
     def _describe(self, span: Span, ended: CallEnded, error: str | None, *, ours: bool) -> None:
-        described = attributes.chat_answered if ours else attributes.chat_stopped
-        found = described(ended, counted=self._out.counted())
-        if error is not None and ours:
+        if not ours:
+            describe(span, attributes.chat_stopped(ended, counted=self._out.counted()))
+            return
+        found = attributes.chat_answered(ended, counted=self._out.counted())
+        if error is not None:
             found[schema.ERROR_TYPE.key] = error
             span.set_status(StatusCode.ERROR, error)
         describe(span, found)
 
+    def _said(self, ended: CallEnded, opened: Opened | None) -> dict[str, Any] | None:
+        """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
+        on_event = self._capturing.on_event and self._out.events.wanted()
+        on_span = self._capturing.on_span and opened is not None and opened.span.is_recording()
+        try:
+            wanted = ended.content is not None and (on_event or on_span) and not told_by(opened)
+            return self._capturing.attributes(ended.content) if wanted and ended.content is not None else None
+        except Exception:
+            swallow("recording what was said")
+            return None
+
+    def _detail(
+        self, ended: CallEnded, error: str | None, said: dict[str, Any] | None, opened: Opened | None, ended_ns: int
+    ) -> None:
+        """Emit the conventions' own event of a call, with what was said where the host wants it there."""
+        found: dict[str, Any] = {
+            **attributes.chat_asked(ended.started),
+            **attributes.chat_answered(ended, counted=False),
+            **((said or {}) if self._capturing.on_event else {}),
+        }
+        if error is not None:
+            found[schema.ERROR_TYPE.key] = error
+        self._emit(schema.INFERENCE_DETAILS, "info", found, opened, ended_ns)
+
     def _measure(self, meters: Meters, ended: CallEnded, error: str | None, opened: Opened | None) -> None:
-        started, where = ended.started, where_of(opened)
-        prices = self._out.options.prices
-        price = None if prices is None or started.continuation is None else prices.get(started.model)
-        meters.queue(metering.CALL, tally.call_facts(ended, price, where))
-        standard = self._out.options.gen_ai_metrics
+        started, options = ended.started, self._out.options
+        price = None
+        if options.prices is not None and started.continuation is not None:
+            price = options.prices.get(started.model)
+        standard = options.gen_ai_metrics
         if standard is None:
             standard = not (started.adopt and measured_by(opened))
-        if standard:
-            meters.queue(metering.STANDARD, tally.standard_facts(ended, error, where))
+        facts = tally.call_facts(ended, price, where_of(opened), standard=standard, error=error)
+        meters.queue(metering.CALL, facts)
 
     def _say_unmapped(self, ended: CallEnded, opened: Opened | None, ended_ns: int) -> None:
-        key = ended.started.provider, ended.started.model, ended.stop.raw
+        key = ended.started.provider, ended.started.model, attributes.raw_shown(ended.stop)
         if key not in self._unmapped and len(self._unmapped) < REMEMBERED:
             self._unmapped.add(key)
             self._emit(schema.STOP_REASON_UNMAPPED, "warn", attributes.unmapped(ended), opened, ended_ns)
@@ -202,11 +282,13 @@ class Recorder:
     def _turn_started(self, started: TurnStarted) -> Activation | None:
         self._out.look()
         turn = started.turn
-        span = trace.get_current_span()
-        if invokes_agent(span):
+        enclosed: Any = turn.state.get(enclosing.ENCLOSING)
+        span = enclosed or trace.get_current_span()
+        if enclosed is not None or invokes_agent(span):
             ours = {key: value for key, value in attributes.turn_began(turn).items() if key.startswith("endturn.")}
             span.set_attributes(ours)
-            turn.state[self] = Opened(span, get_current(), ours=False)
+            if enclosed is None:  # what is kept of an agent's span is kept weakly, elsewhere
+                turn.state[self] = Opened(span, trace.set_span_in_context(span), ours=False)
             return None
         if self._out.tracer is None:
             return None
@@ -218,9 +300,19 @@ class Recorder:
         turn.state[self] = opened = Opened(span, trace.set_span_in_context(span))
         return opened
 
+    def _turn_over(self, ended: TurnEnded) -> None:
+        """A turn has ended. One that was a whole call, or calls, comes after it."""
+        if ended.turn.kind is TurnKind.IMPLICIT and not ended.turn.truncated and self._waits():
+            self._backlog.add(ended)
+        else:
+            self._turn_ended(ended)
+
     def _turn_ended(self, ended: TurnEnded) -> None:
         turn = ended.turn
         opened = turn.state.pop(self, None)
+        enclosed: Any = turn.state.get(enclosing.ENCLOSING)
+        if enclosed is not None:
+            opened = Opened(enclosed, trace.set_span_in_context(enclosed), ours=False)
         assert opened is None or isinstance(opened, Opened)
         explicit = opened is not None and turn.kind is not TurnKind.IMPLICIT
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
@@ -261,7 +353,7 @@ class Recorder:
 
     def _dispatch_blocked(self, record: DispatchBlocked) -> None:
         if self._out.events.wanted():
-            found = attributes.blocked(record, names=self._names)
+            found = attributes.blocked(record, names=self._capturing.on_event)
             self._emit_in(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
         if self._out.meters is not None:
             self._out.meters.queue(metering.BLOCKED, tally.blocked_facts(record))
@@ -301,7 +393,7 @@ class Recorder:
         self._emit(event, level, found, opened, self._clock())
 
     def _emit(
-        self, event: Event, level: Level, found: attributes.Attributes, opened: Opened | None, timestamp_ns: int
+        self, event: Event, level: Level, found: Mapping[str, Any], opened: Opened | None, timestamp_ns: int
     ) -> None:
         span = None
         if self._out.events.mirrored:

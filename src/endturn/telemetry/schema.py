@@ -147,10 +147,34 @@ SERVER_ADDRESS = _standard("server.address", "string", "The provider's host.", "
 SERVER_PORT = _standard("server.port", "int", "The provider's port, where not 443.", 8080)
 ERROR_TYPE = _standard("error.type", "string", "The class of the error.", "RateLimitError")
 
+SYSTEM_INSTRUCTIONS = _standard(
+    "gen_ai.system_instructions",
+    "string",
+    "The system prompt that travelled beside the conversation: JSON of parts; on the event a list.",
+    opt_in=True,
+)
+INPUT_MESSAGES = _standard(
+    "gen_ai.input.messages", "string", "What was asked: JSON of messages; on the event a list.", opt_in=True
+)
+OUTPUT_MESSAGES = _standard(
+    "gen_ai.output.messages",
+    "string",
+    "What was answered, a message for each choice: JSON; on the event a list.",
+    opt_in=True,
+)
+TOOL_DEFINITIONS = _standard(
+    "gen_ai.tool.definitions", "string", "The tools that were offered: JSON; on the event a list.", opt_in=True
+)
+
 # --- Attributes: ours ---------------------------------------------------------------------------------------------
 
 REASON = Attribute("endturn.stop.reason", "string", "Why the model stopped, normalised.", tuple(StopReason))
-RAW = Attribute("endturn.stop.raw", "string", "The provider's own value, verbatim.", examples=("length", "max_tokens"))
+RAW = Attribute(
+    "endturn.stop.raw",
+    "string",
+    "The provider's own value, verbatim where it is a word of at most 64 characters.",
+    examples=("length", "max_tokens"),
+)
 STOP_TRUNCATED = Attribute(
     "endturn.stop.truncated", "boolean", "The response was cut off: max_tokens, context_window_exceeded or missing."
 )
@@ -211,6 +235,12 @@ SIGNAL = Attribute("endturn.termination.signal", "string", "What ended the turn.
 STATUS = Attribute("endturn.termination.status", "string", "The status that came with it.", examples=("done",))
 MAX_ITERATIONS = Attribute("endturn.termination.max_iterations", "int", "The policy's limit of calls.")
 REQUIRES_REVIEW = Attribute("endturn.termination.requires_review", "boolean", "A person has to approve the result.")
+CONTENT_CUT = Attribute(
+    "endturn.content.cut",
+    "boolean",
+    "What was said is not recorded whole: it is longer than the host wants; only ever true.",
+    opt_in=True,
+)
 CAPPED = Attribute(
     "endturn.series.capped_label",
     "string",
@@ -219,6 +249,8 @@ CAPPED = Attribute(
 )
 LISTENER = Attribute("endturn.listener.name", "string", "The listener that raised.", examples=("Recorder",))
 
+CONTENT: Final = (SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS, CONTENT_CUT)
+"""What was said: only where the host asked for it."""
 CALL: Final = (PROVIDER, REQUEST_MODEL)
 TURN: Final = (PROVIDER, REQUEST_MODEL, AGENT)
 
@@ -319,6 +351,14 @@ METRICS: Final = (
     LISTENER_FAILURES, OPERATION_DURATION, TOKEN_USAGE, FIRST_CHUNK,
 )  # fmt: skip
 
+INFERENCE: Final = (
+    OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
+    REQUEST_TOP_P, REQUEST_SEED, RESPONSE_ID, RESPONSE_MODEL, FINISH_REASONS, RESPONSE_FIRST_CHUNK, INPUT_TOKENS,
+    OUTPUT_TOKENS, REASONING_TOKENS, CACHE_READ_TOKENS, CACHE_WRITE_TOKENS, CONVERSATION, SERVER_ADDRESS, SERVER_PORT,
+    ERROR_TYPE, REASON, RAW, STOP_TRUNCATED, SUSPECTED, TURN_ID, ITERATION, CONTINUATION_INDEX,
+)  # fmt: skip
+"""What is known of one call to a provider."""
+
 # --- Events -------------------------------------------------------------------------------------------------------
 
 STOP_REASON_OBSERVED = Event(
@@ -352,9 +392,15 @@ TERMINATION_SIGNAL = Event(
     (TURN_ID, SIGNAL, STATUS, ITERATION, MAX_ITERATIONS, REQUIRES_REVIEW),
 )  # fmt: skip
 
+INFERENCE_DETAILS = Event(
+    "gen_ai.client.inference.operation.details", "info",
+    "A call to a provider, with what was said in it. The conventions' own; only where the host asked for it.",
+    (*INFERENCE, *CONTENT),
+)  # fmt: skip
+
 EVENTS: Final = (
     STOP_REASON_OBSERVED, CONTINUATION_ATTEMPT, CONTINUATION_TERMINATED, TOOL_PAYLOAD_REPAIR, TOOL_DISPATCH_BLOCKED,
-    STOP_REASON_UNMAPPED, TERMINATION_SIGNAL,
+    STOP_REASON_UNMAPPED, TERMINATION_SIGNAL, INFERENCE_DETAILS,
 )  # fmt: skip
 
 # --- Spans --------------------------------------------------------------------------------------------------------
@@ -362,10 +408,7 @@ EVENTS: Final = (
 CHAT_SPAN = Span(
     "{gen_ai.operation.name} {gen_ai.request.model}", "client",
     "One call to a provider, its retries included. Where another instrumentation makes this span, ours enriches it.",
-    (OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
-     REQUEST_TOP_P, REQUEST_SEED, RESPONSE_ID, RESPONSE_MODEL, FINISH_REASONS, RESPONSE_FIRST_CHUNK, INPUT_TOKENS,
-     OUTPUT_TOKENS, REASONING_TOKENS, CACHE_READ_TOKENS, CACHE_WRITE_TOKENS, CONVERSATION, SERVER_ADDRESS, SERVER_PORT,
-     ERROR_TYPE, REASON, RAW, STOP_TRUNCATED, SUSPECTED, TURN_ID, ITERATION, CONTINUATION_INDEX, COUNTED),
+    (*INFERENCE, COUNTED, *CONTENT),
 )  # fmt: skip
 TURN_SPAN = Span(
     "turn {gen_ai.agent.name}", "internal", "One explicit turn: from the user's input to the answer handed back.",
@@ -390,8 +433,18 @@ METRIC_EMITTERS: Final = (
     "opentelemetry.instrumentation.genai.openai",
     "opentelemetry.instrumentation.genai.anthropic",
     "opentelemetry.util.genai",
+    "opentelemetry.instrumentation.openai",
+    "opentelemetry.instrumentation.anthropic",
+    "pydantic-ai",
 )
-"""Scopes whose instrumentations already record the `gen_ai.client.*` metrics: adopting their span, we do not again."""
+"""Scopes whose instrumentations already record the `gen_ai.client.*` metrics: adopting their span, we do not again.
+
+OpenTelemetry's, OpenLLMetry's; Pydantic AI's, which lacks the duration. What is below a scope is meant too.
+"""
+
+
+CONTENT_EMITTERS: Final = ("opentelemetry.instrumentation.genai", "opentelemetry.util.genai")
+"""Scopes whose instrumentations record what is said where the conventions' variable asks for it, as we do."""
 
 
 def finish_reason(reason: StopReason, raw: str | None) -> str:

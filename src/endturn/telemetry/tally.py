@@ -34,41 +34,40 @@ BORN_TURNS: Final = (
 
 BornFacts = tuple[str, str, str | None]
 """Provider, model, agent."""
-CallFacts = tuple[str, str, str, bool, bool, int | None, int | None, int | None, bool, float | None, int, int]
-"""Provider, model, reason, suspected, mapped, maximum, input, output, continues, cost, and where."""
-StandardFacts = tuple[
-    str, str, str, str | None, str | None, int | None, str | None,
-    int | None, int | None, float, float | None, int, int,
+CallFacts = tuple[
+    str, str, str, bool, bool, int | None, int | None, int | None, bool, float | None, int, int,
+    bool, str, str | None, str | None, int | None, str | None, float, float | None,
 ]  # fmt: skip
-"""Operation, provider, model, answering model, address, port, error, input, output, seconds, first chunk, and where."""
+"""Provider, model, reason, suspected, mapped, maximum, input, output, continues, cost, and where; whether the
+conventions' metrics are recorded, and for these operation, answering model, address, port, error, seconds, first
+chunk."""
 TurnFacts = tuple[str, str, str | None, bool, bool, bool, str, bool, int, float, int, int, int]
 """Provider, model, agent, truncated, continued, unfinished, outcome, complete, attempts, seconds, output, and where."""
 LabelFacts = tuple[str, str, str, int]
 """Provider, model, the metric's own label, how many."""
 
 
-def call_facts(ended: CallEnded, price: tuple[float, float] | None, where: Where) -> CallFacts:
-    """What our own metrics need of a call. `price`: USD per million tokens, of the input and of the output."""
+def call_facts(
+    ended: CallEnded, price: tuple[float, float] | None, where: Where, *, standard: bool, error: str | None
+) -> CallFacts:
+    """What metrics need of a call.
+
+    Args:
+        price: USD per million tokens, of the input and of the output.
+        standard: the conventions' metrics are recorded too.
+        error: the type of the error that the call failed with.
+    """
     started, stop, usage = ended.started, ended.stop, ended.usage
     asked = answered = cost = None
     if usage is not None:
         asked, answered = usage.input_tokens, usage.output_tokens
         if price is not None:
             cost = ((asked or 0) * price[0] + (answered or 0) * price[1]) / 1e6
-    continues = started.continuation is not None
     return (
         started.provider, started.model, stop.reason.value, stop.suspected, stop.mapped, started.maximum,
-        asked, answered, continues, cost, *where,
-    )  # fmt: skip
-
-
-def standard_facts(ended: CallEnded, error: str | None, where: Where) -> StandardFacts:
-    """What the conventions' metrics need of a call that may have failed with an error of the given type."""
-    started, usage = ended.started, ended.usage
-    asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
-    return (
-        started.operation, started.provider, started.model, ended.response_model, started.server_address,
-        port_shown(started.server_port), error, asked, answered, ended.duration_s, ended.first_chunk_s, *where,
+        asked, answered, started.continuation is not None, cost, *where,
+        standard, started.operation, ended.response_model, started.server_address, started.server_port, error,
+        ended.duration_s, ended.first_chunk_s,
     )  # fmt: skip
 
 
@@ -169,29 +168,27 @@ class Tally:
 
     def call(self, facts: CallFacts) -> None:
         """Count a call."""
-        provider, model, reason, suspected, mapped, maximum, asked, answered, continues, cost, trace, span = facts
-        pair = self._pair(provider, model)
+        (provider, model, reason, suspected, mapped, maximum, asked, answered, continues, cost, trace, span,
+         standard, operation, by, address, port, error, seconds, first) = facts  # fmt: skip
+        pair, where = self._pair(provider, model), (trace, span)
         self._responses.add((*pair, reason))
         if suspected:
             self._suspected.add(pair)
         if not mapped:
             self._unmapped.add(pair)
         if maximum and answered is not None:
-            self._budget_used.record(answered / maximum, pair, (trace, span))
+            self._budget_used.record(answered / maximum, pair, where)
         if continues:
             self._continuation_tokens.add((*pair, INPUT), asked or 0)
             self._continuation_tokens.add((*pair, OUTPUT), answered or 0)
             if cost is not None:
                 self._continuation_cost.add(pair, cost)
-
-    def standard(self, facts: StandardFacts) -> None:
-        """Record the conventions' own metrics of a call."""
-        operation, provider, model, by, address, port, error, asked, answered, seconds, first, trace, span = facts
-        where = trace, span
-        shown, requested = self._pair(provider, model)
+        if not standard:
+            return
+        shown, requested = pair
         if by is not None:
             by = requested if by == model else self._pair(provider, by)[1]
-        common = operation, shown, requested, by, self._address(address), port
+        common = operation, shown, requested, by, self._address(address), port_shown(port)
         self._operation_duration.record(seconds, (*common, self._error(error)), where)
         if asked is not None:
             self._token_usage.record(asked, (*common, INPUT), where)

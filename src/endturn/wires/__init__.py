@@ -114,6 +114,7 @@ class Asked:
         json_format: the answer is constrained to JSON.
         compaction: the call asks for nothing but a summary of the conversation (Anthropic's `compaction`).
         previous_id: the response that the call builds on.
+        conversation_id: the conversation that the server keeps, where the call names one.
         temperature, top_p, seed: as sent.
         system: a system prompt that travels beside the messages, in the wire's own shape.
         history: the conversation's messages in the wire's own shape; the host's own list, never copied or changed.
@@ -129,6 +130,7 @@ class Asked:
     json_format: bool = False
     compaction: bool = False
     previous_id: str | None = None
+    conversation_id: str | None = None
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None

@@ -245,7 +245,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     """What a call of an SDK asks for, read in place."""
     given = kwargs.get("input")
     history = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
-    instructions = kwargs.get("instructions")
+    instructions, conversation = kwargs.get("instructions"), kwargs.get("conversation")
     form = kwargs.get("text_format") or member(kwargs.get("text"), "format")
     return Asked(
         model=text(kwargs.get("model")),
@@ -254,6 +254,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         background=kwargs.get("background") is True,
         json_format=isinstance(form, type) or member(form, "type") in ("json_object", "json_schema"),
         previous_id=text_or_none(kwargs.get("previous_response_id")),
+        conversation_id=text_or_none(conversation) or text_or_none(member(conversation, "id")),
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("top_p")),
         system=instructions if isinstance(instructions, str | list | tuple) else None,

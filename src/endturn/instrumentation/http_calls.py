@@ -1,0 +1,146 @@
+"""Calls over HTTP to a provider's host: the one method of httpx and httpx2 that every request goes through.
+
+Watched are requests to a known provider, and those of a client that belongs to an SDK for one (`attempts`). A call of
+an SDK that is announced already passes: what it sends is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from opentelemetry import trace
+from pydantic_core import from_json
+
+from endturn import announce
+from endturn.announce import Layer, swallow
+from endturn.instrumentation import attempts, hosts, http_answers, routes, sdk_call
+from endturn.instrumentation.attempts import Owner
+from endturn.instrumentation.hosts import Home
+from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.sdk_call import SdkCall
+
+
+def patch(module: ModuleType, active: Callable[[], bool]) -> Iterator[Patch]:
+    """Wrap `send` of a library's clients, telling each as it is replaced.
+
+    Args:
+        module: httpx or httpx2.
+        active: whether calls are observed; wrappers that could not be undone ask.
+    """
+    yield put(module.Client, "send", _send(module.Client.send, module, active))
+    yield put(module.AsyncClient, "send", _asend(module.AsyncClient.send, module, active))
+
+
+def _send(original: Any, library: ModuleType, active: Callable[[], bool]) -> Any:
+    @wraps(original)
+    def send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        under_way = _begin(self, args, kwargs, active)
+        if under_way is None:
+            return original(self, *args, **kwargs)
+        try:
+            with under_way.step():
+                response = original(self, *args, **kwargs)
+        except BaseException as error:
+            _failed(self, under_way, error)
+            raise
+        _answered(self, under_way, response, library)
+        return response
+
+    return send
+
+
+def _asend(original: Any, library: ModuleType, active: Callable[[], bool]) -> Any:
+    @wraps(original)
+    async def send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        under_way = _begin(self, args, kwargs, active)
+        if under_way is None:
+            return await original(self, *args, **kwargs)
+        try:
+            with under_way.step():
+                response = await original(self, *args, **kwargs)
+        except BaseException as error:
+            _failed(self, under_way, error)
+            raise
+        _answered(self, under_way, response, library)
+        return response
+
+    return send
+
+
+def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active: Callable[[], bool]) -> SdkCall | None:
+    try:
+        request = args[0] if args else kwargs["request"]
+        url = request.url
+        owned = attempts.owners.get(id(client))
+        # Most requests of a process are no model's: up to here, and no further, they are looked at.
+        if (owned is None and not hosts.may_answer(url.host)) or not active() or not announce.listening():
+            return None
+        sender = attempts.sent_by(client)
+        if sender is not None and sender.under_way is not None:
+            sender.refused = None
+            return None if sender.under_way.call.ended else sender.under_way
+        if announce.is_covered():
+            return None
+        owner = None if owned is None else owned[1]
+        home = hosts.at(url.host, url.port)
+        if home is None and owner is not None:
+            home = Home(owner.provider, owner.dialect, url.host or None, url.port)
+        under_way = None if home is None else _opened(request, home, owner, Layer.HTTP if sender is None else Layer.SDK)
+        if sender is not None:
+            sender.under_way = under_way
+        return under_way
+    except Exception:
+        swallow("opening a call")
+        return None
+
+
+def _opened(request: Any, home: Home, owner: Owner | None, layer: Layer) -> SdkCall | None:
+    path: str = request.url.raw_path.decode("ascii")
+    spoken = routes.spoken(home.provider, home.dialect, request.method, path)
+    if spoken is None or "json" not in request.headers.get("content-type", ""):
+        return None
+    body = _body(request)
+    if body is None:
+        return None
+    speaks, dialect, routed = spoken
+    if routed.model is not None:
+        body = {"model": routed.model, **body}
+    stream = routed.stream
+    if stream is None and speaks.NAME == "ollama":
+        stream = body.get("stream") is not False  # the API streams where it is not said
+    home = Home(home.provider, dialect, home.address, home.port)
+    span = None if owner is None or owner.span is None else request.extensions.get(owner.span)
+    if span is None:
+        return sdk_call.opened(speaks, body, home, layer=layer, stream=stream, model=routed.model or "")
+    with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+        return sdk_call.opened(speaks, body, home, layer=layer, stream=stream, model=routed.model or "", adopt=True)
+
+
+def _body(request: Any) -> Mapping[str, Any] | None:
+    """What is sent, as far as it is in memory: a stream is not ours to read. None where it is no JSON object."""
+    try:
+        content = request.content
+    except Exception:  # each library has its own
+        return {}
+    try:
+        found = from_json(content, cache_strings="keys")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _failed(client: Any, under_way: SdkCall, error: BaseException) -> None:
+    if attempts.sent_by(client) is not None:
+        return  # perhaps it is tried again: whoever tries says how it ended
+    http_answers.fail(under_way, error, getattr(error, "response", None))
+
+
+def _answered(client: Any, under_way: SdkCall, response: Any, library: ModuleType) -> None:
+    sender = attempts.sent_by(client)
+    if sender is not None and not http_answers.is_success(response):
+        sender.refused = (response, library)
+    else:
+        http_answers.take(under_way, response, library)

@@ -1,0 +1,326 @@
+"""Decorators for code that no instrumentation knows: a function that calls a provider, a function that is a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from contextvars import Context as Variables
+from contextvars import copy_context
+from typing import Any, Final, TypeVar, overload
+
+from endturn import announce
+from endturn.announce import Call, Layer, TurnScope
+from endturn.chat import ChatResponse, Delta, Request
+from endturn.errors import ProviderError, UsageError
+from endturn.instrumentation import bodies, streams
+from endturn.instrumentation.wrapping import Run, wrap
+from endturn.records import Turn, TurnKind, TurnOutcome
+from endturn.stop import Stop, StopReason
+from endturn.wires import TAIL, Asked, Context, Seen, Wire, wire
+from endturn.wires.reading import Tail, member
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_STOPPED: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+
+
+@overload
+def observe_provider_call(function: F, /) -> F: ...
+@overload
+def observe_provider_call(
+    *, provider: str = ..., wire: str | None = ..., model: str = ..., dialect: str = ...
+) -> Callable[[F], F]: ...
+def observe_provider_call(
+    function: F | None = None,
+    /,
+    *,
+    provider: str = "",
+    wire: str | None = None,
+    model: str = "",
+    dialect: str = "",
+) -> F | Callable[[F], F]:
+    """Announce each run of a function as one call to a provider, unless something below announces it.
+
+    The function may be plain, a coroutine function, a generator or an async generator; it may return a ChatResponse, a
+    provider's own body or SDK object, a stream of chunks or Deltas. What it does is not changed.
+
+    Args:
+        provider: as in `gen_ai.provider.name`.
+        wire: the format of what it returns ("openai_chat", "anthropic"); None: told from what comes.
+        model: as requested; "": read from the arguments, else from the response.
+        dialect: whose words the stop reasons are, where a format is spoken by many.
+
+    Raises:
+        UsageError: no wire has that name, or what is decorated is no function.
+    """
+    _decorates(function, "observe_provider_call", "provider")
+    speaks = _wire(wire) if wire is not None else None
+
+    def decorate(observed: F) -> F:
+        _decorates(observed, "observe_provider_call", "provider")
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+            if not announce.listening():
+                return None
+            asked = _asked(speaks, args, kwargs)
+            context = Context(dialect, provider, asked)
+            call = announce.open_call(
+                Layer.WRAPPER,
+                asked,
+                provider=provider,
+                model=model or asked.model,
+                stream=asked.stream,
+                maximum=asked.maximum,
+                choices=asked.choices,
+                temperature=asked.temperature,
+                top_p=asked.top_p,
+                seed=asked.seed,
+            )
+            return None if call is None else _CallRun(call, speaks, context, _request(args, kwargs) or kwargs)
+
+        done: F = wrap(observed, begin)
+        return done
+
+    return decorate if function is None else decorate(function)
+
+
+_wire = wire
+
+
+def _decorates(function: object, decorator: str, keyword: str) -> None:
+    """Refuse what is no function: as a rule a setting without its keyword."""
+    if function is not None and not callable(function) and not hasattr(function, "__get__"):  # a classmethod has that
+        given = type(function).__name__
+        raise UsageError(f"@{decorator} takes its settings by keyword, not a {given}: @{decorator}({keyword}='…')")
+
+
+class _CallRun:
+    """One run of a function that calls a provider."""
+
+    def __init__(self, call: Call, speaks: Wire | None, context: Context, given: Request | Mapping[str, Any]) -> None:
+        self._call = call
+        self._wire = speaks
+        self._context = context
+        self._given = given
+        self._said: list[str] | None = [] if announce.takes_content() else None
+        # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
+        self._variables: Variables = copy_context()
+        self._reading: streams.Reading | None = None
+        self._tail = Tail()
+        self._deltas = False
+
+    def step(self) -> AbstractContextManager[object]:
+        return self._call.step()
+
+    def yielded(self, item: Any) -> None:
+        if self._call.covered:
+            return
+        if self._call.first_chunk_s is None:
+            self._call.first_chunk()
+            self._call.facts["stream"] = True
+        match item:
+            case Delta():
+                self._deltas = True
+                self._add(item.text)
+            case ChatResponse():
+                self._answered(item)
+            case str():
+                self._add(item)
+            case _:
+                if self._reading is None:
+                    self._reading = streams.begin(self._call, self._watch(item), self._variables)
+                self._reading.passed(item)
+
+    def returned(self, result: Any) -> None:
+        if self._call.ended:
+            return
+        if self._call.covered:
+            self._call.ended = True
+        elif self._reading is not None:
+            self._reading.over()
+        elif isinstance(result, ChatResponse):
+            self._answered(result)
+        elif self._deltas:
+            # A stream of Deltas ends with its ChatResponse; without one, the rest is missing.
+            self._end(self._so_far(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)))
+        elif hasattr(result, "_iterator") and hasattr(result, "response"):
+            self._call.facts["stream"] = True
+            watch, asynchronous = self._watch(None), hasattr(result, "__anext__")
+            bodies.watch_stream(self._call, watch, result, asynchronous=asynchronous, variables=self._variables)
+        elif _is_response(result):
+            self._end(self._read(result))
+        else:
+            # Text, or something of the host's own: why the model stopped cannot be told from it.
+            self._end(self._so_far(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE)))
+
+    def raised(self, error: BaseException) -> None:
+        if self._reading is not None:
+            self._reading.broke(error)
+            return
+        stop = Stop(StopReason.CANCELLED if isinstance(error, _STOPPED) else StopReason.ERROR, incomplete=True)
+        seen = self._so_far(stop)
+        if isinstance(error, ProviderError):
+            if error.partial is not None:
+                self._answered(error.partial, error)
+                return
+            seen = self._so_far(error.stop or stop)
+        elif (completion := getattr(error, "completion", None)) is not None:
+            seen = self._read(completion)
+        self._end(seen, error)
+
+    def closed(self) -> None:
+        if self._reading is not None:
+            self._reading.closed()
+        else:
+            self._end(self._so_far(Stop(StopReason.CANCELLED, incomplete=True)))
+
+    def _add(self, text: str) -> None:
+        self._tail.add(text)
+        if self._said is not None:
+            self._said.append(text)
+
+    def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
+        if self._said is not None:
+            self._call.said(self._given if isinstance(self._given, Request) else None, response)
+        self._end(_seen(response), error)
+
+    def _so_far(self, stop: Stop) -> Seen:
+        if self._said is not None:
+            text = "".join(self._said)
+            request = self._given if isinstance(self._given, Request) else None
+            self._call.said(request, ChatResponse(text=text, stop=stop) if text else None)
+        return Seen(stop, tail=self._tail.last, output_chars=self._tail.chars)
+
+    def _end(self, seen: Seen, error: BaseException | None = None) -> None:
+        if not self._call.facts["model"] and seen.model:
+            self._call.facts["model"] = seen.model
+        self._variables.copy().run(streams.end, self._call, seen, error)
+
+    def _read(self, result: Any) -> Seen:
+        watch = self._watch(result)
+        watch.see(result)
+        return watch.close()
+
+    def _watch(self, item: Any) -> streams.Sees:
+        speaks = self._wire
+        if speaks is None:
+            # Anthropic's bodies and events say what they are; what has choices is of the chat format.
+            speaks = _wire("anthropic" if isinstance(member(item, "type"), str) else "openai_chat")
+        if self._said is not None:
+            from endturn.instrumentation import gathered
+
+            speaks = gathered.keeping(self._call, speaks, self._given, self._context)
+        return speaks.watch(self._context)
+
+
+def _is_response(result: Any) -> bool:
+    """Whether this is a provider's body or an SDK's object: it has choices, or a stop reason, even if that is null."""
+    if isinstance(result, Mapping):
+        return "choices" in result or "stop_reason" in result
+    return hasattr(result, "choices") or hasattr(result, "stop_reason")
+
+
+def _seen(response: ChatResponse) -> Seen:
+    return Seen(
+        response.stop,
+        response.usage,
+        response.id,
+        response.model,
+        response.text[-TAIL:],
+        len(response.text),
+        (response.stop.raw,),
+    )
+
+
+def _request(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Request | None:
+    """The Request among the arguments."""
+    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Request)), None)
+
+
+def _asked(speaks: Wire | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Asked:
+    """What a call asks for: from the Request among the arguments, else from arguments as the SDK's are named."""
+    request = _request(args, kwargs)
+    if request is not None:
+        return Asked(
+            model=request.model,
+            maximum=request.max_tokens,
+            json_format=request.format is not None,
+            previous_id=request.previous_id,
+            temperature=request.temperature,
+            seed=request.seed,
+            history=request.messages,
+            length=len(request.messages),
+        )
+    return (speaks or _wire("openai_chat")).inspect(kwargs)
+
+
+@overload
+def observe_turn(function: F, /) -> F: ...
+@overload
+def observe_turn(
+    *, agent: str | None = ..., conversation_id: str | Callable[..., str | None] | None = ...
+) -> Callable[[F], F]: ...
+def observe_turn(
+    function: F | None = None,
+    /,
+    *,
+    agent: str | None = None,
+    conversation_id: str | Callable[..., str | None] | None = None,
+) -> F | Callable[[F], F]:
+    """Announce each run of a function as one turn: from the user's input to the answer handed back.
+
+    The calls that are made within, by whatever means, belong to it; those that finish an answer that was cut off are
+    recognised. The outcome is `completed`, or `not_continued` where a truncated response stands unfinished, `cancelled`
+    where the run was, `provider_error` where it raised.
+
+    Args:
+        agent: the agent's name.
+        conversation_id: the host's id of the conversation, or what finds it in the function's arguments.
+
+    Raises:
+        UsageError: what is decorated is no function.
+    """
+    _decorates(function, "observe_turn", "agent")
+
+    def decorate(observed: F) -> F:
+        _decorates(observed, "observe_turn", "agent")
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+            if not announce.listening():
+                return None
+            conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
+            turn = Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)
+            return _TurnRun(announce.start_turn(turn))
+
+        done: F = wrap(observed, begin)
+        return done
+
+    return decorate if function is None else decorate(function)
+
+
+class _TurnRun:
+    """One run of a function that is a turn."""
+
+    def __init__(self, scope: TurnScope) -> None:
+        self._scope = scope
+
+    def step(self) -> AbstractContextManager[object]:
+        return self._scope.step()
+
+    def yielded(self, item: Any) -> None:
+        """What a turn's generator gives is its host's."""
+
+    def returned(self, result: Any) -> None:
+        self._scope.end(TurnOutcome.COMPLETED)
+
+    def raised(self, error: BaseException) -> None:
+        if isinstance(error, _STOPPED):
+            self._scope.end(TurnOutcome.CANCELLED, error=error)
+        elif self._scope.turn.unfinished:
+            self._scope.end(TurnOutcome.NOT_CONTINUED, error=error)
+        else:
+            self._scope.end(TurnOutcome.PROVIDER_ERROR, error=error)
+
+    def closed(self) -> None:
+        self._scope.end(TurnOutcome.CANCELLED)

@@ -1,0 +1,142 @@
+"""What a process that `endturn run` started does at its start: it has calls observed, and sets nothing up before one.
+
+An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: had they been set here,
+the agent's own would be refused. So they are set when the first model call or turn begins, and of the three only
+those that the agent has not set by then. A process that calls no model is left as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Final
+
+from endturn import announce
+from endturn.errors import UsageError
+from endturn.instrumentation import imports, instrument, setup
+from endturn.records import Record
+
+log = logging.getLogger("endturn")
+
+NAME: Final = "endturn"
+"""What OTEL_PYTHON_DISABLED_INSTRUMENTATIONS and a configuration file call us."""
+
+
+def start() -> None:
+    """Observe this process, unless the variables say otherwise. Never raises: what cannot be done is logged."""
+    try:
+        _start()
+    except UsageError as error:
+        log.error("endturn: this process is not observed: %s", error)
+    except Exception:
+        log.exception("endturn: this process is not observed")
+
+
+def _start() -> None:
+    if is_disabled():
+        return
+    instrument.expect_nothing()  # no SDK yet; there will be one
+    file = os.environ.get("OTEL_CONFIG_FILE")
+    if file:
+        if not _configured_by(file):
+            return
+    else:
+        late = Late()
+        late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
+        imports.OnImport(dict.fromkeys(instrument.SDKS, _load)).start()
+    instrument.instrument()
+
+
+def is_disabled() -> bool:
+    """Whether the variables say that nothing is to be observed."""
+    names = [name.strip() for name in os.environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")]
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or NAME in names or "*" in names
+
+
+def check() -> None:
+    """Refuse what no process could be set up with, before one is started.
+
+    Raises:
+        UsageError: what is missing, or which variable asks for what cannot be done.
+    """
+    if is_disabled():
+        return
+    file = os.environ.get("OTEL_CONFIG_FILE")
+    if not file:
+        setup.load()
+    elif not os.path.isfile(file):
+        raise UsageError(f"OTEL_CONFIG_FILE={file!r} is not a file")
+    else:
+        _configuration()
+
+
+def _configuration() -> ModuleType:
+    try:
+        from opentelemetry import configuration
+    except ImportError:
+        raise UsageError(
+            "OTEL_CONFIG_FILE is set, and what reads it is not installed: pip install opentelemetry-configuration"
+        ) from None
+    return configuration
+
+
+def _configured_by(file: str) -> bool:
+    """Set the SDK up as the file says, now: whoever names one wants it. False where the file switches us off."""
+    configuration = _configuration()
+    try:
+        asked = configuration.load_config_file(file)
+        configuration.configure_sdk(asked)
+    except configuration.ConfigurationError as error:
+        raise UsageError(f"OTEL_CONFIG_FILE={file!r}: {error}") from error
+    listed = getattr(getattr(asked, "instrumentation_development", None), "python", None) or {}
+    ours = listed.get(NAME) or {}
+    return not asked.disabled and ours.get("enabled", True) is not False
+
+
+def _load(module: ModuleType) -> None:
+    """Import the SDK with the library whose calls are observed: the first call is not to wait for it."""
+    setup.load()
+
+
+class Late:
+    """A listener that sets up the SDK when the first record, or the question whether anyone listens, reaches it.
+
+    Attributes:
+        stop: has it listen no longer.
+    """
+
+    def __init__(self) -> None:
+        self.stop: Callable[[], None] = lambda: None
+        self._over = False
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def __call__(self, record: Record) -> None:
+        """A call or a turn begins."""
+        self._set_up()
+
+    def awake(self) -> bool:
+        """A call is about to begin. Of the record itself nothing would come here."""
+        self._set_up()
+        return False
+
+    def _set_up(self) -> None:
+        with self._lock:  # another thread's first call waits, and is recorded too
+            if self._over:
+                return
+            try:
+                if not setup.is_configured():
+                    setup.configure()
+            except UsageError as error:
+                log.error("endturn: nothing is recorded: %s", error)
+            except Exception:
+                log.exception("endturn: nothing is recorded")
+            self._over = True
+            self.stop()
+
+    def _forked(self) -> None:
+        self._lock = threading.Lock()

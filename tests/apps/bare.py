@@ -1,0 +1,32 @@
+"""An agent without a line of telemetry: asks each of the models that it is given, once.
+
+`bare.py MODEL …`, with OPENAI_BASE_URL and OPENAI_API_KEY in its environment; ends as ENDING says: by itself, `exit`
+with status 3, `raise`, or `term` itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import openai
+
+
+def ask(model: str, question: str) -> str:
+    """One call, of at most eight tokens; the answer, however it ended."""
+    client = openai.OpenAI(max_retries=0)
+    answer = client.chat.completions.create(model=model, messages=[{"role": "user", "content": question}], max_tokens=8)
+    return answer.choices[0].message.content or ""
+
+
+if __name__ == "__main__":
+    for number, model in enumerate(sys.argv[1:]):
+        ask(model, f"{model} {number} of {os.getpid()}")
+    match os.environ.get("ENDING"):
+        case "exit":
+            sys.exit(3)
+        case "raise":
+            raise RuntimeError("the agent failed")
+        case "term":
+            os.kill(os.getpid(), signal.SIGTERM)

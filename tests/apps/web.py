@@ -1,0 +1,29 @@
+"""A WSGI application that calls a model: `/cut` or `/done` asks the model of that name; the answer is the process's id.
+
+CONFIGURE: it has the one line; in a server that loads applications before it forks, that is in the parent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+if os.environ.get("CONFIGURE"):
+    import endturn
+
+    endturn.configure()
+
+from tests.apps.bare import ask
+
+NUMBER = count()
+
+
+def app(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
+    """One request, one call."""
+    model = environ["PATH_INFO"].strip("/")
+    if model:
+        ask(model, f"{model} {next(NUMBER)} of {os.getpid()}")
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Connection", "close")])
+    return [str(os.getpid()).encode()]

@@ -1,0 +1,74 @@
+"""Worker processes that call models: `workers.py WAY WORKERS`, each asks `done`, `done` and `cut` of at most 8 tokens.
+
+WAY is a start method of `multiprocessing`, or `os.fork`, whose children end as a program does. CONFIGURE says where
+the one line is: `main` (at the top, as a worker that is spawned sees it again), `task` (in each worker), or nowhere.
+PARENT: it asks too, once before it starts workers and once after.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+if os.environ.get("CONFIGURE") == "main":
+    import endturn
+
+    endturn.configure()
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+MODELS = ("done", "done", "cut")
+
+
+def call(model: str, number: int) -> None:
+    from tests.apps.bare import ask
+
+    ask(model, f"{model} {number} of {os.getpid()}")
+
+
+def work(number: int) -> None:
+    """One worker: its calls from threads of its own."""
+    if os.environ.get("CONFIGURE") == "task":
+        import endturn
+
+        endturn.configure()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(call, MODELS, range(len(MODELS))))
+
+
+def forked(number: int) -> int:
+    """A worker as a pre-forking server makes it: it leaves through exit handlers."""
+    child = os.fork()
+    if not child:
+        work(number)
+        sys.exit(0)
+    return child
+
+
+def main(way: str, workers: int) -> int:
+    """All workers' exit statuses, added up."""
+    if os.environ.get("PARENT"):
+        call("done", 0)
+    if way == "os.fork":
+        statuses = [os.waitpid(child, 0)[1] for child in [forked(number) for number in range(workers)]]
+    else:
+        context: Any = multiprocessing.get_context(way)
+        started = [context.Process(target=work, args=(number,)) for number in range(workers)]
+        for worker in started:
+            worker.start()
+        for worker in started:
+            worker.join()
+        statuses = [worker.exitcode or 0 for worker in started]
+    if os.environ.get("PARENT"):
+        call("cut", 1)
+    return sum(map(abs, statuses))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: forking a process that has threads
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,23 @@
+"""LiteLLM as a host has it: imported, and its functions bound, before anything is instrumented."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its list of prices when it is imported
+
+from collections.abc import Iterator
+
+import litellm
+import pytest
+
+from tests.support.announced import Announced, observed
+
+litellm.suppress_debug_info = True
+
+
+@pytest.fixture
+def seen() -> Iterator[Announced]:
+    """What was announced."""
+    with observed() as announced:
+        yield announced

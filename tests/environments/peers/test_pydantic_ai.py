@@ -1,0 +1,109 @@
+"""Beside Pydantic AI's own spans: its agent's run is a turn, its calls are the turn's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import Instrumentation
+from pydantic_ai.models.instrumented import InstrumentationSettings
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from endturn.scripted import call, say, truncate
+from tests.environments.peers import scene as scenes
+from tests.environments.peers.scene import Scene, scene
+
+PATCHED = pytest.mark.parametrize("patched", [True, False], ids=["patched", "spans alone"])
+
+
+def agent(on: Scene, name: str = "helper") -> Agent[Any, str]:
+    """An agent with one tool, that says what it does with spans of its own."""
+    made: Agent[Any, str] = Agent(
+        OpenAIChatModel("gpt-5", provider=OpenAIProvider(openai_client=on.async_openai())),
+        name=name,
+        model_settings={"max_tokens": 50},
+        capabilities=[Instrumentation(settings=InstrumentationSettings(tracer_provider=on.tracers))],
+    )
+
+    @made.tool_plain
+    def search(q: str) -> str:
+        return f"found {q}"
+
+    return made
+
+
+def run(on: Scene) -> None:
+    agent(on).run_sync("hi")
+
+
+def stream(on: Scene) -> None:
+    async def read() -> None:
+        async with agent(on).run_stream("hi") as answer:
+            async for _ in answer.stream_text():
+                pass
+
+    asyncio.run(read())
+
+
+@PATCHED
+@pytest.mark.parametrize("ask", [run, stream])
+@pytest.mark.parametrize("emit", [scenes.nothing, scenes.genai], ids=lambda emit: emit.__name__)
+def test_a_run_of_an_agent_is_a_turn(ask: Callable[[Scene], None], patched: bool, emit: Any) -> None:
+    """Its calls, tools between them, are one turn, which the agent's span tells of when it ends."""
+    with scene(call("search", {"q": "x"}), say("Hello there"), emit=emit, patched=patched) as on:
+        on.ask(ask)
+        assert on.responses() == {"tool_call": 1, "end_turn": 1}
+        (turn,) = on.turns()
+        told = turn.attributes or {}
+        assert turn.name == "invoke_agent helper"
+        assert told["endturn.turn.outcome"] == "completed"
+        assert told["endturn.turn.iterations"] == 2
+        assert told["endturn.turn.truncated"] is False
+        assert [span.attributes["endturn.turn.id"] for span in on.marked() if span.attributes] == [
+            told["endturn.turn.id"]
+        ] * 2
+        assert on.uncounted() == []
+        assert sum(on.counted()["endturn.turns"].values()) == 1
+
+
+@PATCHED
+def test_a_run_that_ends_on_a_cut_answer_was_not_continued(patched: bool) -> None:
+    """Pydantic AI hands half an answer on: the turn says so, and counts as an exit on a truncation."""
+    with scene(truncate("Hello there", after=1), emit=scenes.nothing, patched=patched) as on:
+        on.ask(run)
+        (turn,) = on.turns()
+        assert (turn.attributes or {})["endturn.turn.outcome"] == "not_continued"
+        assert sum(on.counted()["endturn.truncation.exits"].values()) == 1
+        assert "endturn.continuation_terminated" in on.events()
+
+
+@PATCHED
+def test_an_agent_within_an_agent_is_a_turn_of_its_own(patched: bool) -> None:
+    """The calls of a sub-agent, run by a tool, belong to its own turn."""
+    with scene(call("ask", {}), say("I am inner"), say("I am outer"), emit=scenes.nothing, patched=patched) as on:
+        outer = agent(on, "outer")
+
+        @outer.tool_plain
+        async def ask() -> str:
+            return (await agent(on, "inner").run("hello")).output
+
+        on.ask(lambda on: outer.run_sync("hi"))
+        iterations = {span.name: (span.attributes or {})["endturn.turn.iterations"] for span in on.turns()}
+        assert iterations == {"invoke_agent outer": 2, "invoke_agent inner": 1}
+
+
+@PATCHED
+def test_agents_that_run_at_once_keep_their_calls_apart(patched: bool) -> None:
+    """Two runs in one loop are two turns with a call each."""
+    with scene(say("one"), say("two"), emit=scenes.nothing, patched=patched) as on:
+
+        async def both() -> None:
+            await asyncio.gather(agent(on, "a").run("hi"), agent(on, "b").run("hi"))
+
+        on.ask(lambda on: asyncio.run(both()))
+        iterations = {span.name: (span.attributes or {})["endturn.turn.iterations"] for span in on.turns()}
+        assert iterations == {"invoke_agent a": 1, "invoke_agent b": 1}

@@ -1,0 +1,30 @@
+"""Beside OpenLLMetry: its spans are enriched, or tell of the calls alone, as far as they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.environments.peers.cases import ASKED, alone, dropped, early, enriched, lost, responses
+from tests.environments.peers.scene import Scene, traceloop
+
+UNTOLD = {
+    (lost, "missing"): "unknown",
+    (early, "cancelled"): "unknown",
+    (dropped, "cancelled"): "unknown",
+    (responses, "max_tokens"): None,
+}
+"""It says OK of streams that were closed, dropped and cut off alike, and makes no span of a Responses call that is cut
+off at its limit (0.62.4)."""
+
+
+@ASKED
+def test_a_patched_call_enriches_its_span(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
+    """One response, one span that says why it stopped; ours only of Responses, whose span it makes afterwards."""
+    enriched(traceloop, ask, reply, reason, ours=ask is responses)
+
+
+@ASKED
+def test_its_span_tells_of_a_call(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
+    """With nothing patched its span is read when it ends; what it does not tell stays unknown."""
+    alone(traceloop, ask, reply, reason, UNTOLD)

@@ -1,0 +1,116 @@
+"""An OTLP endpoint over HTTP that keeps what is posted to it, by the process that posted it."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+Labels = frozenset[tuple[str, str]]
+
+
+@dataclass
+class Receiver:
+    """What has arrived. Keys are processes, by their `service.instance.id`.
+
+    Attributes:
+        spans: the names of spans, in order.
+        events: the names of log records that have one.
+        sums: the last value of each counter, over all its attributes.
+        points: the last value of each counter by its attributes.
+        names: of the services.
+        posted: all of it.
+    """
+
+    url: str = ""
+    spans: dict[str, list[str]] = field(default_factory=dict)
+    events: dict[str, list[str]] = field(default_factory=dict)
+    sums: dict[str, dict[str, int]] = field(default_factory=dict)
+    points: dict[str, dict[str, dict[Labels, int]]] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    posted: bytearray = field(default_factory=bytearray)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def post(self, path: str, body: bytes) -> None:
+        """Keep one request's signals."""
+        self.posted += body
+        match path:
+            case "/v1/traces":
+                for traces in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    kept = self.spans.setdefault(self.who(traces.resource), [])
+                    kept += [span.name for scope in traces.scope_spans for span in scope.spans]
+            case "/v1/logs":
+                for logs in ExportLogsServiceRequest.FromString(body).resource_logs:
+                    kept = self.events.setdefault(self.who(logs.resource), [])
+                    kept += [record.event_name for scope in logs.scope_logs for record in scope.log_records]
+            case "/v1/metrics":
+                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                    who = self.who(resource.resource)
+                    for scope in resource.scope_metrics:
+                        for metric in scope.metrics:
+                            found = {_labels(point): point.as_int for point in metric.sum.data_points}
+                            self.points.setdefault(who, {})[metric.name] = found
+                            self.sums.setdefault(who, {})[metric.name] = sum(found.values())
+
+    def who(self, resource: Any) -> str:
+        """The process that a resource describes."""
+        attributes: dict[str, str] = {pair.key: pair.value.string_value for pair in resource.attributes}
+        self.names.add(attributes["service.name"])
+        return attributes.get("service.instance.id", "")
+
+    def total(self, metric: str) -> int:
+        """A counter's value over all processes."""
+        return sum(sums.get(metric, 0) for sums in self.sums.values())
+
+    def counts(self, metric: str, key: str) -> dict[str, int]:
+        """A counter's values over all processes, by one attribute; zeros left out."""
+        found: dict[str, int] = {}
+        for metrics in self.points.values():
+            for labels, value in metrics.get(metric, {}).items():
+                if value:
+                    label = dict(labels)[key]
+                    found[label] = found.get(label, 0) + value
+        return found
+
+
+def _labels(point: Any) -> Labels:
+    return frozenset((pair.key, str(getattr(pair.value, pair.value.WhichOneof("value")))) for pair in point.attributes)
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    """An endpoint on a free port of the loopback interface."""
+    kept = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            with kept.lock:
+                kept.post(self.path, body)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Silence: what was posted says it all."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    kept.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield kept
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,209 @@
+"""What waits for another thread: where it may, and that nothing of it is late or lost."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import (
+    BatchLogRecordProcessor,
+    InMemoryLogRecordExporter,
+    SimpleLogRecordProcessor,
+)
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from endturn import announce
+from endturn.announce import Layer
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import backlog, janitor
+from endturn.telemetry.recorder import Recorder
+
+DONE = Stop(StopReason.END_TURN, "stop")
+CUT = Stop(StopReason.MAX_TOKENS, "length", incomplete=True)
+
+
+@dataclass
+class Host:
+    """A host's providers, which make batches, and a recorder that listens."""
+
+    spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
+    logs: Any = field(default_factory=InMemoryLogRecordExporter)
+    reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
+
+    def __post_init__(self) -> None:
+        self.tracers = TracerProvider(shutdown_on_exit=False)
+        self.tracers.add_span_processor(BatchSpanProcessor(self.spans))
+        self.loggers = LoggerProvider(shutdown_on_exit=False)
+        self.loggers.add_log_record_processor(BatchLogRecordProcessor(self.logs))
+        self.meters = MeterProvider([self.reader], shutdown_on_exit=False)
+        self.recorder = Recorder(self.tracers, self.meters, self.loggers)
+
+    def call(self, stop: Stop = DONE) -> None:
+        """One whole call."""
+        call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+        assert call is not None
+        call.end(stop, reasons=(stop.raw,))
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait."""
+        return len(self.recorder._backlog._items)
+
+    def counted(self) -> int:
+        """Responses, as a reader that collects now sees them."""
+        data: Any = self.reader.get_metrics_data()
+        metrics = (each for one in data.resource_metrics for scope in one.scope_metrics for each in scope.metrics)
+        return sum(
+            point.value for each in metrics if each.name == "endturn.responses" for point in each.data.data_points
+        )
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """A host whose records wait until somebody ends the wait: the janitor's thread does not."""
+    monkeypatch.setattr(janitor, "after", lambda seconds, job: None)
+    monkeypatch.setattr(janitor, "later", lambda job: None)
+    made = Host()
+    stop = announce.listen(made.recorder)
+    with announce.strict():
+        yield made
+    stop()
+    for provider in (made.tracers, made.loggers, made.meters):
+        provider.shutdown()
+
+
+def test_a_whole_call_waits_and_a_flush_ends_the_wait(host: Host) -> None:
+    """`force_flush` of the tracer provider exports the span of a call that has just ended, with all its attributes."""
+    host.call()
+    assert host.waiting == 2
+    assert host.tracers.force_flush()
+    (span,) = host.spans.get_finished_spans()
+    assert span.attributes is not None
+    assert span.attributes["endturn.stop.reason"] == "end_turn"
+    assert host.waiting == 0
+
+
+def test_a_flush_of_the_logs_ends_the_wait(host: Host) -> None:
+    """`force_flush` of the logger provider exports the event, with its span's ids and the time when it happened."""
+    host.call()
+    assert host.loggers.force_flush()
+    host.tracers.force_flush()
+    (record,) = host.logs.get_finished_logs()
+    (span,) = host.spans.get_finished_spans()
+    assert (record.log_record.trace_id, record.log_record.span_id) == (span.context.trace_id, span.context.span_id)
+    assert record.log_record.timestamp == span.end_time
+
+
+def test_a_collection_ends_the_wait(host: Host) -> None:
+    """A metric reader counts the call that has just ended."""
+    host.call()
+    assert host.counted() == 1
+    assert host.waiting == 0
+
+
+@pytest.mark.parametrize("first", ["tracers", "loggers"])
+def test_a_shutdown_ends_the_wait_for_good(host: Host, first: str) -> None:
+    """What waits when a provider shuts down is exported, and nothing waits afterwards."""
+    host.call()
+    getattr(host, first).shutdown()
+    assert host.waiting == 0
+    exported = {"tracers": host.spans.get_finished_spans, "loggers": host.logs.get_finished_logs}[first]()
+    assert len(exported) == 1
+    host.call()
+    assert host.waiting == 0
+
+
+def test_a_truncated_call_does_not_wait(host: Host) -> None:
+    """What a continuation will be linked to is known at once."""
+    host.call(CUT)
+    assert host.waiting == 0
+
+
+@pytest.mark.parametrize("signal", ["spans", "logs"])
+def test_nothing_waits_where_it_could_be_told(host: Host, signal: str) -> None:
+    """A host that adds a processor which exports at once gets every call at once from then on."""
+    host.call()
+    spans, logs = InMemorySpanExporter(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    if signal == "spans":
+        host.tracers.add_span_processor(SimpleSpanProcessor(spans))
+    else:
+        host.loggers.add_log_record_processor(SimpleLogRecordProcessor(logs))
+    host.call()
+    assert len(spans.get_finished_spans() if signal == "spans" else logs.get_finished_logs()) == 1
+
+
+def test_what_waits_is_bounded(host: Host) -> None:
+    """Where nobody works on it, whoever adds to it does."""
+    for _ in range(backlog.MOST):
+        host.call()
+        assert host.waiting <= backlog.MOST
+    assert host.counted() == backlog.MOST
+
+
+def test_the_thread_ends_the_wait() -> None:
+    """Nobody has to flush: the span is handed on within the second."""
+    made = Host()
+    stop = announce.listen(made.recorder)
+    try:
+        made.call()
+        deadline = time.monotonic() + 10
+        while made.waiting and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert made.waiting == 0
+    finally:
+        stop()
+        for provider in (made.tracers, made.loggers, made.meters):
+            provider.shutdown()
+
+
+def test_recorders_that_are_gone_leave_no_processor(host: Host) -> None:
+    """A second recorder of the same providers takes the place of one that is no more."""
+    host.call()
+    processors: Any = host.tracers._active_span_processor
+    assert [type(each).__name__ for each in processors._span_processors] == ["First", "BatchSpanProcessor"]
+    other = Recorder(host.tracers, host.meters, host.loggers)
+    assert other._waits()
+    assert host.recorder._waits()
+    assert len(processors._span_processors) == 3
+    del other
+    gc.collect()
+    third = Recorder(host.tracers, host.meters, host.loggers)
+    assert third._waits()
+    assert len(processors._span_processors) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_leaves_what_waits_to_its_parent(host: Host) -> None:
+    """In the child nothing waits; in the parent it still does."""
+    host.call()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, b"%d" % host.waiting)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 8) == b"0"
+    os.close(reading)
+    os.close(writing)
+    assert host.waiting == 2
+
+
+def test_what_fails_is_counted_and_the_rest_goes_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record that cannot be recorded costs no other."""
+    host.call()
+    host.recorder._backlog._items.appendleft(object())  # type: ignore[arg-type]  # what nobody adds
+    before = sum(announce.listener_failures().values())
+    with monkeypatch.context() as lenient:
+        lenient.setattr(announce, "_strict", False)
+        assert host.counted() == 1
+    assert sum(announce.listener_failures().values()) == before + 1

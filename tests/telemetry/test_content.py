@@ -1,0 +1,779 @@
+"""What was said, recorded where the host asks for it: in the conventions' shape, redacted, bounded; else not at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import httpx2
+import jsonschema
+import openai
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from endturn import announce
+from endturn.announce import Layer
+from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
+from endturn.controller import ContinuationController
+from endturn.errors import UsageError
+from endturn.instrumentation import gathered
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_provider_call
+from endturn.records import Content
+from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import bounded, content, janitor, parts, schema
+from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, Capturing, as_text
+from endturn.wires import Context, wire
+from tests.telemetry.stage import Stage
+from tests.wires.replies import chat_body
+
+INPUT, OUTPUT = schema.INPUT_MESSAGES.key, schema.OUTPUT_MESSAGES.key
+SYSTEM, TOOLS, CUT = schema.SYSTEM_INSTRUCTIONS.key, schema.TOOL_DEFINITIONS.key, schema.CONTENT_CUT.key
+DETAILS = schema.INFERENCE_DETAILS.name
+ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "How?"}]}
+
+PARTS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["type"],
+        "allOf": [
+            {
+                "if": {"properties": {"type": {"const": kind}}},
+                "then": {"required": members, "properties": {name: {"type": "string"} for name in texts}},
+            }
+            for kind, members, texts in (
+                ("text", ["content"], ["content"]),
+                ("reasoning", ["content"], ["content"]),
+                ("tool_call", ["name"], ["name"]),
+                ("tool_call_response", ["response"], []),
+                ("blob", ["modality", "content"], ["modality", "content"]),
+                ("uri", ["modality", "uri"], ["modality", "uri"]),
+                ("file", ["modality", "file_id"], ["modality", "file_id"]),
+            )
+        ],
+    },
+}
+MESSAGES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["role", "parts"],
+        "properties": {"role": {"enum": ["system", "user", "assistant", "tool"]}, "parts": PARTS},
+    },
+}
+DEFINITIONS = {"type": "array", "items": {"type": "object", "required": ["type", "name"]}}
+SCHEMAS = {SYSTEM: PARTS, INPUT: MESSAGES, OUTPUT: MESSAGES, TOOLS: DEFINITIONS}
+"""What the conventions' JSON schemas demand."""
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for variable in (CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(content, "_said", set())
+    monkeypatch.setattr(bounded, "_said", set())
+    monkeypatch.setattr(announce, "_failed", {})
+    yield
+    uninstrument()
+    janitor.drain()
+
+
+def recording(**options: Any) -> Stage:
+    """A stage whose providers the instrumentation records to."""
+    stage = Stage()
+    instrument(tracer_provider=stage.tracers, meter_provider=stage.meters, logger_provider=stage.loggers, **options)
+    return stage
+
+
+def chat(provider: ScriptedProvider) -> openai.OpenAI:
+    """The SDK's client, asking the provider in process."""
+    http = httpx2.Client(transport=provider.transport())
+    return openai.OpenAI(base_url="http://scripted/v1", api_key="none", max_retries=0, http_client=http)
+
+
+def spans(stage: Stage) -> list[ReadableSpan]:
+    return list(stage.spans.get_finished_spans())
+
+
+def said(stage: Stage) -> dict[str, Any]:
+    """The one span's content, parsed."""
+    (span,) = spans(stage)
+    found = {key: span.attributes[key] for key in (*SCHEMAS, CUT) if key in (span.attributes or {})}  # type: ignore[index]
+    return {key: json.loads(value) if isinstance(value, str) else value for key, value in found.items()}
+
+
+def details(stage: Stage) -> list[dict[str, Any]]:
+    """The attributes of the details events."""
+    records = [each.log_record for each in stage.logs.get_finished_logs()]
+    return [dict(record.attributes or {}) for record in records if record.event_name == DETAILS]
+
+
+def answered(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": "stop", **more}
+
+
+QUESTION = {"role": "user", "parts": [{"type": "text", "content": "How?"}]}
+
+
+# --- Where -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "on_span", "on_event"),
+    [
+        ("", False, False),
+        ("NO_CONTENT", False, False),
+        ("SPAN_ONLY", True, False),
+        ("EVENT_ONLY", False, True),
+        ("SPAN_AND_EVENT", True, True),
+        (" span_and_event ", True, True),
+        ("false", False, False),
+        ("true", False, False),
+        ("everything", False, False),
+    ],
+)
+@pytest.mark.parametrize("by", ["variable", "argument"])
+def test_where_content_goes(word: str, on_span: bool, on_event: bool, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conventions' words, whatever their case; nothing else captures anything, not even the old `true`."""
+    if by == "variable":
+        monkeypatch.setenv(CAPTURE, word)
+        stage = recording()
+    elif word in ("", "true", "false", "everything"):
+        with pytest.raises(UsageError, match="SPAN_AND_EVENT"):
+            recording(content=word or "?")
+        return
+    else:
+        stage = recording(content=word)
+    assert announce.takes_content() is (on_span or on_event)
+    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
+    expected = {INPUT: [QUESTION], OUTPUT: [answered("So.")]}
+    assert said(stage) == (expected if on_span else {})
+    events = details(stage)
+    assert len(events) == on_event
+    for event in events:
+        structured = {key: event[key] for key in (INPUT, OUTPUT)}
+        assert json.loads(json.dumps(structured)) == expected
+        assert event["gen_ai.request.model"] == "m"
+        assert event["gen_ai.response.finish_reasons"] == ("stop",)
+
+
+@pytest.mark.parametrize(("word", "warned"), [("everything", 1), ("true", 1), ("false", 0), ("", 0), ("NO_CONTENT", 0)])
+def test_an_unknown_word_is_warned_of_once(
+    word: str, warned: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning names the variable and the words that it takes."""
+    monkeypatch.setenv(CAPTURE, word)
+    for _ in range(3):
+        Capturing.of(None, None, None)
+    assert len(caplog.records) == warned
+    assert not warned or (CAPTURE in caplog.text and "SPAN_ONLY" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("content", "emit", "events", "with_content"),
+    [
+        ("NO_CONTENT", "true", 1, False),
+        ("SPAN_ONLY", "true", 1, False),
+        ("EVENT_ONLY", "TRUE", 1, True),
+        ("EVENT_ONLY", "false", 0, False),
+        ("SPAN_AND_EVENT", "false", 0, False),
+        ("SPAN_AND_EVENT", "perhaps", 1, True),
+        ("NO_CONTENT", "perhaps", 0, False),
+    ],
+)
+def test_the_event_has_a_switch_of_its_own(
+    content: str, emit: str, events: int, with_content: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Emitted without content where it is asked for alone; switched off, it takes the content along."""
+    monkeypatch.setenv(EMIT_EVENT, emit)
+    stage = recording(content=content)
+    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
+    found = details(stage)
+    assert len(found) == events
+    assert all((INPUT in event) is with_content for event in found)
+
+
+def test_mirrored_on_a_span_the_event_is_flat() -> None:
+    """Span events hold JSON, as spans do: not every SDK takes lists of objects there."""
+    stage = recording(content="EVENT_ONLY", events="both")
+    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
+    (span,) = spans(stage)
+    (event,) = [event for event in span.events if event.name == DETAILS]
+    assert json.loads(str((event.attributes or {})[OUTPUT])) == [answered("So.")]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"content": "some"}, "content='some'"),
+        ({"content_max_chars": 0}, "content_max_chars=0"),
+        ({"content_max_chars": "9"}, "content_max_chars='9'"),
+        ({"redact": "strict"}, "redact"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_an_argument_that_cannot_be_used_is_refused(options: dict[str, Any], named: str) -> None:
+    """At once, and by name."""
+    with pytest.raises(UsageError, match=named):
+        recording(**options)
+
+
+def test_unasked_nothing_is_gathered() -> None:
+    """Off, the call is watched through the wire itself, and its record has no content."""
+    recording()
+    seen: list[Any] = []
+    stop = announce.listen(seen.append)
+    from endturn.instrumentation import sdk_call
+    from endturn.instrumentation.hosts import Home
+
+    under_way = sdk_call.opened(wire("openai_chat"), ASK, Home("openai"))
+    assert under_way is not None
+    assert under_way.wire is wire("openai_chat")
+    under_way.take(chat_body({"content": "So."}), (int, int))
+    stop()
+    assert seen[-2].content is None
+
+
+# --- What --------------------------------------------------------------------------------------------------------
+
+IMAGE = "aW1hZ2VkYXRh" * 3
+BLOB = {"type": "blob", "mime_type": "image/png", "modality": "image", "content": "", "size": 27}
+CALLED = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": 1}}
+RESULT = {"type": "tool_call_response", "id": "c1", "response": "Res"}
+THOUGHT = {"type": "reasoning", "content": "Hm"}
+TEXT = {"type": "text", "content": "Look"}
+RULES = {"type": "text", "content": "Rules"}
+FIND = {"type": "function", "name": "find", "description": None, "parameters": {"type": "object"}}
+
+
+def user(*found: Any) -> dict[str, Any]:
+    return {"role": "user", "parts": list(found)}
+
+
+def model(*found: Any) -> dict[str, Any]:
+    return {"role": "assistant", "parts": list(found)}
+
+
+def tool(*found: Any) -> dict[str, Any]:
+    return {"role": "tool", "parts": list(found)}
+
+
+REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "chat": (
+        "openai_chat",
+        {
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "Rules"},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Look"},
+                        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}},
+                        {"type": "image_url", "image_url": {"url": "https://u:p@host:81/a.png?sig=key#f"}},
+                        {"type": "input_audio", "input_audio": {"data": IMAGE, "format": "wav"}},
+                        {"type": "file", "file": {"file_id": "file-1"}},
+                        {"type": "something", "new": "unknown"},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q":1}'}}
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "c1", "content": "Res"},
+            ],
+            "tools": [
+                {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}},
+                {"type": "web_search"},
+            ],
+        },
+        {
+            INPUT: [
+                {"role": "system", "parts": [RULES]},
+                user(
+                    TEXT,
+                    BLOB,
+                    {"type": "uri", "mime_type": None, "modality": "image", "uri": "https://host:81/a.png"},
+                    {"type": "blob", "mime_type": None, "modality": "audio", "content": "", "size": 27},
+                    {"type": "file", "mime_type": None, "modality": "document", "file_id": "file-1"},
+                    {"type": "something"},
+                ),
+                model(CALLED),
+                tool(RESULT),
+            ],
+            TOOLS: [FIND, {"type": "web_search", "name": "web_search"}],
+        },
+    ),
+    "messages": (
+        "anthropic",
+        {
+            "model": "m",
+            "system": [{"type": "text", "text": "Rules"}],
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Look"},
+                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm", "signature": "sealed"},
+                        {"type": "redacted_thinking", "data": "sealed"},
+                        {"type": "text", "text": "Look"},
+                        {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}},
+                    ],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Res"}]},
+            ],
+        },
+        {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, TEXT, CALLED), tool(RESULT)]},
+    ),
+    "responses": (
+        "openai_responses",
+        {
+            "model": "m",
+            "instructions": "Rules",
+            "input": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "Look"},
+                        {"type": "input_image", "image_url": f"data:image/png;base64,{IMAGE}"},
+                    ],
+                },
+                {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm"}]},
+                {"type": "function_call", "call_id": "c1", "name": "find", "arguments": '{"q":1}'},
+                {"type": "function_call_output", "call_id": "c1", "output": "Res"},
+            ],
+        },
+        {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, CALLED), tool(RESULT)]},
+    ),
+    "gemini": (
+        "gemini",
+        {
+            "model": "m",
+            "systemInstruction": {"parts": [{"text": "Rules"}]},
+            "contents": [
+                {"role": "user", "parts": [{"text": "Look"}, {"inlineData": {"mimeType": "image/png", "data": IMAGE}}]},
+                {"role": "model", "parts": [{"text": "Hm", "thought": True}, {"text": "Look"}]},
+            ],
+        },
+        {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, TEXT)]},
+    ),
+    "google-genai": (
+        "gemini",
+        {"model": "m", "contents": ["Look", ["Look"]], "config": {"system_instruction": "Rules", "tools": [print]}},
+        {SYSTEM: [RULES], INPUT: [user(TEXT), user(TEXT)]},
+    ),
+    "converse": (
+        "bedrock_converse",
+        {
+            "modelId": "m",
+            "system": [{"text": "Rules"}],
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"text": "Look"},
+                        {"image": {"format": "png", "source": {"bytes": b"xxxx"}}},
+                        {"document": {"format": "pdf", "name": "n", "source": {"s3Location": {"uri": "s3://b/k"}}}},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "sealed"}}},
+                        {"toolUse": {"toolUseId": "c1", "name": "find", "input": {"q": 1}}},
+                    ],
+                },
+                {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"json": {"r": 1}}]}}]},
+            ],
+        },
+        {
+            SYSTEM: [RULES],
+            INPUT: [
+                user(
+                    TEXT,
+                    {"type": "blob", "mime_type": None, "modality": "image", "content": "", "size": 4},
+                    {"type": "uri", "mime_type": None, "modality": "document", "uri": "s3://b/k"},
+                ),
+                model(THOUGHT, CALLED),
+                tool({"type": "tool_call_response", "id": "c1", "response": [{"type": "json", "content": {"r": 1}}]}),
+            ],
+        },
+    ),
+    "invoke": (
+        "bedrock_invoke",
+        {
+            "modelId": "anthropic.claude",
+            "body": json.dumps({"system": "Rules", "messages": [{"role": "user", "content": "Look"}]}).encode(),
+        },
+        {SYSTEM: [RULES], INPUT: [user(TEXT)]},
+    ),
+    "ollama": (
+        "ollama",
+        {
+            "model": "m",
+            "messages": [
+                {"role": "user", "content": "Look", "images": [IMAGE]},
+                {"role": "assistant", "content": "Look", "thinking": "Hm"},
+            ],
+        },
+        {INPUT: [user(TEXT, BLOB | {"mime_type": None}), model(THOUGHT, TEXT)]},
+    ),
+    "cohere": (
+        "cohere",
+        {"model": "m", "messages": [{"role": "system", "content": "Rules"}, {"role": "user", "content": "Look"}]},
+        {INPUT: [{"role": "system", "parts": [RULES]}, user(TEXT)]},
+    ),
+    "completions": ("completions", {"model": "m", "prompt": "Look"}, {INPUT: [user(TEXT)]}),
+    "what no wire can read": ("openai_chat", {"model": "m", "messages": "Look"}, {}),
+}
+
+ANSWER = ChatResponse(
+    text="Look",
+    reasoning="Hm",
+    tool_calls=(ToolCall(id="c1", name="find", arguments={"q": 1}, arguments_raw='{"q": 1}'),),
+    stop=Stop(StopReason.TOOL_CALL),
+    id="r",
+    model="m",
+)
+PLAIN = ChatResponse(text="Look", stop=Stop(StopReason.MAX_TOKENS), id="r", model="m")
+
+
+class Scope:
+    """What a call is to those who gather."""
+
+    content: Any = None
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_wire_gives_the_conventions_messages(name: str, streamed: bool) -> None:
+    """Texts, calls, results, thinking; placeholders for media; system prompts where they travelled; both directions."""
+    speaks_as, body, expected = REQUESTS[name]
+    speaks, scope = wire(speaks_as), Scope()
+    asked = speaks.inspect(body)
+    asked.stream = streamed
+    context = Context("", "p", asked)
+    kept: Any = gathered.keeping(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
+    plain = speaks_as in ("completions", "ollama")
+    reply = speaks.reply(PLAIN if plain else ANSWER, stream=streamed)
+    watch = kept.watch(context)
+    for item in reply if streamed else [reply]:
+        watch.see(item)
+    watch.close()
+    found = Capturing.of("SPAN_AND_EVENT", None, None).attributes(scope.content())
+    for key, value in found.items():
+        jsonschema.validate(value, SCHEMAS[key])
+    (answer,) = found.pop(OUTPUT)
+    assert answer["parts"] == ([TEXT] if plain else [THOUGHT, TEXT, CALLED])
+    assert answer["finish_reason"] == ("length" if plain else "tool_call")
+    assert found == expected
+    assert all(json.loads(text) for text in as_text(found).values())
+
+
+def test_several_choices_are_several_messages() -> None:
+    """Each answer that was asked for, whole and streamed, in order."""
+    body = chat_body({"content": "one"})
+    body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": "two"}})
+    speaks = wire("openai_chat")
+    for streamed in (False, True):
+        scope, asked = Scope(), speaks.inspect({**ASK, "n": 2, "stream": streamed})
+        context = Context("", "p", asked)
+        kept: Any = gathered.keeping(scope, speaks, ASK, context)  # type: ignore[arg-type]
+        watch = kept.watch(context)
+        if streamed:
+            for index, text in ((1, "two"), (0, "one")):
+                watch.see({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})
+        else:
+            watch.see(body)
+        assert [each.text for each in scope.content().responses] == ["one", "two"]
+
+
+def test_a_stream_that_breaks_keeps_what_came() -> None:
+    """The part that arrived is the answer; a refused request has none; one left early has what was read."""
+    stage = recording(content="SPAN_ONLY")
+    provider = ScriptedProvider([cut("One two three", after=2), fail(400), say("One two three")])
+    client = chat(provider)
+    with pytest.raises(openai.APIConnectionError):
+        list(client.chat.completions.create(**ASK, stream=True))
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(**ASK)
+    left = client.chat.completions.create(**ASK, stream=True)
+    for chunk in left:
+        if chunk.choices and chunk.choices[0].delta.content:
+            break
+    left.close()
+    found = [json.loads(str((span.attributes or {}).get(OUTPUT, "[]"))) for span in spans(stage)]
+    assert [[part["content"] for message in each for part in message["parts"]] for each in found] == [
+        ["One two"],
+        [],
+        ["One"],
+    ]
+    assert all(json.loads(str((span.attributes or {})[INPUT])) == [QUESTION] for span in spans(stage))
+
+
+def test_what_a_host_changes_later_was_not_said() -> None:
+    """The request is read when it is sent: a message that is appended while the answer streams is not in it."""
+    stage = recording(content="SPAN_ONLY")
+    messages: list[Any] = [{"role": "user", "content": "How?"}]
+    stream = chat(ScriptedProvider([say("So.")])).chat.completions.create(model="m", messages=messages, stream=True)
+    messages.append({"role": "user", "content": "later"})
+    assert list(stream)
+    assert said(stage)[INPUT] == [QUESTION]
+
+
+def test_a_controllers_own_provider_function_is_heard() -> None:
+    """Its request and its response are at hand, whole or as deltas."""
+    stage = recording(content="EVENT_ONLY")
+    request = Request(model="m", messages=(Message(role="user", content="How?"),))
+    for provider in (ScriptedProvider([say("So.")]).complete, ScriptedProvider([say("So.")]).stream):
+        ContinuationController(provider).run(request)
+    assert [
+        (event[INPUT][0]["parts"][0]["content"], event[OUTPUT][0]["parts"][0]["content"]) for event in details(stage)
+    ] == [
+        ("How?", "So."),
+        ("How?", "So."),
+    ]
+
+
+def test_an_observed_function_is_heard() -> None:
+    """Whether it returns a body, our response, or yields deltas that never come to one."""
+    stage = recording(content="SPAN_ONLY")
+    request = Request(model="m", messages=(Message(role="user", content="How?"),))
+
+    @observe_provider_call(provider="p", wire="openai_chat")
+    def body(**asked: Any) -> Any:
+        return chat_body({"content": "So."})
+
+    @observe_provider_call(provider="p")
+    def ours(request: Request) -> ChatResponse:
+        return ChatResponse(text="So.", stop=Stop(StopReason.END_TURN, "stop"))
+
+    @observe_provider_call(provider="p")
+    def deltas(request: Request) -> Iterator[Delta]:
+        yield Delta(text="S")
+        yield Delta(text="o.")
+
+    body(**ASK)
+    ours(request)
+    list(deltas(request))
+    for span in spans(stage):
+        found = span.attributes or {}
+        assert json.loads(str(found[INPUT])) == [QUESTION]
+        assert json.loads(str(found[OUTPUT]))[0]["parts"] == [{"type": "text", "content": "So."}]
+
+
+def test_a_body_that_is_the_hosts_to_read_is_left_to_it() -> None:
+    """boto3 hands `invoke_model`'s body out as a stream: its host reads all of it, and it was heard as well."""
+    stage = recording(content="SPAN_ONLY")
+    with ScriptedProvider([say("So.")], wire="bedrock_invoke").serve() as url:
+        client = boto3.session.Session().client(
+            "bedrock-runtime",
+            endpoint_url=url,
+            region_name="eu-west-1",
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+        )
+        ask = {"anthropic_version": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "How?"}]}
+        answer = client.invoke_model(modelId="anthropic.claude-x", body=json.dumps(ask))
+        assert b"So." in answer["body"].read()
+        client.close()
+    found = said(stage)
+    assert (found[INPUT], found[OUTPUT]) == ([QUESTION], [answered("So.")])
+
+
+def test_a_span_of_another_keeps_its_own_content() -> None:
+    """An instrumentation that follows the same variable writes what was said itself; any other's span is given it."""
+    for scope, wanted in (("opentelemetry.instrumentation.genai.openai", False), ("somebody", True)):
+        stage = recording(content="SPAN_ONLY")
+        tracer = stage.tracers.get_tracer(scope)
+        with tracer.start_as_current_span("chat m"):
+            scope_of = announce.open_call(Layer.SDK, None, provider="p", model="m", adopt=True)
+            assert scope_of is not None
+            scope_of.said(None, PLAIN)
+            scope_of.end(PLAIN.stop)
+        (span,) = spans(stage)
+        assert (OUTPUT in (span.attributes or {})) is wanted
+        uninstrument()
+
+
+# --- How much ----------------------------------------------------------------------------------------------------
+
+
+def attributes(*messages: Message, max_chars: int | None = None, redact: Any = None) -> dict[str, Any]:
+    """What is recorded of a request."""
+    asked = Content(request=Request(model="m", messages=messages))
+    return Capturing.of("SPAN_ONLY", max_chars, redact).attributes(asked)
+
+
+def test_a_text_is_cut_and_says_so() -> None:
+    """At the given length; the rest is counted, and an attribute tells without a look at the text."""
+    found = attributes(Message(role="user", content="x" * 1_010), max_chars=10)
+    assert found[INPUT][0]["parts"][0]["content"] == "xxxxxxxxxx… [1,000 more characters]"
+    assert found[CUT] is True
+    assert CUT not in attributes(Message(role="user", content="x" * 10), max_chars=10)
+
+
+def test_all_of_a_conversation_is_bounded_too() -> None:
+    """The newest messages are kept, in their order; what there is no room for is left out."""
+    history = [Message(role="user", content=f"{number:04} " + "x" * 95) for number in range(1_000)]
+    found = attributes(*history, max_chars=100)
+    kept = [message["parts"][0]["content"][:4] for message in found[INPUT]]
+    assert kept[-1] == "0999"
+    assert kept == sorted(kept)
+    assert len(json.dumps(found[INPUT])) < 2_000
+    assert found[CUT] is True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": {"b": ["x" * 50_000, *range(50_000)]}},
+        {str(number): "" for number in range(50_000)},
+        [[[[[[]]]]]] * 50_000,
+        {"n": 10**400, "f": float("inf"), "u": "\ud800", "b": b"bytes"},
+    ],
+    ids=["numbers", "keys", "nothing", "what JSON lacks"],
+)
+def test_arguments_are_bounded_whatever_they_are(value: Any) -> None:
+    """Deep, wide, or none of JSON's: they become JSON of a bounded size, which UTF-8 can hold."""
+    made = ToolCall(id="1", name="f", arguments={"given": value})
+    found = attributes(Message(role="assistant", tool_calls=(made,)), max_chars=100)
+    text = as_text(found)[INPUT]
+    assert len(text.encode()) < 5_000
+    json.loads(text, parse_constant=pytest.fail)
+
+
+def test_a_deep_value_ends_somewhere() -> None:
+    """Nesting is cut, not followed until Python gives up."""
+    deep: Any = "end"
+    for _ in range(5_000):
+        deep = [deep]
+    made = ToolCall.model_construct(id="1", name="f", arguments={"deep": deep}, arguments_raw=None, closed=True)
+    message = Message(role="assistant").but(tool_calls=(made,))
+    assert attributes(message)[CUT] is True
+
+
+@pytest.mark.parametrize(
+    ("word", "longest", "warned"), [("5", 5, False), ("", 8192, False), ("-1", 8192, True), ("many", 8192, True)]
+)
+def test_the_length_by_variable(
+    word: str, longest: int, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A number, 1 or more; anything else is warned of and stands for the default."""
+    monkeypatch.setenv(MAX_CHARS, word)
+    assert Capturing.of("SPAN_ONLY", None, None).longest == longest
+    assert (MAX_CHARS in caplog.text) is warned
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:p@h/a?b=c#d", "https://h/a"),
+        ("http://h:80/a", "http://h:80/a"),
+        ("s3://b/k", "s3://b/k"),
+        ("gs://b/k?x", "gs://b/k"),
+        ("http://[", ""),
+        ("http://h:nan/", "http://h/"),
+    ],
+)
+def test_an_address_loses_what_may_be_a_key(url: str, shown: str) -> None:
+    """User, password, query and fragment go; one that is none is nothing."""
+    assert parts.address(url) == shown
+
+
+# --- Redaction ---------------------------------------------------------------------------------------------------
+
+
+def hide(text: str) -> str:
+    """A redaction as hosts write them."""
+    return text.replace("4111111111111111", "[card]").replace("Ann", "[name]")
+
+
+def test_every_text_is_redacted() -> None:
+    """In texts, arguments, their keys, numbers, results, tools, the answer; whole, before any cut."""
+    made = ToolCall(id="1", name="f", arguments={"Ann": [{"card": 4111111111111111}, "of Ann"], "n": 1})
+    request = Request(
+        model="m",
+        messages=(
+            Message(role="system", content="Ann asks"),
+            Message(role="user", content="I am Ann"),
+            Message(role="assistant", tool_calls=(made,)),
+            Message(role="tool", tool_call_id="1", content=[{"type": "text", "text": "Ann paid"}]),
+        ),
+    )
+    answer = ChatResponse(text="Dear Ann", reasoning="Ann…", stop=Stop(StopReason.END_TURN))
+    capturing = Capturing.of("SPAN_ONLY", 1_000, hide)
+    found = capturing.attributes(Content(request=request, beside=True, responses=(answer,)))
+    text = json.dumps(found)
+    assert text.count("[name]") == 7
+    assert "Ann" not in text
+    assert "4111" not in text
+    assert '"n": 1' in text
+    cut_short = Capturing.of("SPAN_ONLY", 8, hide).attributes(
+        Content(request=Request(model="m", messages=(Message(role="user", content="card: 4111111111111111"),)))
+    )
+    assert "4111" not in json.dumps(cut_short)
+
+
+def failing(text: str) -> str:
+    """A redaction that quotes what it chokes on."""
+    raise ValueError(f"cannot redact {text}")
+
+
+@pytest.mark.parametrize(
+    "redact", [failing, lambda text: None, lambda: "", "tests.telemetry.test_content:failing", "no_such_module:f", "x"]
+)
+def test_what_cannot_be_redacted_is_not_recorded(
+    redact: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call goes on, its other telemetry too; the loss is counted, and logged once, without the text."""
+    options = {}
+    if isinstance(redact, str):
+        monkeypatch.setenv(REDACT, redact)
+    else:
+        options["redact"] = redact
+    stage = recording(content="SPAN_AND_EVENT", **options)
+    client = chat(ScriptedProvider([say("secret answer"), say("secret answer")]))
+    for _ in range(2):
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "secret question"}])
+    assert all(not set(span.attributes or {}) & set(SCHEMAS) for span in spans(stage))
+    assert [set(event) & set(SCHEMAS) for event in details(stage)] == [set(), set()]
+    assert [span.attributes["endturn.stop.reason"] for span in spans(stage)] == ["end_turn"] * 2  # type: ignore[index]
+    assert announce.listener_failures() == {"redact": 2}
+    assert sum("redaction" in record.getMessage() for record in caplog.records) == 1
+    assert "secret" not in caplog.text
+
+
+def test_a_redaction_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For hosts that change no code: `module:function`, imported when the first text is recorded."""
+    monkeypatch.setenv(REDACT, "tests.telemetry.test_content:hide")
+    assert attributes(Message(role="user", content="Ann"))[INPUT][0]["parts"][0]["content"] == "[name]"
+
+
+def test_what_raises_while_it_is_recorded_costs_only_the_content(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect of ours in rendering is logged; span, event and metrics of the call are there."""
+    caplog.set_level(logging.DEBUG, "endturn")
+    stage = recording(content="SPAN_AND_EVENT")
+    monkeypatch.setattr(announce, "_noted", set())
+    monkeypatch.setattr(parts, "answered", failing)
+    client = chat(ScriptedProvider([call("find", {"q": "x"}), think("Hm", text="So"), truncate("So much", after=1)]))
+    for _ in range(3):
+        client.chat.completions.create(**ASK)
+    assert len(spans(stage)) == len(details(stage)) == 3
+    assert "recording what was said failed" in caplog.text

@@ -1,0 +1,523 @@
+"""Nothing that was said, and no key, is in any exported byte, however a call is made and however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import anthropic
+import boto3
+import cohere
+import httpx
+import mistralai.client as mistralai
+import ollama
+import openai
+import pytest
+from botocore.config import Config
+from google import genai
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from endturn import announce
+from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
+from endturn.clients import Client
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.controller import ContinuationController
+from endturn.errors import ProviderError
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.observe import observe_provider_call, observe_turn
+from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import attributes, janitor
+from tests.telemetry.secrets import Exported, Secrets, exporting
+
+
+@dataclass
+class Way:
+    """How an SDK is asked: a whole answer, and a stream of one."""
+
+    whole: Callable[[], Any]
+    stream: Callable[[], Any]
+
+
+def _address(url: str, s: Secrets) -> str:
+    """The server's address with a user, a password and a token in its path."""
+    return url.replace("://", f"://{s.user}:{s.password}@") + f"/{s.path}"
+
+
+def _chat(s: Secrets) -> dict[str, Any]:
+    """A chat request with a secret wherever one may be."""
+    return {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": s.system},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": s.prompt},
+                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{s.image()}"}},
+                    {"type": "image_url", "image_url": {"url": f"https://host/{s.image_path}?sig={s.signature}"}},
+                    {"type": "file", "file": {"filename": s.file_name, "file_data": s.image()}},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"a": "{s.argument}"}}'}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "1", "content": s.result},
+        ],
+        "tools": [{"type": "function", "function": {"name": s.tool, "description": s.description, "parameters": {}}}],
+        "stop": [s.stop],
+        "user": s.user_id,
+        "metadata": {"of": s.metadata},
+        "max_completion_tokens": 999,
+    }
+
+
+def _openai(url: str, s: Secrets) -> Way:
+    client = openai.OpenAI(
+        api_key=s.key,
+        base_url=f"{_address(url, s)}/v1",
+        default_query={"key": s.query},
+        default_headers={"x-own": s.header},
+        max_retries=0,
+    )
+    ask = _chat(s) | {"extra_headers": {"x-more": s.extra_header}}
+    return Way(
+        lambda: client.chat.completions.create(**ask),
+        lambda: client.chat.completions.create(**ask, stream=True),
+    )
+
+
+def _openai_async(url: str, s: Secrets) -> Way:
+    async def asked(**more: Any) -> list[Any]:
+        async with openai.AsyncOpenAI(api_key=s.key, base_url=f"{_address(url, s)}/v1", max_retries=0) as client:
+            answer = await client.chat.completions.create(**_chat(s), **more)
+            return [chunk async for chunk in answer] if more else [answer]
+
+    return Way(lambda: asyncio.run(asked()), lambda: asyncio.run(asked(stream=True)))
+
+
+def _responses(url: str, s: Secrets) -> Way:
+    client = openai.OpenAI(api_key=s.key, base_url=f"{_address(url, s)}/v1", max_retries=0)
+    ask: dict[str, Any] = {
+        "model": "m",
+        "instructions": s.system,
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": s.prompt}]},
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"a": "{s.argument}"}}'},
+            {"type": "function_call_output", "call_id": "1", "output": s.result},
+        ],
+        "metadata": {"of": s.metadata},
+        "user": s.user_id,
+    }
+    return Way(lambda: client.responses.create(**ask), lambda: client.responses.create(**ask, stream=True))
+
+
+def _anthropic(url: str, s: Secrets) -> Way:
+    client = anthropic.Anthropic(api_key=s.key, base_url=_address(url, s), max_retries=0)
+    ask: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 999,
+        "system": [{"type": "text", "text": s.system}],
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": s.prompt},
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": s.image()},
+                    },
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"a": s.argument}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": s.result}]},
+        ],
+        "tools": [{"name": s.tool, "description": s.description, "input_schema": {"type": "object"}}],
+        "stop_sequences": [s.stop],
+        "metadata": {"user_id": s.user_id},
+        "extra_headers": {"x-own": s.header},
+    }
+    return Way(lambda: client.messages.create(**ask), lambda: client.messages.create(**ask, stream=True))
+
+
+def _gemini(url: str, s: Secrets) -> Way:
+    options: Any = {"base_url": url, "retry_options": {"attempts": 1}, "headers": {"x-own": s.header}}
+    client = genai.Client(api_key=s.key, http_options=options)
+    image = {"inline_data": {"mime_type": "image/png", "data": s.image()}}
+    ask: dict[str, Any] = {
+        "model": "m",
+        "contents": [{"role": "user", "parts": [{"text": s.prompt}, image]}],
+        "config": {"system_instruction": s.system, "stop_sequences": [s.stop], "labels": {"of": s.metadata}},
+    }
+    return Way(
+        lambda: client.models.generate_content(**ask),
+        lambda: client.models.generate_content_stream(**ask),
+    )
+
+
+def _bedrock(url: str, s: Secrets) -> Way:
+    client = boto3.session.Session().client(
+        "bedrock-runtime",
+        endpoint_url=url,
+        region_name="eu-west-1",
+        aws_access_key_id=s.key,
+        aws_secret_access_key=s.secret_access_key,
+        aws_session_token=s.session_token,
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    ask: dict[str, Any] = {
+        "modelId": "m",
+        "system": [{"text": s.system}],
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"text": s.prompt},
+                    {"document": {"format": "pdf", "name": s.file_name, "source": {"bytes": s.image_bytes.encode()}}},
+                ],
+            }
+        ],
+        "inferenceConfig": {"stopSequences": [s.stop]},
+        "requestMetadata": {"of": s.metadata},
+    }
+    return Way(lambda: client.converse(**ask), lambda: client.converse_stream(**ask)["stream"])
+
+
+def _cohere(url: str, s: Secrets) -> Way:
+    http = httpx.Client(headers={"x-own": s.header})
+    client = cohere.ClientV2(api_key=s.key, base_url=url, max_retries=0, httpx_client=http)
+    ask: dict[str, Any] = {
+        "model": "m",
+        "messages": [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt}],
+        "stop_sequences": [s.stop],
+    }
+    return Way(lambda: client.chat(**ask), lambda: client.chat_stream(**ask))
+
+
+def _mistral(url: str, s: Secrets) -> Way:
+    client = mistralai.Mistral(api_key=s.key, server_url=url)
+    ask: dict[str, Any] = {
+        "model": "m",
+        "messages": [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt}],
+        "stop": s.stop,
+        "metadata": {"of": s.metadata},
+    }
+    return Way(lambda: client.chat.complete(**ask), lambda: client.chat.stream(**ask))
+
+
+def _ollama(url: str, s: Secrets) -> Way:
+    client = ollama.Client(_address(url, s).removesuffix(f"/{s.path}"), headers={"authorization": s.key})
+    ask: dict[str, Any] = {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": s.system},
+            {"role": "user", "content": s.prompt, "images": [s.image()]},
+        ],
+        "options": {"stop": [s.stop]},
+    }
+    return Way(lambda: client.chat(**ask), lambda: client.chat(**ask, stream=True))
+
+
+def _httpx(url: str, s: Secrets) -> Way:
+    """A plain HTTP client, asking what looks like OpenAI's own host."""
+
+    class To(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(url).port)
+            return super().handle_request(request)
+
+    client = httpx.Client(
+        base_url=f"https://{s.user}:{s.password}@api.openai.com/{s.path}/v1",
+        params={"key": s.query},
+        headers={"authorization": f"Bearer {s.key}"},
+        transport=To(),
+    )
+
+    def stream() -> Iterator[str]:
+        with client.stream("POST", "/chat/completions", json=_chat(s) | {"stream": True}) as answer:
+            yield from answer.iter_lines()
+
+    return Way(lambda: client.post("/chat/completions", json=_chat(s)), stream)
+
+
+def _ours(url: str, s: Secrets) -> Way:
+    client = Client("openai", api_key=s.key, base_url=f"{_address(url, s)}/v1?key={s.query}")
+    request = Request(
+        model="m",
+        messages=(Message(role="system", content=s.system), Message(role="user", content=s.prompt)),
+        tools=(Tool(name=s.tool, description=s.description),),
+        extra={"user": s.user_id, "stop": [s.stop]},
+    )
+    return Way(lambda: client.complete(request), lambda: client.stream(request))
+
+
+def _decorated(url: str, s: Secrets) -> Way:
+    """A function of the host's own, that no SDK's patch sees."""
+    client = ScriptedProvider(_replies(s))
+    request = Request(model="m", messages=(Message(role="user", content=s.prompt),))
+
+    @observe_provider_call(provider="own")
+    def ask(request: Request, *, token: str) -> ChatResponse:
+        return client.complete(request)
+
+    @observe_provider_call(provider="own")
+    def stream(request: Request, *, token: str) -> Iterator[Delta | ChatResponse]:
+        yield from client.stream(request)
+
+    return Way(lambda: ask(request, token=s.key), lambda: stream(request, token=s.key))
+
+
+WAYS: dict[str, Callable[[str, Secrets], Way]] = {
+    "openai": _openai,
+    "openai async": _openai_async,
+    "openai responses": _responses,
+    "anthropic": _anthropic,
+    "google-genai": _gemini,
+    "bedrock": _bedrock,
+    "cohere": _cohere,
+    "mistralai": _mistral,
+    "ollama": _ollama,
+    "httpx": _httpx,
+    "our client": _ours,
+    "observe_provider_call": _decorated,
+}
+
+
+def _replies(s: Secrets) -> list[Any]:
+    """What the provider says, a reply for each of the questions that `_asked` asks."""
+    quoting = f"Incorrect API key provided: {s.key}. You asked: {s.prompt}"
+    hostile = f"stop: the user said {s.prompt} and the model {s.answer} " + "x" * 10_000
+    return [
+        call("f", {"a": s.called}, text=s.answer),
+        think(s.reasoning, text=s.answer),
+        truncate(f"{s.answer} and {s.answer}", after=2),
+        reason(hostile, s.answer),
+        fail(400, s.code, message=quoting),
+        fail(500, message=quoting),
+        think(s.reasoning, text=s.answer),
+        call("f", {"a": s.called}, text=s.answer),
+        reason(hostile, s.answer),
+        cut(f"{s.answer} and {s.answer}", after=2),
+        fail(401, s.code, message=quoting),
+        say(f"{s.answer} and {s.answer}"),
+    ]
+
+
+WHOLE, STREAMED = 6, 5
+
+
+def _asked(way: Way) -> None:
+    """Everything that the replies answer: whole answers, streams read to the end, and one that is left."""
+    for _ in range(WHOLE):
+        with suppress(Exception):
+            way.whole()
+    for _ in range(STREAMED):
+        with suppress(Exception):
+            for _chunk in way.stream():
+                pass
+    with suppress(Exception):
+        left = iter(way.stream())
+        next(left)
+        del left
+    gc.collect()
+    janitor.drain()
+
+
+@pytest.fixture
+def exported() -> Iterator[Exported]:
+    """What leaves the process; a test instruments."""
+    with exporting() as exported:
+        try:
+            yield exported
+        finally:
+            uninstrument()
+            janitor.drain()
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
+    """Secrets, of which one is already in the environment."""
+    planted = Secrets()
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "CO_API_KEY"):
+        monkeypatch.setenv(variable, planted.environment)
+    monkeypatch.setattr(announce, "_noted", set())
+    return planted
+
+
+def _seen(exported: Exported) -> InMemorySpanExporter:
+    kept = InMemorySpanExporter()
+    exported.tracers.add_span_processor(SimpleSpanProcessor(kept))
+    return kept
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that a test leaves open
+@pytest.mark.parametrize("name", WAYS)
+def test_nothing_that_was_said_is_exported(
+    name: str, secrets: Secrets, exported: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whole, streamed, cut, failed, left, with a prompt for a stop reason: calls are recorded, their text is not."""
+    caplog.set_level(logging.DEBUG, "endturn")
+    spans = _seen(exported)
+    instrument(**exported.providers(), events="both")
+    with ScriptedProvider(_replies(secrets)).serve() as url:
+        _asked(WAYS[name](url, secrets))
+    uninstrument()
+    exported.shutdown()
+    calls = [span for span in spans.get_finished_spans() if "gen_ai.request.model" in (span.attributes or {})]
+    assert len(calls) == WHOLE + STREAMED + 1
+    assert b"endturn.stop_reason_observed" in exported.bytes
+    assert b"endturn.responses" in exported.bytes
+    assert secrets.found(exported.bytes) == {}
+    assert secrets.found(caplog.text.encode()) == {}
+
+
+def test_a_controllers_turns_hold_nothing_that_was_said(
+    secrets: Secrets, exported: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Continuations, repaired and blocked tool calls, tools that raise: events tell of them, not what was in them."""
+    s = secrets
+    caplog.set_level(logging.DEBUG, "endturn")
+    instrument(**exported.providers(), events="both")
+
+    def run(call: ToolCall) -> str:
+        if call.arguments == {"text": s.called}:
+            raise ValueError(f"no {s.result}")
+        return s.result
+
+    tool = Tool(
+        name="write",
+        description=s.description,
+        parameters={
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+    )
+    replies = [
+        truncate(f"{s.answer} and then {s.answer}", after=2),
+        say(" the rest."),
+        partial_call("write", {"text": f"{s.called} {s.argument}"}, after=3),
+        call("write", {"text": s.argument}),
+        call("write", {"text": s.called}),
+        call("write", {"wrong": s.argument}),
+        call(s.unknown_tool, {"text": s.argument}),
+        say(s.answer),
+        say(s.answer),
+        say(s.answer),
+    ]
+    policy = ContinuationPolicy()
+    with ScriptedProvider(replies).serve() as url, Client("openai", api_key=s.key, base_url=f"{url}/v1") as client:
+        controller = ContinuationController(client, tools=[(tool, run)], policy=policy)
+        question = Request(
+            model="m",
+            messages=(Message(role="system", content=s.system), Message(role="user", content=s.prompt)),
+            max_tokens=999,
+        )
+        turn = observe_turn(agent="agent")(controller.run)
+        for _ in range(3):
+            with suppress(ProviderError):
+                turn(question)
+    uninstrument()
+    exported.shutdown()
+    for event in (
+        b"endturn.continuation_attempt",
+        b"endturn.continuation_terminated",
+        b"endturn.tool_payload_repair",
+        b"endturn.tool_dispatch_blocked",
+        b"execute_tool write",
+    ):
+        assert event in exported.bytes
+    assert secrets.found(exported.bytes) == {}
+    assert secrets.found(caplog.text.encode()) == {}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("name", WAYS)
+def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, exported: Exported) -> None:
+    """Asked for, prompts and answers are on spans and events; keys, addresses and image data never are."""
+    s = secrets
+    instrument(**exported.providers(), content="SPAN_AND_EVENT")
+    # What a provider quotes of a key is in its error's text, which is recorded nowhere.
+    with ScriptedProvider(_replies(s)).serve() as url:
+        _asked(WAYS[name](url, s))
+    uninstrument()
+    exported.shutdown()
+    for said in (s.prompt, s.answer, *([] if name == "observe_provider_call" else [s.system])):
+        assert said.encode() in exported.bytes
+    found = s.found(exported.bytes)
+    allowed = {"prompt", "system", "argument", "result", "tool", "description", "answer", "reasoning", "called"}
+    assert set(found) <= allowed | {"image_path"}, found
+
+
+def test_secrets_are_found_however_they_are_encoded() -> None:
+    """The search finds a piece of a secret as it is, and all of it in JSON, in a URL, in hex and in base64."""
+    planted = Secrets()
+    secret = planted.any
+    for hidden in (
+        secret[3:11],
+        json.dumps(f"é {secret}"),
+        quote(f"é {secret}"),
+        secret.encode().hex(),
+        *(base64.b64encode(f"{'x' * shift}{secret} etc.".encode()).decode() for shift in range(3)),
+    ):
+        assert planted.found(f"… {hidden} …".encode()), hidden
+    assert not planted.found(b"nothing of the kind" + secret[:7].encode())
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("some_new-value.2", "some_new-value.2"),
+        (" stop ", " stop "),
+        ("x" * 65, "[not a word]"),
+        ("the user said this", "[not a word]"),
+        ("{'type': 'x'}", "[not a word]"),
+        ("é", "[not a word]"),
+    ],
+)
+def test_a_stop_reason_that_is_no_word_is_not_shown(raw: str, shown: str) -> None:
+    """A value that no provider would make up may be what was said; a new one of the usual make is kept verbatim."""
+    stop = Stop(StopReason.UNKNOWN, raw, mapped=False)
+    assert attributes.raw_shown(stop) == shown
+    assert attributes.finish_reasons(stop, (raw, raw)) == (shown, shown)
+
+
+def test_an_exception_of_our_own_is_logged_without_its_words(
+    secrets: Secrets, exported: Exported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails within telemetry, the log says where and what kind, never what was being handled."""
+    caplog.set_level(logging.DEBUG, "endturn")
+    instrument(**exported.providers())
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        raise ValueError(f"cannot handle {secrets.prompt} with {secrets.key}")
+
+    monkeypatch.setattr(attributes, "chat_stopped", failing)
+    client = Client("openai", api_key="none", base_url="http://x/v1", http=ScriptedProvider([say("x")]).transport())
+    client.complete(Request(model="m", messages=(Message(role="user", content="q"),)))
+    uninstrument()
+    try:
+        failing()
+    except ValueError:
+        announce.swallow("a test")
+        announce.swallow("a test")
+    assert "builtins.ValueError" in caplog.text
+    assert "test_privacy.py" in caplog.text
+    assert secrets.found(caplog.text.encode()) == {}

@@ -1,0 +1,386 @@
+"""Forked, spawned and pre-forked processes, threads, asyncio and trio: nothing is lost, nothing is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+import trio
+import wrapt
+
+from endturn.instrumentation.imports import OnImport
+from endturn.scripted import ScriptedProvider
+from tests.support.agents import APPS, SCRIPT, World, world
+from tests.support.processes import LOOPBACK, eventually, free_port
+from tests.telemetry.mocked import Records, settle
+
+ONE_ID = {"OTEL_RESOURCE_ATTRIBUTES": "service.instance.id=pod-7,service.name=workers"}
+INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
+
+
+@pytest.fixture
+def agents() -> Iterator[World]:
+    with world() as made:
+        yield made
+
+
+# --- Processes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "way"),
+    [
+        *(("main", way) for way in ("fork", "forkserver", "os.fork")),
+        *(("task", way) for way in ("fork", "forkserver")),
+        *(("endturn run", way) for way in ("fork", "forkserver", "os.fork")),
+        *(("opentelemetry-instrument", way) for way in ("fork", "spawn")),
+    ],
+)
+def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
+    """However workers are started, and wherever telemetry is set up: each has a name and counts of its own.
+
+    `multiprocessing` ends forked workers without exit handlers; the cut answer's turn, which still waits for its
+    continuation then, is not lost either.
+    """
+    variables = {"PARENT": "1", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    command: list[str | Path] = [sys.executable]
+    if where in ("main", "task"):
+        variables |= {"CONFIGURE": where, **ONE_ID}
+    else:
+        command = ["opentelemetry-instrument", "python"] if "opentelemetry" in where else ["endturn", "run", "python"]
+    if where == "task":
+        del variables["PARENT"]  # the parent is not observed
+    agents.run(*command, APPS / "workers.py", way, "2", env=variables)
+    parent = "PARENT" in variables
+    agents.saw(done=4 + parent, cut=2 + parent)
+    counted = {name: sums.get("endturn.responses", 0) for name, sums in agents.received.sums.items()}
+    assert sorted(count for count in counted.values() if count) == [2, 3, 3] if parent else [3, 3]
+    if where in ("main", "task"):
+        assert all(INSTANCE.fullmatch(name) for name in counted)
+
+
+def test_four_spawned_workers_under_one_id(agents: World) -> None:
+    """The configured id is what they share: the process's own ending tells them apart."""
+    agents.run(sys.executable, APPS / "workers.py", "spawn", "4", env={"CONFIGURE": "main", **ONE_ID})
+    agents.saw(done=8, cut=4)
+    counted = {name: sums.get("endturn.responses", 0) for name, sums in agents.received.sums.items()}
+    assert sorted(count for count in counted.values() if count) == [3] * 4
+    assert all(INSTANCE.fullmatch(name) for name in counted)
+
+
+def test_what_the_parent_reads_is_its_own(agents: World) -> None:
+    """A stream and a cut turn that are open when a process forks end in the parent, once."""
+    code = """
+import os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+import endturn, openai
+endturn.configure()
+ask = dict(max_tokens=8, messages=[{"role": "user", "content": "?"}])
+client = openai.OpenAI(max_retries=0)
+client.chat.completions.create(model="cut", **ask)
+stream = client.chat.completions.create(model="done", stream=True, **ask)
+next(iter(stream))
+child = os.fork()
+if not child:
+    client = openai.OpenAI(max_retries=0)
+    client.chat.completions.create(model="done", max_tokens=8, messages=[{"role": "user", "content": "child"}])
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+for chunk in stream:
+    pass
+"""
+    agents.run(sys.executable, "-c", code)
+    agents.saw(done=2, cut=1)
+    assert sorted(sums.get("endturn.responses", 0) for sums in agents.received.sums.values()) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("where", "preload"),
+    [
+        pytest.param("one line", True, id="one line, preload"),
+        pytest.param("one line", False, id="one line in each worker"),
+        pytest.param("endturn run", False, id="endturn run"),
+        pytest.param("opentelemetry-instrument", True, id="opentelemetry-instrument, preload"),
+    ],
+)
+def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, where: str, preload: bool) -> None:
+    """gunicorn's workers: each counts its own requests, and exports them when the server is told to stop."""
+    start = {"one line": [], "endturn run": ["endturn", "run"]}.get(where, [where])
+    variables = agents.variables(
+        **ONE_ID, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf", **({"CONFIGURE": "1"} if where == "one line" else {})
+    )
+    port = free_port()
+    command = [*start, "gunicorn", "--workers=3", f"--bind={LOOPBACK}:{port}", "--no-control-socket"]
+    command += ["--preload"] * preload + ["tests.apps.web:app"]
+    log = tmp_path / "log"
+
+    def get(path: str) -> str:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    with log.open("wb") as sink:
+        server = subprocess.Popen(command, env=variables, stdout=sink, stderr=sink)
+        try:
+            eventually(lambda: answers(get), what="gunicorn to answer")
+            with ThreadPoolExecutor(4) as pool:
+                served = list(pool.map(get, ["done", "done", "cut"] * 4))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    agents.saw(done=8, cut=4)
+    by_worker = sorted(served.count(worker) for worker in set(served))
+    counted = [sums.get("endturn.responses", 0) for sums in agents.received.sums.values()]
+    assert sorted(count for count in counted if count) == by_worker
+
+
+def answers(get: Any) -> bool:
+    try:
+        return bool(get(""))
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["pass", "sys.exit(0)", "raise SystemExit", "raise KeyError('x')", "threading.Thread(target=late).start()"],
+    ids=["normal", "sys.exit", "SystemExit", "exception", "a thread outlives it"],
+)
+def test_what_is_recorded_leaves_before_the_end(agents: World, ending: str) -> None:
+    """Ends that run exit handlers lose nothing, the turn that waits for its continuation among it."""
+    code = f"""
+import sys, threading, time
+import endturn; endturn.configure()
+sys.path.insert(0, "tests/apps")
+from bare import ask
+ask("cut", "1")
+def late():
+    threading.main_thread().join()
+    ask("done", "2")
+{ending}
+"""
+    agents.run(sys.executable, "-c", code, status=1 if "KeyError" in ending else 0)
+    agents.saw(done=int("late" in ending), cut=1)
+
+
+def test_ends_that_run_no_exit_handlers_need_a_flush(agents: World) -> None:
+    """`os._exit`: what was flushed before is there, the rest is lost."""
+    code = """
+import os, sys
+import endturn; telemetry = endturn.configure()
+sys.path.insert(0, "tests/apps")
+from bare import ask
+ask("done", "1")
+telemetry.force_flush()
+ask("done", "2")
+os._exit(0)
+"""
+    agents.run(sys.executable, "-c", code)
+    agents.saw(done=1, cut=0)
+
+
+# --- Threads, asyncio, trio ----------------------------------------------------------------------------------------
+
+
+async def everything(provider: str) -> None:
+    """Whole, streamed, closed early and failed, through both SDKs' async clients."""
+    ask: Any = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 8}
+    async with (
+        openai.AsyncOpenAI(base_url=f"{provider}/v1", api_key="none", max_retries=0) as chat,
+        anthropic.AsyncAnthropic(base_url=provider, api_key="none", max_retries=0) as claude,
+    ):
+        await chat.chat.completions.create(model="cut", **ask)
+        async for _ in await chat.chat.completions.create(model="done", stream=True, **ask):
+            pass
+        async with await chat.chat.completions.create(model="done", stream=True, **ask) as early:
+            await anext(early)
+        await claude.messages.create(model="done", **ask)
+        async with claude.messages.stream(model="done", **ask) as stream:
+            await stream.get_final_message()
+
+
+# trio warns of the SDKs' own generators when a stream is closed early, observed or not.
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.parametrize("loop", [asyncio.run, trio.run], ids=["asyncio", "trio"])
+def test_async_clients_on_either_loop(records: Records, loop: Any) -> None:
+    """The same five records, each ended once, whichever runs the SDKs' clients."""
+
+    async def main() -> None:
+        with ScriptedProvider(SCRIPT, exhausted="last").serve() as url:
+            await everything(url)
+
+    loop(main) if loop is trio.run else loop(main())
+    settle()
+    assert [str(record.stop.reason) for record in records.ended] == [
+        "max_tokens", "end_turn", "cancelled", "end_turn", "end_turn",
+    ]  # fmt: skip
+    assert [record.started for record in records.ended] == records.started
+
+
+def test_tasks_of_trio_are_told_apart(records: Records) -> None:
+    """Calls that run at once in one thread have turns of their own, and one that is cancelled says so."""
+
+    async def main() -> None:
+        with ScriptedProvider(SCRIPT, exhausted="last").serve() as url:
+            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as chat:
+
+                async def ask(number: int) -> None:
+                    question: Any = [{"role": "user", "content": str(number)}]
+                    await chat.chat.completions.create(model="done", messages=question)
+
+                async with trio.open_nursery() as nursery:
+                    for number in range(5):
+                        nursery.start_soon(ask, number)
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await ask(5)
+
+    trio.run(main)
+    settle()
+    assert [str(record.stop.reason) for record in records.ended] == ["end_turn"] * 5 + ["cancelled"]
+    assert len({record.started.turn.id for record in records.ended}) == 6
+
+
+def test_threads_lose_nothing(records: Records) -> None:
+    """Forty calls from eight threads: forty records, forty turns."""
+    with ScriptedProvider(SCRIPT, exhausted="last").serve() as url:
+        chat = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+
+        def ask(number: int) -> None:
+            chat.chat.completions.create(model="done", messages=[{"role": "user", "content": str(number)}])
+
+        with chat, ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, range(40)))
+    assert len(records.ended) == len(records.turns) == 40
+    assert len({record.started.turn.id for record in records.ended}) == 40
+
+
+# --- Imports -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module that can be imported, and is not yet."""
+    (tmp_path / "observed_module.py").write_text("class Client:\n    def ask(self): return 'answer'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    yield "observed_module"
+    sys.modules.pop("observed_module", None)
+
+
+def test_a_module_is_seen_each_time_that_it_runs(module: str) -> None:
+    """Imported, reloaded, imported anew: each leaves a module without our patches, and brings them back."""
+    seen: list[type] = []
+    finder = OnImport({module: lambda found: seen.append(found.Client)})
+    finder.start()
+    first = importlib.import_module(module)
+    importlib.reload(first)
+    del sys.modules[module]
+    importlib.import_module(module)
+    assert len(set(seen)) == len(seen) == 3
+    finder.stop()
+    importlib.reload(first) if module in sys.modules and sys.modules[module] is first else None
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours is asked first", "theirs is asked first"])
+def test_post_import_hooks_of_others(module: str, monkeypatch: pytest.MonkeyPatch, ours_first: bool) -> None:
+    """wrapt's hooks and ours each see the module once; it remembers the loader that it would have had."""
+    seen: list[str] = []
+    finder = OnImport({module: lambda found: seen.append("ours")})
+
+    def theirs() -> None:
+        # Its finder is put in place once a process, at the head of the list.
+        monkeypatch.setattr("wrapt.importer._post_import_hooks_init", False)
+        wrapt.register_post_import_hook(lambda found: seen.append("theirs"), module)
+
+    for put in (theirs, finder.start) if ours_first else (finder.start, theirs):
+        put()
+    found = importlib.import_module(module)
+    assert sorted(seen) == ["ours", "theirs"]
+    assert found.__spec__ is not None
+    assert type(found.__spec__.loader).__name__ == type(found.__loader__).__name__ == "SourceFileLoader"
+    assert importlib.util.find_spec(module) is found.__spec__
+    finder.stop()
+
+
+def test_what_cannot_be_watched_is_imported_all_the_same(module: str, tmp_path: Path) -> None:
+    """Namespace packages, loaders of the old kind, finders that keep their specs, modules that a host forbids."""
+    (tmp_path / "observed_namespace").mkdir()
+    seen: list[ModuleType] = []
+    finder = OnImport(dict.fromkeys((module, "observed_namespace", "observed_old", "observed_none"), seen.append))
+    sys.modules["observed_none"] = None  # type: ignore[assignment]
+    finder.start()
+    try:
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("observed_none")
+        assert importlib.import_module("observed_namespace").__path__
+
+        class Old:
+            """Keeps one spec; loads without `exec_module`."""
+
+            def __init__(self) -> None:
+                self.spec = importlib.machinery.ModuleSpec("observed_old", self)  # type: ignore[arg-type]
+
+            def find_spec(self, name: str, path: object, target: object = None) -> Any:
+                return self.spec if name == "observed_old" else None
+
+        sys.meta_path.append(Old())
+        found = importlib.util.find_spec("observed_old")
+        assert found is not None
+        assert isinstance(found.loader, Old)
+        spec = importlib.util.find_spec(module)  # who only asks gets what it would have got
+        assert spec is not None
+        assert spec.loader is not None
+        assert spec.loader.get_source(module)
+        assert seen == []
+    finally:
+        finder.stop()
+        for name in ("observed_none", "observed_namespace"):
+            sys.modules.pop(name, None)
+
+
+def test_patching_that_fails_does_not_fail_the_import(module: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The module is there, unobserved; it is said once."""
+    finder = OnImport({module: lambda found: found.nothing_of_this_name()})
+    finder.start()
+    assert importlib.import_module(module).Client().ask() == "answer"
+    assert f"instrumenting {module}" in caplog.text
+    finder.stop()
+
+
+def test_threads_that_import_at_once(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one begins to watch, others import: the module is seen once."""
+    for _ in range(20):
+        seen: list[ModuleType] = []
+        finder = OnImport({module: seen.append})
+        ready = threading.Barrier(3)
+
+        def at_once(step: Any, ready: threading.Barrier = ready) -> None:
+            ready.wait()
+            step()
+
+        steps = [finder.start, *[lambda: importlib.import_module(module)] * 2]
+        threads = [threading.Thread(target=at_once, args=(step,)) for step in steps]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        importlib.import_module(module)
+        assert len(seen) == 1
+        finder.stop()
+        del sys.modules[module]

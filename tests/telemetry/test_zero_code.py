@@ -1,0 +1,371 @@
+"""Agents without a line of telemetry: `opentelemetry-instrument`, a configuration file, and `endturn run`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.configuration import load_config_file
+from opentelemetry.instrumentation import dependencies
+from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
+
+from endturn import announce, run
+from endturn.errors import UsageError
+from endturn.instrumentation.instrument import uninstrument
+from endturn.instrumentation.instrumentor import EndturnInstrumentor
+from endturn.telemetry.outlets import Options
+from tests.support.agents import APPS, World, world
+from tests.support.processes import REPOSITORY
+
+BARE = APPS / "bare.py"
+HTTP = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+
+CONFIGURED = """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+kept, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(kept))
+trace.set_tracer_provider(provider)
+sys.path.insert(0, "tests/apps")
+import bare
+with trace.get_tracer("agent").start_as_current_span("agent"):
+    bare.ask("cut", "Why?")
+print(trace.get_tracer_provider() is provider, [span.name for span in kept.get_finished_spans()])
+"""
+"""An agent that sets up a tracer provider of its own."""
+
+
+@pytest.fixture
+def agents() -> Iterator[World]:
+    with world() as made:
+        yield made
+
+
+# --- endturn run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["--", "python", BARE], id="program"),
+        pytest.param(["python", BARE], id="without the dashes"),
+        pytest.param([BARE], id="file"),
+        pytest.param(["-m", "tests.apps.bare"], id="module"),
+        pytest.param(["sh", "-c", f'python {BARE} "$@"', "sh"], id="shell"),
+    ],
+)
+def test_a_program_is_observed(agents: World, command: list[str]) -> None:
+    """Its calls are counted, and it sees its own arguments, whatever form the command has."""
+    agents.run("endturn", "run", *command, "done", "cut", "done", env={"OTEL_SERVICE_NAME": "bare"})
+    agents.saw(done=2, cut=1)
+    assert agents.received.names == {"bare"}
+    assert b"planted" not in agents.received.posted
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [("exit", 3), ("raise", 1), ("term", -signal.SIGTERM)],
+    ids=["sys.exit", "exception", "SIGTERM"],
+)
+def test_a_program_ends_as_it_would(agents: World, ending: str, status: int) -> None:
+    """Its exit status is its own, and all is exported before; but a signal that nothing handles ends it on the spot."""
+    done = agents.run("endturn", "run", BARE, "done", "cut", status=status, env={"ENDING": ending})
+    assert ("RuntimeError: the agent failed" in done.stderr) is (ending == "raise")
+    if ending != "term":
+        agents.saw(done=1, cut=1)
+
+
+def test_a_program_keeps_its_terminal(agents: World) -> None:
+    """It is not a child: what reads and writes is the program itself, under the same process id."""
+    code = "import os, sys; print(os.getppid(), sys.argv[1:], 'ENDTURN_RUN' in os.environ)"
+    done = agents.run("endturn", "run", "-c", code, "--version", "-h")
+    assert done.stdout.split(maxsplit=1) == [str(os.getpid()), "['--version', '-h'] False\n"]
+
+
+def test_a_program_that_calls_no_model_is_left_as_it_is(agents: World) -> None:
+    """No provider is set, no exporter imported, nothing sent."""
+    code = """
+import sys
+from opentelemetry import trace
+print(type(trace.get_tracer_provider()).__name__, "opentelemetry.sdk.trace" in sys.modules, "openai" in sys.modules)
+"""
+    assert agents.run("endturn", "run", "-c", code).stdout == "ProxyTracerProvider False False\n"
+    assert agents.received.posted == b""
+
+
+def test_an_agent_that_sets_up_opentelemetry_keeps_what_it_sets_up(agents: World) -> None:
+    """Its provider is not refused, and gets our spans; the signals that it does not care for are ours."""
+    done = agents.run("endturn", "run", "-c", CONFIGURED)
+    assert done.stdout == "True ['chat cut', 'agent']\n"
+    received = agents.received
+    assert not received.spans
+    assert received.counts("endturn.responses", "endturn.stop.reason") == {"max_tokens": 1}
+    assert received.total("endturn.turns") == 1
+
+
+def test_an_agent_that_has_our_line_keeps_it(agents: World) -> None:
+    """Its own `configure()` decides; nothing is said, nothing counted twice."""
+    code = (
+        "import endturn; endturn.configure(service_name='mine')\nimport tests.apps.bare as bare; bare.ask('done', '?')"
+    )
+    done = agents.run("endturn", "run", "-c", code)
+    assert (done.stdout, done.stderr) == ("", "")
+    agents.saw(done=1, cut=0)
+    assert agents.received.names == {"mine"}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, endturn"},
+        {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "*"},
+    ],
+    ids=["SDK", "by name", "all"],
+)
+def test_what_is_switched_off_stays_off(agents: World, variables: dict[str, str]) -> None:
+    """The program runs, and no SDK of a provider is touched."""
+    code = """
+import bare, openai._base_client as base
+bare.ask("done", "?")
+print(hasattr(base.SyncAPIClient.request, "__wrapped__"))
+"""
+    done = agents.run("endturn", "run", "-c", code, env={**variables, "PYTHONPATH": str(APPS)})
+    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert agents.received.posted == b""
+
+
+def test_another_sitecustomize_still_runs(agents: World, tmp_path: Path) -> None:
+    """Ours stands in front of it, and hands over; it finds itself under its name."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; print('theirs', sys.modules[__name__].__file__)")
+    done = agents.run("endturn", "run", BARE, "done", env={"PYTHONPATH": str(tmp_path)})
+    # Once in the command line's own Python, once in the agent's.
+    assert done.stdout == f"theirs {tmp_path / 'sitecustomize.py'}\n" * 2
+    agents.saw(done=1, cut=0)
+
+
+def test_programs_that_it_starts_are_observed_too(agents: World) -> None:
+    """Each as a process of its own."""
+    code = f"""
+import subprocess, sys
+import bare
+bare.ask("done", "?")
+sys.exit(subprocess.call([sys.executable, {str(BARE)!r}, "cut"]))
+"""
+    agents.run("endturn", "run", "-c", code, env={"PYTHONPATH": str(APPS)})
+    agents.saw(done=1, cut=1)
+    assert len(agents.received.sums) == 2
+
+
+def test_a_python_without_endturn_runs_unobserved(agents: World, tmp_path: Path) -> None:
+    """It is said, once, and the program runs."""
+    (tmp_path / "endturn").mkdir()
+    (tmp_path / "endturn" / "__init__.py").write_text("raise ImportError('not here')")
+    code = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'print(1)']))"
+    env = {"PYTHONPATH": f"{run.SITE}{os.pathsep}{tmp_path}", "ENDTURN_RUN": "1"}
+    done = agents.run(sys.executable, "-c", code, env=env)
+    assert done.stdout == "1\n"
+    assert done.stderr == f"endturn: {sys.executable} is not observed, endturn cannot be imported there: not here\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "said"),
+    [
+        pytest.param([], {}, "nothing to run", id="nothing"),
+        pytest.param(["--"], {}, "nothing to run", id="only dashes"),
+        pytest.param(["no-such-program"], {}, "'no-such-program' is not a program on the PATH", id="not found"),
+        pytest.param(["nowhere/agent.py"], {}, "'nowhere/agent.py' is not a file", id="no file"),
+        pytest.param(["-m"], {}, "-m of what?", id="no module"),
+        pytest.param(["--reload", "x"], {}, "'--reload' is no option of endturn run", id="option"),
+        pytest.param(["true"], {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "exports over http/protobuf", id="grpc"),
+        pytest.param(["true"], {"OTEL_LOGS_EXPORTER": "loki"}, "OTEL_LOGS_EXPORTER='loki'", id="exporter"),
+        pytest.param(["true"], {"OTEL_CONFIG_FILE": "/nowhere.yaml"}, "'/nowhere.yaml' is not a file", id="config"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(agents: World, words: list[str], variables: dict[str, str], said: str) -> None:
+    """Status 2, one line, and what to change."""
+    done = agents.run("endturn", "run", *words, status=2, env=variables)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The exporter, and what reads a configuration file."""
+    for name in ("OTEL_CONFIG_FILE", "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+        with pytest.raises(UsageError, match=r"pip install 'endturn\[otlp\]'"):
+            run.run(["true"])
+    monkeypatch.setitem(sys.modules, "opentelemetry.configuration", None)
+    monkeypatch.delattr("opentelemetry.configuration", raising=False)
+    monkeypatch.setenv("OTEL_CONFIG_FILE", str(tmp_path / "otel.yaml"))
+    (tmp_path / "otel.yaml").touch()
+    with pytest.raises(UsageError, match="pip install opentelemetry-configuration"):
+        run.run(["true"])
+
+
+def test_the_protocol_is_set_where_none_is() -> None:
+    """And our folder leads PYTHONPATH, once, before what was there."""
+    site = str(run.SITE)
+    made = run.environment({"PYTHONPATH": "/a"})
+    assert made["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
+    assert made["PYTHONPATH"].split(os.pathsep) == [site, "/a"]
+    again = run.environment({**made, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert again["OTEL_EXPORTER_OTLP_PROTOCOL"] == "grpc"
+    assert again["PYTHONPATH"] == made["PYTHONPATH"]
+
+
+# --- opentelemetry-instrument, and the configuration file ----------------------------------------------------------
+
+
+def config(agents: World, folder: Path, **endturn: Any) -> dict[str, str]:
+    """The variable that names a configuration file, in which endturn has these options."""
+    exporter = {"otlp_http": {"endpoint": f"{agents.received.url}/v1/%s"}}
+
+    def to(signal: str) -> dict[str, Any]:
+        return json.loads(json.dumps(exporter).replace("%s", signal))  # type: ignore[no-any-return]
+
+    (folder / "otel.yaml").write_text(
+        json.dumps(  # JSON is YAML
+            {
+                "file_format": "1.1",
+                "resource": {"attributes": [{"name": "service.name", "value": "from-file"}]},
+                "tracer_provider": {"processors": [{"batch": {"exporter": to("traces")}}]},
+                "meter_provider": {"readers": [{"periodic": {"exporter": to("metrics")}}]},
+                "logger_provider": {"processors": [{"batch": {"exporter": to("logs")}}]},
+                "instrumentation/development": {"python": {"endturn": endturn}},
+            }
+        )
+    )
+    return {"OTEL_CONFIG_FILE": str(folder / "otel.yaml")}
+
+
+def test_opentelemetry_instrument_observes(agents: World) -> None:
+    """The real command finds the entry point, and instruments."""
+    done = agents.run("opentelemetry-instrument", "python", BARE, "done", "cut", "done", env=HTTP)
+    assert done.stderr == ""
+    agents.saw(done=2, cut=1)
+
+
+@pytest.mark.parametrize("names", ["endturn", "flask , endturn", "*"])
+def test_opentelemetry_instrument_leaves_us_out(agents: World, names: str) -> None:
+    """OTEL_PYTHON_DISABLED_INSTRUMENTATIONS names us `endturn`."""
+    variables = {**HTTP, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": names}
+    agents.run("opentelemetry-instrument", "python", BARE, "done", env=variables)
+    assert not agents.received.spans
+    assert agents.received.total("endturn.responses") == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["opentelemetry-instrument", "python"], ["endturn", "run"]], ids=["opentelemetry", "endturn"]
+)
+def test_a_configuration_file_sets_the_options(agents: World, tmp_path: Path, command: list[str]) -> None:
+    """The SDK is set up as it says, and `instrumentation/development: python: endturn` are our options."""
+    variables = config(agents, tmp_path, enabled=True, events="spans", gen_ai_metrics=False)
+    done = agents.run(*command, BARE, "done", "cut", env=variables)
+    assert "endturn" not in done.stderr
+    received = agents.received
+    assert received.names == {"from-file"}
+    assert received.counts("endturn.responses", "endturn.stop.reason") == {"end_turn": 1, "max_tokens": 1}
+    assert b"endturn.stop_reason_observed" in received.posted  # on the span
+    assert b"gen_ai.client.operation.duration" not in received.posted
+
+
+def test_the_documented_file_is_one(tmp_path: Path) -> None:
+    """What docs/zero-code.md shows has the file's schema, and our options."""
+    shown = (REPOSITORY / "docs" / "zero-code.md").read_text().split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "otel.yaml").write_text(shown)
+    loaded = load_config_file(tmp_path / "otel.yaml").instrumentation_development
+    assert loaded is not None
+    assert loaded.python is not None
+    options = Options(**loaded.python["endturn"])
+    assert options.events == "both"
+    assert options.prices is not None
+    assert list(options.prices["gpt-5-mini"]) == [0.25, 2.0]
+
+
+def test_a_configuration_file_switches_us_off(agents: World, tmp_path: Path) -> None:
+    """`enabled: false` under `endturn run`."""
+    agents.run("endturn", "run", BARE, "done", env=config(agents, tmp_path, enabled=False))
+    assert agents.received.total("endturn.responses") == 0
+
+
+def test_a_configuration_file_that_cannot_be_used_breaks_nothing(agents: World, tmp_path: Path) -> None:
+    """The agent runs; one line says why it is not observed."""
+    (tmp_path / "otel.yaml").write_text("file_format: '9.9'\n")
+    done = agents.run("endturn", "run", BARE, "done", env={"OTEL_CONFIG_FILE": str(tmp_path / "otel.yaml")})
+    assert "endturn: this process is not observed" in done.stderr
+    assert "9.9" in done.stderr  # by whoever reads it
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("installed", [(), ("openai",), ("httpx", "openai")])
+def test_we_are_never_skipped(monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...]) -> None:
+    """Whatever of the instrumented libraries is there, in a version of whatever age."""
+
+    def version(name: str) -> str:
+        if name == "opentelemetry-api":  # a dependency of ours
+            return distribution(name).version
+        if name in installed:
+            return "0.0.1b1"
+        raise PackageNotFoundError(name)
+
+    assert get_dist_dependency_conflicts(distribution("endturn")) is None
+    monkeypatch.setattr(dependencies, "version", version)
+    assert get_dist_dependency_conflicts(distribution("endturn")) is None
+    required = distribution("endturn").requires or []
+    assert any("instruments-any" in each and each.startswith("openai") for each in required)
+
+
+def test_the_entry_point_is_ours_alone() -> None:
+    """Under a name that no other package has."""
+    (found,) = entry_points(group="opentelemetry_instrumentor", name="endturn")
+    assert found.load() is EndturnInstrumentor
+
+
+def test_the_instrumentor_never_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be done is logged: one that raises would keep the loader from all others."""
+    instrumentor = EndturnInstrumentor()
+    with caplog.at_level(logging.WARNING, "endturn"):
+        instrumentor.instrument(events="everywhere", skip_dep_check=True)
+        assert not instrumentor.is_instrumented_by_opentelemetry
+        instrumentor.instrument(tracer_provider="none")
+        assert not announce.listening()
+        instrumentor.instrument(evnts="logs", agent=True, raise_exception_on_conflict=True)
+        instrumentor.instrument()
+    try:
+        said = "\n".join(record.getMessage() for record in caplog.records if "SDK is set up" not in record.getMessage())
+        assert "events='everywhere'" in said
+        assert "tracer_provider is an OpenTelemetry provider object" in said
+        assert "no such option: evnts; there are: agent, " in said
+        assert EndturnInstrumentor().is_instrumented_by_opentelemetry
+        assert EndturnInstrumentor().instrumentation_dependencies() == ()
+    finally:
+        instrumentor.uninstrument()
+        instrumentor.uninstrument()
+    assert not instrumentor.is_instrumented_by_opentelemetry
+    uninstrument()
+
+
+def test_the_instrumentor_needs_no_package_of_theirs(agents: World) -> None:
+    """The configuration file's package loads it, and does not depend on opentelemetry-instrumentation."""
+    code = """
+import sys; sys.modules["opentelemetry.instrumentation"] = None
+from endturn.instrumentation.instrumentor import EndturnInstrumentor
+made = EndturnInstrumentor()
+made.instrument(); print(made.is_instrumented_by_opentelemetry); made.uninstrument()
+"""
+    assert agents.run(sys.executable, "-c", code).stdout == "True\n"
