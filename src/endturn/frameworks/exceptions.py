@@ -27,7 +27,7 @@ _COMPLETIONS: Final = (
 )
 """Where an exception keeps the response that it is about."""
 
-_NAMED: Final[Mapping[tuple[str, str], StopReason]] = {
+NAMED: Final[Mapping[tuple[str, str], StopReason]] = {
     ("agents", "ModelRefusalError"): StopReason.REFUSED,
     ("google", "ContinuationInterruptedError"): StopReason.PAUSED,
     ("instructor", "IncompleteOutputException"): StopReason.MAX_TOKENS,
@@ -113,7 +113,7 @@ def _own(error: BaseException) -> Seen | None:
     if isinstance(stop, Stop):  # ours: ProviderError
         return Seen(stop)
     families = [(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__]
-    reason = next((_NAMED[family] for family in families if family in _NAMED), None)
+    reason = next((NAMED[family] for family in families if family in NAMED), None)
     for name in _COMPLETIONS:
         seen = whole(getattr(error, name, None))
         if seen is not None and seen.stop.reason is not StopReason.MISSING:

@@ -73,7 +73,7 @@ APIS: Final[Mapping[str, Api]] = {
 }
 """framework → where it says so."""
 
-_ALSO: Final[Mapping[str, str]] = {
+ALSO: Final[Mapping[str, str]] = {
     "amazon_bedrock": "aws.bedrock",
     "azure": "azure.ai.openai",
     "azure_openai": "azure.ai.openai",
@@ -110,15 +110,15 @@ _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
 def named(provider: str) -> str:
     """The conventions' name of a provider, by any framework's name for it; that name where they have none."""
     name = provider.strip().lower().replace("-", "_")
-    return _ALSO.get(name, name)
+    return ALSO.get(name, name)
 
 
 @lru_cache(maxsize=64)
 def tables_of(provider: str) -> tuple[Mapping[str, Row], ...]:
     """The tables of a provider, by any framework's name for it ("google_genai", "openai.chat"); none if unknown."""
     name = provider.strip().lower().replace("-", "_")
-    name = name if name in PROVIDERS or name in _ALSO else name.partition(".")[0]
-    home = PROVIDERS.get(_ALSO.get(name, name))
+    name = name if name in PROVIDERS or name in ALSO else name.partition(".")[0]
+    home = PROVIDERS.get(ALSO.get(name, name))
     if home is None:
         return ()
     return tuple(

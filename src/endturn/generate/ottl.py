@@ -136,7 +136,7 @@ def _named() -> Iterable[str]:
 def _aliases() -> Mapping[str, tuple[str, ...]]:
     """The conventions' name of a provider → what others call it. Their own well-known names are nobody's alias."""
     found: dict[str, list[str]] = {}
-    for name, canonical in sorted(rows._ALSO.items()):
+    for name, canonical in sorted(rows.ALSO.items()):
         if name not in schema.PROVIDERS:
             found.setdefault(canonical, []).extend({name, name.replace("_", "-")})
     return {canonical: tuple(sorted(names)) for canonical, names in sorted(found.items())}
@@ -213,7 +213,7 @@ def _common() -> Mapping[StopReason, tuple[str, ...]]:
 def _exceptions() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]]:
     """What a value means only when these providers say it."""
     by_value: dict[tuple[StopReason, str], list[str]] = {}
-    for provider in sorted({*PROVIDERS, *rows._ALSO}):
+    for provider in sorted({*PROVIDERS, *rows.ALSO}):
         for raw in sorted(_universe()):
             reason = judged(raw, provider)
             if reason is not judged(raw):
@@ -227,7 +227,7 @@ def _exceptions() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]
 def _classes() -> Mapping[StopReason, tuple[str, ...]]:
     """What an exception's class says of the answer that it stands in place of, by reason."""
     found: dict[StopReason, set[str]] = {StopReason.CANCELLED: set(_CANCELLED)}
-    for (_, name), reason in exceptions._NAMED.items():
+    for (_, name), reason in exceptions.NAMED.items():
         found.setdefault(reason, set()).add(name)
     return {reason: tuple(sorted(found[reason])) for reason in StopReason if reason in found}
 
