@@ -465,3 +465,20 @@ def _check_prometheus(program: Path, name: str, folder: Path) -> None:
 def _check(*command: str | Path) -> None:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alertmanager_silences_alerts_that_exist() -> None:
+    """Each name that an inhibition rule matches is an alert of ours, so that it can apply."""
+    names = {
+        rule["alert"]
+        for file in (REPOSITORY / "dashboards" / "rules").glob("*.yaml")
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    for rule in load("stack/alertmanager.yml")["inhibit_rules"]:
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+            pattern = re.fullmatch(r'alertname=~?"(.+)"', matcher)
+            assert pattern is not None
+            matched = {name for name in names if re.fullmatch(pattern[1], name)}
+            assert len(matched) == 1 + matcher.count("|")
