@@ -42,7 +42,7 @@ from pydantic_ai.usage import RequestUsage
 from endturn import frameworks
 from endturn.errors import UsageError
 from endturn.frameworks import of_exception
-from endturn.frameworks.exceptions import _NAMED
+from endturn.frameworks.exceptions import NAMED
 from endturn.scripted import Reply, ScriptedProvider, call, fail, partial_call, refuse, say, truncate
 from endturn.stop import Resume, StopReason
 from endturn.wires import wire
@@ -91,7 +91,7 @@ def test_gemini_names_are_found_in_any_framework(reason: FinishReason) -> None:
 )
 def test_the_named_exceptions_exist(module: Any, package: str) -> None:
     """A class that was renamed would never be recognised again."""
-    for known, name in _NAMED:
+    for known, name in NAMED:
         assert known != package or issubclass(getattr(module, name), BaseException), name
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from endturn import cli, install, shipped
+from endturn.generate.config import RuleConfig
 from stack import compose
 from tests.support.grafana import TOKEN, FakeGrafana, State
 from tests.support.processes import REPOSITORY
@@ -176,7 +178,7 @@ def test_a_dry_run_only_reads(grafana: FakeGrafana, folder: Path, capsys: pytest
     """`--dry-run` says what would be done, alerts included, and sends nothing but questions."""
     assert run(grafana, "--from", folder, "--alerts", "--dry-run") == 0
     assert grafana.state.writes == []
-    assert [line.split()[0] for line in lines(capsys)] == ["created"] * 4
+    assert [line.split()[:3] for line in lines(capsys)] == [["would", "be", "created"]] * 4
 
 
 # Data sources
@@ -258,6 +260,88 @@ def test_rules_of_a_group_that_is_no_more_are_removed(
     assert left == {"endturn-unknown", "team-rule"}
 
 
+RULES = "PUT", "/api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"
+
+
+def test_rules_that_are_there_are_not_written_again(grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second time the shipped rules are found as they are, however Grafana spells them, and nothing is written."""
+    run(grafana, "--alerts")
+    before = len(grafana.state.writes)
+    capsys.readouterr()
+    assert run(grafana, "--alerts") == 0
+    assert grafana.state.writes[before:] == []
+    assert any(line.startswith("unchanged rules endturn-alerts: ") for line in lines(capsys))
+
+
+def test_what_others_did_to_a_group_stays(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A paused rule, where it notifies, and somebody's rule in our group survive that a rule of ours is mended."""
+    run(grafana, "--from", folder, "--alerts")
+    group = grafana.state.groups["endturn", "endturn-alerts"]
+    where = {"receiver": "night shift"}
+    foreign: dict[str, Any] = {"uid": "team-rule", "title": "Ours", "for": "1m", "folderUID": "endturn"}
+    foreign["ruleGroup"] = "endturn-alerts"
+    foreign |= {"orgID": 1, "condition": "A", "data": [], "noDataState": "OK", "labels": {"team": "a"}}
+    old = group["rules"][0] | {"uid": "endturn-old"}
+    group["rules"][0] |= {"isPaused": True, "notification_settings": where}
+    group["rules"] += [foreign, old]
+    capsys.readouterr()
+    assert run(grafana, "--from", folder, "--alerts") == 0
+    assert lines(capsys)[-2:] == [
+        "updated rules endturn-alerts: 1 rules, 1 stay paused, 1 of others stay",
+        "removed rule endturn-old",
+    ]
+    group["rules"][0]["labels"] = {"severity": "info"}
+    assert run(grafana, "--from", folder, "--alerts") == 0
+    ours, theirs = grafana.state.groups["endturn", "endturn-alerts"]["rules"]
+    assert (ours["isPaused"], ours["notification_settings"]) == (True, where)
+    assert ours["labels"]["severity"] == "warning"
+    assert {key: theirs[key] for key in foreign} == foreign
+    writes = len(grafana.state.writes)
+    assert run(grafana, "--from", folder, "--alerts") == 0
+    assert len(grafana.state.writes) == writes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"for": "1m"}, id="a duration"),
+        pytest.param({"annotations": {}}, id="annotations"),
+        pytest.param({"labels": {"severity": "warning", "service": "{{ $labels.job }}", "x": "y"}}, id="a label more"),
+        pytest.param({"data": []}, id="its queries"),
+    ],
+)
+def test_a_rule_changed_by_hand_is_written_again(grafana: FakeGrafana, folder: Path, change: dict[str, Any]) -> None:
+    """Whatever of ours differs is seen, and becomes ours again."""
+    run(grafana, "--from", folder, "--alerts")
+    [rule] = grafana.state.groups["endturn", "endturn-alerts"]["rules"]
+    written = dict(rule)
+    rule |= change
+    assert run(grafana, "--from", folder, "--alerts") == 0
+    assert RULES in grafana.state.writes[-1:]
+    [rule] = grafana.state.groups["endturn", "endturn-alerts"]["rules"]
+    assert {key: rule[key] for key in change} == {key: written[key] for key in change}
+
+
+def test_links_of_rules_lead_to_the_grafana_they_are_in(grafana: FakeGrafana) -> None:
+    """Shipped rules link to the Grafana of `make up`; installed elsewhere, to that address. Other links stay."""
+    assert RuleConfig().grafana == shipped.GRAFANA
+    assert run(grafana, "--alerts") == 0
+    rules = [rule for group in grafana.state.groups.values() for rule in group["rules"]]
+    assert all(rule["annotations"]["dashboard_url"].startswith(f"{grafana.url}/d/endturn-") for rule in rules)
+    assert shipped.GRAFANA not in json.dumps(rules)
+    assert all(rule["annotations"]["runbook_url"].startswith("https://") for rule in rules)
+
+
+def test_fields_that_files_and_the_api_call_differently_are_renamed(grafana: FakeGrafana) -> None:
+    """What the API would drop in silence goes in under its own name."""
+    assert run(grafana, "--alerts") == 0
+    rules = [rule for group in grafana.state.groups.values() for rule in group["rules"]]
+    assert not {"keepFiringFor", "missing_series_evals_to_resolve"} & {key for rule in rules for key in rule}
+    assert {rule["missingSeriesEvalsToResolve"] for rule in rules} == {1}
+
+
 def test_the_shipped_alert_rules_are_installed(grafana: FakeGrafana) -> None:
     """Every rule that is shipped goes in, with a uid that Grafana takes, and asks Grafana's default Prometheus."""
     assert run(grafana, "--alerts") == 0
@@ -316,6 +400,46 @@ def test_what_cannot_work_is_said_with_what_to_do(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("token", ["glsa_sec ret", "glsa_secr\u00e9t", "glsa_secret\x7f"])
+def test_a_token_that_cannot_be_one_is_not_printed(
+    grafana: FakeGrafana, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """Blanks within it and characters beyond ASCII are refused before anything is asked, without showing it."""
+    monkeypatch.setenv("GRAFANA_TOKEN", token)
+    assert run(grafana) == 2
+    said = capsys.readouterr()
+    assert "copy it again" in said.err
+    assert "glsa" not in said.out + said.err
+    assert grafana.state.asked == []
+
+
+def test_a_tokens_line_end_is_dropped(grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token read from a file ends in a newline, which is none of it."""
+    monkeypatch.setenv("GRAFANA_TOKEN", f" {TOKEN}\r\n")
+    assert run(grafana) == 0
+
+
+def test_a_proxys_error_is_not_taken_for_grafanas(grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]) -> None:
+    """A 502 in HTML comes from what stands before Grafana, and its log would say nothing."""
+    grafana.state.answers["GET /api/folders/endturn"] = (502, None)
+    assert run(grafana) == 2
+    assert "a proxy before Grafana answered 502" in capsys.readouterr().err
+
+
+def test_a_conflict_does_not_stop_the_others(
+    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where each write of a dashboard answers 409, each is refused by name, the rules go in, and the status is 1."""
+    grafana.state.answers["POST /api/dashboards/db"] = (409, {"message": "conflict"})
+    assert run(grafana, "--from", folder, "--alerts") == 1
+    assert [line.partition(":")[0] for line in lines(capsys)] == [
+        "created folder endturn",
+        "refused dashboard endturn-overview",
+        "refused dashboard endturn-stops",
+        "created rules endturn-alerts",
+    ]
+
+
 def test_grafana_below_a_path_is_found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """An address with a path, with or without a slash at its end, is Grafana's root."""
     monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
@@ -352,6 +476,33 @@ def test_a_folder_with_somebody_elses_dashboards_is_refused(
 
 
 # What is shipped
+
+
+def test_export_overwrites_nothing_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Again into the same folder is fine; a file that differs stays, with all others, until --force says otherwise."""
+    out = tmp_path / "out"
+    assert cli.main(["dashboards", "export", str(out)]) == 0
+    assert cli.main(["dashboards", "export", str(out)]) == 0
+    changed, gone = out / "overview.json", out / "turns.json"
+    changed.write_text("mine")
+    gone.unlink()
+    capsys.readouterr()
+    assert cli.main(["dashboards", "export", str(out)]) == 2
+    assert f"not overwritten without --force: {changed}; nothing was written" in capsys.readouterr().err
+    assert (changed.read_text(), gone.exists()) == ("mine", False)
+    assert cli.main(["dashboards", "export", str(out), "--force"]) == 0
+    assert changed.read_bytes() == (shipped.folder() / "overview.json").read_bytes()
+    assert gone.exists()
+
+
+def test_export_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file in the folder's place, or below it, is an error of one line."""
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert cli.main(["dashboards", "export", str(target)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"endturn: cannot write into {str(target)!r}")
+        assert "Traceback" not in err
 
 
 def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
@@ -407,6 +558,15 @@ def test_the_guide_names_commands_and_files_that_there_are() -> None:
     )
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
     assert {"stack/scraped.yaml", "stack/prometheus-2.yml", "dashboards/kubernetes/prometheusrule.yaml"} <= set(named)
+
+
+def test_the_guides_monitor_keeps_the_applications_labels() -> None:
+    """Each endpoint of the ServiceMonitor honours labels, and the Collector's job is the one that rules ask for."""
+    guide = (REPOSITORY / "docs" / "install.md").read_text()
+    [text] = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    spec = yaml.safe_load(text)["spec"]
+    assert [endpoint["honorLabels"] for endpoint in spec["endpoints"]] == [True, True]
+    assert spec["selector"]["matchLabels"][spec["jobLabel"]] == RuleConfig().collector
 
 
 # make up

@@ -17,7 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        The exit status: 0 done, 1 a check found something, 2 the command cannot be carried out as given.
+        The exit status: 0 done, 1 a check found something, 2 the command cannot be carried out as given, 3 a check
+        found nothing but could not look at everything.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"]):
@@ -98,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
         "generate",
         help="write dashboards, rules, their tests and the reference documents from the telemetry schema",
         description="Writes every generated file of a checkout; with --check, says which ones are stale instead. With "
-        "--output, writes what is put into use (dashboards, rules, runbooks, Collector files) into any folder.",
+        "--output, writes what is put into use (dashboards, rules, runbooks, Collector files) into any folder. Needs "
+        "endturn[grafana].",
     )
     generate.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not current")
     generate.add_argument("--root", type=Path, default=Path(), metavar="DIR", help="the checkout (default: here)")
@@ -113,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help="say whether rule files are right, before they are loaded",
         description="Checks rule files, PrometheusRule manifests and Grafana's provisioned alerts: with promtool where "
-        "there is one, else their structure alone. Exits with 1 when something is wrong.",
+        "there is one, else with promql-parser. Exits with 1 when something is wrong, and with 3 when there is "
+        "neither: then structure is right, and nobody looked at the expressions. Needs endturn[grafana].",
     )
     checks.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: those of the current checkout")
     checks.add_argument("--promtool", metavar="PATH", help="Prometheus' promtool (default: the one on the PATH)")
@@ -150,9 +153,11 @@ def _add_dashboards(parser: argparse.ArgumentParser) -> None:
     export = actions.add_parser(
         "export",
         help="write dashboards, rules and provisioning files into a folder",
-        description="Writes the files that this version ships into a folder, for those who mount or load files.",
+        description="Writes the files that this version ships into a folder, for those who mount or load files. Where "
+        "one is there that differs, nothing is written without --force.",
     )
     export.add_argument("target", type=Path, metavar="DIR", help="created if missing")
+    export.add_argument("--force", action="store_true", help="overwrite files that differ")
     export.set_defaults(run=_export)
 
 
@@ -230,13 +235,18 @@ def _rules_check(arguments: argparse.Namespace) -> int:
     results = generate.check_rules(arguments.files, promtool=arguments.promtool)
     for result in results:
         print(result)
-    return 1 if any(result.problems for result in results) else 0
+    if any(result.problems for result in results):
+        return 1
+    if all(result.parsed for result in results):
+        return 0
+    print("endturn: not checked: expressions; put promtool on the PATH, or pip install promql-parser", file=sys.stderr)
+    return 3
 
 
 def _install(arguments: argparse.Namespace) -> int:
     from endturn import grafana_api, install, shipped
 
-    token = arguments.token or os.environ.get("GRAFANA_TOKEN")
+    token = (arguments.token or os.environ.get("GRAFANA_TOKEN") or "").strip()
     if not token:
         raise UsageError("no token: create a service account in Grafana, and set GRAFANA_TOKEN to a token of it")
     asked = dict(_pair(text) for text in arguments.datasource)
@@ -263,7 +273,9 @@ def _install(arguments: argparse.Namespace) -> int:
             dry_run=arguments.dry_run,
         ):
             refused += done.what == "refused"
-            print(f"{done.what:<9} {done.kind:<9} {done.uid}{f': {done.detail}' if done.detail else ''}")
+            what = f"would be {done.what}" if arguments.dry_run and done.what in install.WRITES else done.what
+            width = 18 if arguments.dry_run else 9
+            print(f"{what:<{width}} {done.kind:<9} {done.uid}{f': {done.detail}' if done.detail else ''}")
     for remark in remarks:
         print(f"endturn: {remark}", file=sys.stderr)
     if arguments.dry_run:
@@ -281,7 +293,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _export(arguments: argparse.Namespace) -> int:
     from endturn import shipped
 
-    for file in shipped.export(arguments.target):
+    for file in shipped.export(arguments.target, force=arguments.force):
         print(file)
     return 0
 

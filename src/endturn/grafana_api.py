@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from endturn.errors import UsageError
@@ -19,6 +20,18 @@ PERMISSIONS: Final = (
     "datasources:read; with --alerts also alert.provisioning:read and alert.provisioning:write"
 )
 """What a token needs, of those that Grafana's documentation lists for the requests made here."""
+REFUSALS: Final = frozenset({400, 409, 412, 413, 422, 500})
+"""Statuses with which Grafana refuses one thing; others may still go in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of one thing."""
+
+    what: Literal["created", "updated", "unchanged", "removed", "kept", "refused"]
+    kind: Literal["folder", "dashboard", "rules", "rule"]
+    uid: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +99,21 @@ def connect(url: str, token: str) -> Iterator[Grafana]:
     """A Grafana by its address and a service account's token.
 
     Raises:
-        UsageError: the address is not one, or holds credentials.
+        UsageError: the address is not one, or holds credentials; the token cannot be one. It is never in the message.
     """
     import httpx
 
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"--grafana takes an address like https://grafana.example.org, not {url!r}") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UsageError(f"--grafana takes an address like https://grafana.example.org, not {url!r}")
     if parts.username or parts.password:
         raise UsageError("--grafana takes an address without credentials; give a service account's token instead")
+    # Checked here, since what complains about an illegal header prints it.
+    if not re.fullmatch(r"[!-~]+", token := token.strip()):
+        raise UsageError("the token holds spaces or characters that no token has; copy it again from Grafana")
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
     # Redirects are not followed: a POST would become a GET, and the token would go where nobody said it should.
     with httpx.Client(headers=headers, timeout=TIMEOUT_S, follow_redirects=False) as http:
@@ -126,6 +145,10 @@ def _what_to_do(answer: httpx.Response, found: Answer, url: str) -> str:
             return f"redirected ({status}) to {answer.headers.get('location')!r}: give the address that leads there"
         case status if answer.is_success:
             return f"the answer ({status}) is not JSON: something else, such as a login page, answers at {url}"
+        case status if status in {502, 503, 504} and found.body is None:
+            return f"a proxy before Grafana answered {status}: Grafana does not run, or is not where the proxy looks"
+        case status if found.body is None:
+            return f"something answered {status} without JSON: a proxy before Grafana, or no Grafana at {url}"
         case status if status >= 500:
             return f"Grafana failed ({status}: {found.message}); its log says why"
         case status:

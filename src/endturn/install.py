@@ -6,35 +6,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
-from urllib.parse import quote
+from typing import Any, Final
 
-from endturn import __version__
+from endturn import __version__, grafana_rules
 from endturn.errors import UsageError
-from endturn.grafana_api import Grafana
-from endturn.shipped import PREFIX
+from endturn.grafana_api import REFUSALS, Done, Grafana
+from endturn.shipped import PREFIX, Uids, rebound
 
 FOLDER: Final = "endturn"
 TAG: Final = "endturn"
+WRITES: Final = frozenset({"created", "updated", "removed"})
+"""What is only said in a dry run."""
 MESSAGE: Final = "endturn dashboards install "
 """How our versions' messages begin in a dashboard's history; the message ends with the content's digest."""
-PROVISIONING: Final = "/api/v1/provisioning"
-RENAMED: Final = {"keepFiringFor": "keep_firing_for", "orgId": "orgID"}
-"""What a rule's field is called in a file → in the API."""
-
-Uids = Mapping[str, str]
-"""Data source type → the uid to use for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What became of one thing."""
-
-    what: Literal["created", "updated", "unchanged", "removed", "kept", "refused"]
-    kind: Literal["folder", "dashboard", "rules", "rule"]
-    uid: str
-    detail: str = ""
 
 
 def sources(grafana: Grafana, asked: Mapping[str, str], used: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -81,7 +65,7 @@ def types(content: Any) -> set[str]:
 
 def bound(board: dict[str, Any], uids: Uids) -> dict[str, Any]:
     """A dashboard whose data source variables start with these, and whose fixed references are these."""
-    result: dict[str, Any] = _rebound(board, uids)
+    result: dict[str, Any] = rebound(board, uids)
     for variable in result.get("templating", {}).get("list", []):
         if variable["type"] == "datasource" and (uid := uids.get(variable["query"])):
             variable["current"] = {"selected": True, "text": uid, "value": uid}
@@ -101,7 +85,8 @@ def install(
     """Make a Grafana hold exactly these dashboards and rule groups of ours, in a folder.
 
     A dashboard is told by its uid and written only where its content differs or somebody has changed it. Dashboards and
-    rules of ours that are no more are removed, unless somebody has changed the dashboard since.
+    rules of ours that are no more are removed, unless somebody has changed the dashboard since. A rule is compared
+    field by field; whether it is paused, where it notifies, and rules of others in the same group stay as they are.
 
     Args:
         folder: the folder's uid; created where it is missing.
@@ -121,10 +106,7 @@ def install(
     for board in boards:
         yield _install_board(grafana, bound(board, asked or {}), folder, dry_run=dry_run)
     yield from _remove_boards(grafana, folder, keep={str(board["uid"]) for board in boards}, dry_run=dry_run)
-    for group in groups:
-        yield _install_group(grafana, group, folder, uids or {}, dry_run=dry_run)
-    if groups:
-        yield from _remove_rules(grafana, groups, folder, dry_run=dry_run)
+    yield from grafana_rules.install(grafana, groups, folder, uids or {}, dry_run=dry_run)
 
 
 def _install_board(grafana: Grafana, board: dict[str, Any], folder: str, *, dry_run: bool) -> Done:
@@ -151,7 +133,7 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str, *, dry_
     # Where it is new, nothing may be overwritten: a Grafana before 11 would take over a dashboard of the same title.
     overwrite = done.what == "updated"
     body = {"dashboard": board | {"id": None}, "folderUid": folder, "overwrite": overwrite, "message": message}
-    answer = grafana.ask("POST", "/api/dashboards/db", body, or_=[400, 412])
+    answer = grafana.ask("POST", "/api/dashboards/db", body, or_=REFUSALS)
     if answer.status == 412:
         return Done(
             "refused",
@@ -159,7 +141,7 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str, *, dry_
             uid,
             f"it collides with another dashboard ({answer.message}): rename that one, or choose another --folder",
         )
-    return Done("refused", "dashboard", uid, answer.message) if answer.status == 400 else done
+    return Done("refused", "dashboard", uid, answer.message) if answer.status in REFUSALS else done
 
 
 def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str], dry_run: bool) -> Iterator[Done]:
@@ -171,60 +153,11 @@ def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str], dry_run: bo
             yield Done("kept", "dashboard", uid, "no longer ours, but somebody has changed it; delete it by hand")
             continue
         if not dry_run:
-            answer = grafana.ask("DELETE", f"/api/dashboards/uid/{uid}", or_=[400, 404])
-            if answer.status == 400:
+            answer = grafana.ask("DELETE", f"/api/dashboards/uid/{uid}", or_={*REFUSALS, 404})
+            if answer.status in REFUSALS:
                 yield Done("refused", "dashboard", uid, answer.message)
                 continue
         yield Done("removed", "dashboard", uid)
-
-
-def _install_group(grafana: Grafana, group: dict[str, Any], folder: str, uids: Uids, *, dry_run: bool) -> Done:
-    name = str(group["name"])
-    path = f"{PROVISIONING}/folder/{folder}/rule-groups/{quote(name, safe='')}"
-    there = grafana.get(path, or_=[404])
-    if not dry_run:
-        rules = [_as_api(rule, name, folder, uids) for rule in group["rules"]]
-        body = {"title": name, "folderUid": folder, "interval": _seconds(group["interval"]), "rules": rules}
-        answer = grafana.ask("PUT", path, body, or_=[400, 409])
-        if answer.status in {400, 409}:
-            return Done("refused", "rules", name, answer.message)
-    return Done("created" if there.status == 404 else "updated", "rules", name, f"{len(group['rules'])} rules")
-
-
-def _remove_rules(grafana: Grafana, groups: Sequence[dict[str, Any]], folder: str, *, dry_run: bool) -> Iterator[Done]:
-    """A group is replaced whole, so what is left over are the rules of groups that are no more."""
-    names = {str(group["name"]) for group in groups}
-    for rule in grafana.get(f"{PROVISIONING}/alert-rules").body:
-        ours = rule["folderUID"] == folder and str(rule["uid"]).startswith(PREFIX)
-        if ours and rule["ruleGroup"].startswith(PREFIX) and rule["ruleGroup"] not in names:
-            if not dry_run:
-                grafana.ask("DELETE", f"{PROVISIONING}/alert-rules/{rule['uid']}", or_=[404])
-            yield Done("removed", "rule", str(rule["uid"]))
-
-
-def _as_api(rule: dict[str, Any], group: str, folder: str, uids: Uids) -> dict[str, Any]:
-    """A rule of a provisioning file, as the API takes it."""
-    body = {RENAMED.get(key, key): value for key, value in rule.items()}
-    # In files `$$` is how a label spells `$`: Grafana expands variables of its environment there.
-    labels = {key: str(value).replace("$$", "$") for key, value in rule.get("labels", {}).items()}
-    rebound: dict[str, Any] = _rebound(body, uids)
-    return rebound | {"labels": labels, "ruleGroup": group, "folderUID": folder, "orgID": rule.get("orgId", 1)}
-
-
-def _rebound(content: Any, uids: Uids) -> Any:
-    """A copy in which references to our own fixed uids, which are the types' names, are references to these."""
-    match content:
-        case {"type": str(kind), "uid": str(uid), **rest} if uid == kind in uids:
-            return {"type": kind, "uid": uids[kind]} | _rebound(rest, uids)
-        case dict():
-            return {
-                key: uids.get(value, value) if key == "datasourceUid" else _rebound(value, uids)
-                for key, value in content.items()
-            }
-        case list():
-            return [_rebound(each, uids) for each in content]
-        case _:
-            return content
 
 
 def _last_message(grafana: Grafana, uid: str) -> str:
@@ -237,13 +170,3 @@ def _last_message(grafana: Grafana, uid: str) -> str:
 
 def _digest(board: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(board, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _seconds(interval: str | int) -> int:
-    """A duration such as `1m` or `90s` in seconds."""
-    if isinstance(interval, int):
-        return interval
-    number, unit = interval[:-1], interval[-1]
-    if unit not in "smh" or not number.isdigit():
-        raise UsageError(f"{interval!r} is no interval that a rule group can have: write it as in 60s or 1m")
-    return int(number) * {"s": 1, "m": 60, "h": 3600}[unit]

@@ -72,6 +72,10 @@ class Strategy(StrEnum):
     """A cut tool payload asked for again."""
 
 
+ANEW: Final = frozenset({Strategy.RETRIEVE, Strategy.RETRY, Strategy.REPAIR})
+"""What comes so takes the place of what it continues; `resend` does after a cut, but after a pause the rest comes."""
+
+
 class TurnKind(StrEnum):
     """Who says where the turn begins and ends."""
 
@@ -110,6 +114,9 @@ class Turn:
         truncated: any response was truncated.
         cut: the numbers of truncated calls that stand without a later whole response to the same message.
         open_streams: responses that are still being read.
+        answer_tokens: generated tokens of the turn's longest answer: a response, and what was continued of it.
+        parts: of answers that may be continued, by the number of the call that would be: tokens before that call, and
+            with it. None while all answers were whole.
         ending: how an observed turn ends once they have been: its function returned one of them.
         within: of a controller's turn, the observed turn that it is a part of.
         inner: the outcome of the last such part, unless a whole answer came after it.
@@ -139,6 +146,8 @@ class Turn:
     inner: TurnOutcome | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    answer_tokens: int = 0
+    parts: dict[int, tuple[int, int]] | None = None
     output_chars: int = 0
     last_call: int | None = None
     last_s: float | None = None
@@ -155,6 +164,7 @@ class Turn:
         if usage is not None:
             self.input_tokens += usage.input_tokens or 0
             self.output_tokens += usage.output_tokens or 0
+        self._answer(ended)
         self.output_chars += ended.output_chars
         if ended.whole:
             self.inner = None
@@ -166,6 +176,19 @@ class Turn:
                 self.cut.discard(started.continuation.of or 0)
             if ended.whole and self.kind is not TurnKind.OBSERVED:
                 self.cut.clear()  # its calls are one after the other, to one message
+
+    def _answer(self, ended: CallEnded) -> None:
+        """Measure the answer that the call is a part of: a limit on tokens is one for each call."""
+        again, tokens = ended.started.continuation, (ended.usage and ended.usage.output_tokens) or 0
+        before = 0
+        if again is not None:
+            earlier, so_far = (self.parts or {}).get(again.of or 0, (0, 0))
+            anew = again.strategy in ANEW or (again.strategy is Strategy.RESEND and again.of in self.cut)
+            before = earlier if anew else so_far
+        self.answer_tokens = max(self.answer_tokens, before + tokens)
+        if not ended.whole:
+            self.parts = self.parts or {}
+            self.parts[ended.started.number] = before, before + tokens
 
     def join(self, outer: Turn) -> None:
         """Become a part of an observed turn, which is not over before this one is."""
@@ -185,6 +208,7 @@ class Turn:
         outer.cut |= self.cut
         outer.input_tokens += self.input_tokens
         outer.output_tokens += self.output_tokens
+        outer.answer_tokens = max(outer.answer_tokens, self.answer_tokens)
         outer.output_chars += self.output_chars
         outer.last_call, outer.last_s = self.last_call or outer.last_call, self.last_s or outer.last_s
         outer.inner = self.outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,14 @@ from endturn.errors import UsageError
 
 PREFIX: Final = "endturn-"
 """How the uids of our dashboards, rules and rule groups begin; nothing else is ever changed in a Grafana."""
+
+
+GRAFANA: Final = "http://127.0.0.1:3000"
+"""Where the links of shipped alert rules lead: the Grafana that `make up` starts."""
+
+
+Uids = Mapping[str, str]
+"""Data source type → the uid to use for it."""
 
 
 def folder() -> Path:
@@ -34,6 +43,8 @@ def dashboards(root: Path) -> list[dict[str, Any]]:
     """
     try:
         found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(root.glob("*.json"))]
+    except OSError as error:
+        raise UsageError(f"{str(root)!r} cannot be read: {error}") from error
     except ValueError as error:
         raise UsageError(f"{str(root)!r} holds a file that is not JSON: {error}") from error
     if not found:
@@ -60,17 +71,45 @@ def rule_groups(root: Path) -> list[dict[str, Any]]:
     return groups
 
 
-def export(target: Path) -> list[Path]:
+def export(target: Path, *, force: bool = False) -> list[Path]:
     """Copy everything that is shipped (dashboards, rules, provisioning) into a folder, for those who mount files.
 
+    Args:
+        force: overwrite files that are there and differ.
+
     Returns:
-        The files that were written; what else lies in the folder stays.
+        The files that were written, or were there already, the same; what else lies in the folder stays.
+
+    Raises:
+        UsageError: the folder cannot be written, or without `force` a file in it differs; then none is written.
     """
     source = folder()
     files = [file for file in sorted(source.rglob("*")) if file.is_file() and file.suffix in {".json", ".yaml"}]
-    written = []
-    for file in files:
-        to = target / file.relative_to(source)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        written.append(Path(shutil.copyfile(file, to)))
-    return written
+    copies = [(file, target / file.relative_to(source)) for file in files]
+    try:
+        differing = [str(to) for file, to in copies if to.exists() and to.read_bytes() != file.read_bytes()]
+        if differing and not force:
+            more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+            raise UsageError(f"not overwritten without --force: {', '.join(differing[:3])}{more}; nothing was written")
+        for file, to in copies:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, to)
+    except (OSError, shutil.Error) as error:
+        raise UsageError(f"cannot write into {str(target)!r}: {error}") from error
+    return [to for _, to in copies]
+
+
+def rebound(content: Any, uids: Uids) -> Any:
+    """A copy in which references to our own fixed uids, which are the types' names, are references to these."""
+    match content:
+        case {"type": str(kind), "uid": str(uid), **rest} if uid == kind in uids:
+            return {"type": kind, "uid": uids[kind]} | rebound(rest, uids)
+        case dict():
+            return {
+                key: uids.get(value, value) if key == "datasourceUid" else rebound(value, uids)
+                for key, value in content.items()
+            }
+        case list():
+            return [rebound(each, uids) for each in content]
+        case _:
+            return content

@@ -111,6 +111,38 @@ def test_a_head_sampled_span_counts_for_those_that_it_stands_for(collector: Coll
     reads(collector, RESPONSES, 5)
 
 
+def test_a_share_that_divides_nothing_is_counted_whole(collector: Collector) -> None:
+    """At 51 %, 100 spans are 196 responses: each stands for 1.96, of which no part is cut off."""
+    send(collector, *[Sent(attributes=LENGTH, state="ot=th:7d70a3d70a3d70")] * 100)
+    found = eventually(
+        lambda: [n for n in scraped(collector, RESPONSES).values() if n > 190], what="the adjusted count"
+    )
+    assert found == [pytest.approx(100 / 0.51)]
+
+
+def test_what_senders_write_does_not_become_a_label_of_any_length(collector: Collector) -> None:
+    """Names are cut at 128 characters, what is no text is unknown, and so is a reason that is none of ours."""
+    long = "é" * 100_000
+    send(
+        collector,
+        Sent(attributes=LENGTH | {"gen_ai.request.model": long, "gen_ai.provider.name": long}),
+        Sent(attributes=LENGTH | {"gen_ai.request.model": ["a", "b"]}),
+        Sent(attributes=LENGTH | {"endturn.stop.reason": "typed by somebody"}),
+        Sent(attributes=LENGTH | {"endturn.stop.reason": ["max_tokens"]}),
+        service=long,
+    )
+    cut = "é" * 128
+    names = ("endturn_stop_reason", "gen_ai_provider_name", "gen_ai_request_model", "job")
+    found = {
+        tuple(dict(labels)[name] for name in names): value for labels, value in reads(collector, RESPONSES, 4).items()
+    }
+    assert found == {
+        ("max_tokens", cut, cut, cut): 1,
+        ("max_tokens", "openai", "unknown", cut): 1,
+        ("unknown", "openai", "gpt-5", cut): 2,
+    }
+
+
 def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
     """One service behind two Collectors is two series, by the Collectors' ids, and their sum is what was sent."""
     ports = {"collector-counts": free_port(), "other": free_port()}
@@ -148,25 +180,28 @@ def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
 
 
 def test_sparse_counters_go_on_counting(tmp_path: Path) -> None:
-    """A response now and another long after are 2 in one series that never went away; with a short memory it does."""
+    """A response every ten minutes for an hour, scaled to seconds: 6 in one series that was never away.
+
+    One that forgets sooner than the next response comes loses its series each time.
+    """
     shipped = yaml.safe_load((REPOSITORY / "collector" / "collector.yaml").read_text())
     assert shipped["processors"]["deltatocumulative/counted"]["max_stale"] == "24h"
     assert shipped["exporters"]["prometheus/counted"]["metric_expiration"] == "24h"
-    forgetful = tmp_path / "forgetful.yaml"
-    forgetful.write_text(generated.all_in_one(Settings(stale=1)))
+    day, pause = 24 * 3600, 600
+    folders = {"lasting": day // pause, "forgetful": 1}  # a pause is a second, or longer
+    for name, stale in folders.items():
+        (tmp_path / f"{name}.yaml").write_text(generated.all_in_one(Settings(stale=stale)))
     with (
-        Collector(tmp_path / "shipped", heartbeat=60) as lasting,
-        Collector(tmp_path / "forgetful", heartbeat=60, config=forgetful) as forgetting,
+        Collector(tmp_path / "lasting", heartbeat=60, config=tmp_path / "lasting.yaml") as lasting,
+        Collector(tmp_path / "forgetful", heartbeat=60, config=tmp_path / "forgetful.yaml") as forgetting,
     ):
-        both = (lasting, forgetting)
-        for each in both:
-            send(each, Sent(attributes=LENGTH))
-        for each in both:
-            reads(each, RESPONSES, 1)
-        eventually(lambda: not scraped(forgetting, RESPONSES), what="the forgetful one to lose its series")
-        assert sum(scraped(lasting, RESPONSES).values()) == 1
-        send(lasting, Sent(attributes=LENGTH))
-        reads(lasting, RESPONSES, 2)
+        for n in range(1, 7):
+            for each in (lasting, forgetting):
+                send(each, Sent(attributes=LENGTH))
+            reads(lasting, RESPONSES, n)
+            eventually(lambda: scraped(forgetting, RESPONSES), what="the forgetful one's series")
+            eventually(lambda: not scraped(forgetting, RESPONSES), what="the forgetful one to lose its series")
+            assert sum(scraped(lasting, RESPONSES).values()) == n
 
 
 def test_a_restarted_collector_goes_on_in_its_series(tmp_path: Path) -> None:

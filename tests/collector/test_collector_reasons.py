@@ -92,6 +92,17 @@ CASES = {
     "an empty reason": Case(Sent(attributes={FINISH: [""]}), "missing"),
     "white space": Case(Sent(attributes={FINISH: ["  "]}), "missing"),
     "the first position counts": Case(Sent(attributes={FINISH: ["length", "stop"]}), "max_tokens", "length"),
+    "a number": Case(Sent(attributes={FINISH: 2}), "unknown", "2"),
+    "a truth": Case(Sent(attributes={FINISH: True}), "unknown", "true"),
+    "another operation's name": Case(
+        Sent(attributes={"gen_ai.operation.name": "responses", FINISH: ["length"]}), "max_tokens", "length"
+    ),
+    "an operation in another case": Case(
+        Sent(attributes={"gen_ai.operation.name": "Chat", FINISH: ["length"]}), "max_tokens", "length"
+    ),
+    "an old operation": Case(
+        Sent(attributes={"gen_ai.operation.name": "completion", FINISH: ["length"]}), "max_tokens", "length"
+    ),
     "another case": Case(Sent(attributes={FINISH: ["MAX_TOKENS"]}), "max_tokens", "MAX_TOKENS"),
     "a value without a row": Case(Sent(attributes={FINISH: ["because"]}), "unknown", "because"),
     "added up over chunks": Case(Sent(attributes={FINISH: ["lengthlength"]}), "max_tokens", "lengthlength"),

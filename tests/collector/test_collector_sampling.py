@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,39 @@ def test_a_turn_longer_than_the_wait_loses_only_what_was_unremarkable(gateway: C
     eventually(lambda: names(gateway, trace) == {"late"}, what="the late cut")
     send(gateway, Sent(name="afterwards", trace=trace, attributes=PLAIN))
     eventually(lambda: names(gateway, trace) == {"late", "afterwards"}, what="what came after the decision to keep")
+
+
+def reached(gateway: Collector, traces: float) -> bool:
+    return gateway.own("otelcol_processor_tail_sampling_new_trace_id_received") == traces
+
+
+def test_traces_that_there_was_no_room_for_are_told_by_two_counters(tmp_path: Path) -> None:
+    """Left memory less decided on is what was let go early, at once and after the wait; kept traces do not count."""
+    room, more, cut = 20, 30, 10
+    removed = "otelcol_processor_tail_sampling_sampling_trace_removal_age_count"
+    decided = "otelcol_processor_tail_sampling_global_count_traces_sampled"
+    misleading = "otelcol_processor_tail_sampling_sampling_trace_dropped_too_early"
+    config = tmp_path / "gateway.yaml"
+    config.write_text(generated.gateway(Settings(sampling=Sampling(decision_wait=WAIT))))
+    variables = {
+        "ENDTURN_COLLECTOR_TOKEN": TOKEN,
+        "ENDTURN_SAMPLE_PERCENT": "0",
+        "ENDTURN_SAMPLING_TRACES": str(room),
+    }
+    with Collector(tmp_path, config=config, heartbeat=60, environment=variables) as gateway:
+        traces = [os.urandom(16) for _ in range(room + more)]
+        for received, part in ((more, traces[:more]), (more + room, traces[more:])):  # in one they would be in no order
+            send(gateway, *(Sent(name="first", trace=trace, attributes=PLAIN) for trace in part))
+            eventually(partial(reached, gateway, received), what="the new traces")
+        eventually(lambda: gateway.own(removed) == more, what="the oldest to be let go")
+        send(gateway, *(Sent(name="cut", trace=trace, attributes=CUT) for trace in traces[-cut:]))
+        eventually(lambda: len(gateway.spans()) == 2 * cut, what="the cut ones, whole")
+        assert gateway.own(removed) - gateway.own(decided) == more
+        eventually(lambda: gateway.own(misleading), what="the wait to be over")
+        eventually(lambda: gateway.own(decided) == room, what="the decisions")
+        assert gateway.own(removed) - gateway.own(decided) == more
+        # Why the counter that is named for it is not used.
+        assert gateway.own(misleading) == more + cut
 
 
 def shipped() -> dict[str, Any]:

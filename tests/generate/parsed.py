@@ -64,6 +64,8 @@ def labels(node: Any) -> set[str]:
             return left | labels(node.rhs) if "or" in str(node.op) else left or labels(node.rhs)
         case promql_parser.Call() if node.func.name == "label_replace":
             return labels(node.args[0]) | {node.args[1].val}
+        case promql_parser.Call() if node.func.name == "clamp_min":
+            return labels(node.args[0])
         case promql_parser.Call() if node.args:
             # What is asked of a histogram's buckets has no bucket any more.
             own = {promql.LE} if node.func.name == "histogram_quantile" else set()
@@ -89,4 +91,5 @@ def known(config: RuleConfig | None = None) -> dict[str, frozenset[str]]:
             names |= {name + suffix: frozenset(carried) for suffix in SUFFIXES}
     recorded = [rules.HEARTBEAT, *(rules.recorded(count, config) for count in indicators.COUNTS)]
     recorded += [*slo.recorded(config), losses.recorded("lost", config), losses.recorded("refused", config)]
+    recorded += [*rules.remembered(), *losses.remembered()]
     return names | {each.name: each.labels for each in recorded}

@@ -61,6 +61,23 @@ def test_what_is_wrong_is_named_without_promtool(right: str, wrong: str, complai
     assert complaint in "\n".join(problems(GOOD.replace(right, wrong), tmp_path))
 
 
+@pytest.mark.usefixtures("no_promtool")
+def test_expressions_that_nobody_looked_at_are_not_called_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without promtool and promql-parser the status is 3 and no line says `ok`; a wrong structure is still 1."""
+    monkeypatch.setattr(check, "find_spec", lambda _: None)
+    file = tmp_path / "rules.yaml"
+    file.write_text(GOOD.replace("sum by (job) (up)", "sum by (job (up)"))
+    assert main(["rules", "check", str(file)]) == 3
+    said = capsys.readouterr()
+    assert said.out.endswith("EXPRESSIONS NOT CHECKED\n")
+    assert ": ok" not in said.out
+    assert "promtool on the PATH" in said.err
+    file.write_text(GOOD.replace("for: 5m", "for: soon"))
+    assert main(["rules", "check", str(file)]) == 1
+
+
 @pytest.mark.stack
 def test_promtool_finds_more(tmp_path: Path) -> None:
     """An unknown function in a template, and a rule that stands there twice, are promtool's to find."""
@@ -110,8 +127,8 @@ def test_nothing_to_check_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
-    """PyYAML is of the extra `grafana`."""
+    """PyYAML is of the extra `grafana`, and `generate` and `rules check` say that they need it."""
     code = "import sys; sys.modules['yaml'] = None\nfrom endturn.cli import main\nsys.exit(main(['rules', 'check']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'endturn[grafana]'" in done.stderr
+    assert "pip install 'endturn[grafana]', for `generate` and `rules check`" in done.stderr

@@ -79,6 +79,8 @@ EMPTY: dict[tuple[str, int], str] = {
     ("pipeline", 74): NEITHER,
     ("pipeline", 12): NEITHER,
     ("pipeline", 13): NEITHER,
+    ("overview", 76): NOTHING_LOST,
+    ("pipeline", 76): NOTHING_LOST,
     ("pipeline", 22): NOTHING_LOST,
     ("pipeline", 25): NOTHING_LOST,
     ("pipeline", 31): NOTHING_LOST,

@@ -10,6 +10,7 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
+from endturn.generate.increments import Memory, increments
 from endturn.generate.promql import LE, UnknownName, Vector
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Attribute, Metric
@@ -18,6 +19,7 @@ from tests.support.processes import require_stack
 
 TURNS = promql.select(schema.TURNS)
 BUCKETS = promql.select(schema.TURN_DURATION, part="bucket")
+MEMORY = Memory(interval=60, window=300, lookback=3600, known=86400, lead=120)
 
 
 def test_an_unknown_metric_is_refused_with_the_nearest_name() -> None:
@@ -184,11 +186,10 @@ def test_every_helper_is_understood_and_keeps_its_labels() -> None:
     """An independent parser finds in each helper's text exactly the labels that the helper says it has."""
     recorded = promql.Selector("endturn:turns:increase5m", TURNS.labels)
     histogram = promql.Selector("endturn:turn_duration:increase5m", BUCKETS.labels)
-    heartbeat = promql.Selector("endturn:heartbeat", frozenset())
     by: tuple[promql.Label, ...] = (promql.JOB, schema.PROVIDER)
     whole = promql.summed(recorded, by, "$window")
     vectors = [
-        promql.sum_by(by, promql.increments(TURNS, window=300, lookback=3600, heartbeat=heartbeat, lead=120)),
+        promql.sum_by(by, increments(TURNS, MEMORY)),
         whole,
         promql.counted(recorded, by, "$__range", overlap=5),
         promql.ratio(promql.summed(recorded.where(promql.only(schema.TRUNCATED, "true")), by, "$window"), whole),
@@ -201,14 +202,3 @@ def test_every_helper_is_understood_and_keeps_its_labels() -> None:
         assert labels(parse(vector.text)) - {LE} == vector.labels == {"job", "gen_ai_provider_name"}
     share = promql.share(recorded, (*by, schema.OUTCOME), by, 3600)
     assert labels(parse(share.text)) == share.labels == {"job", "gen_ai_provider_name", "endturn_turn_outcome"}
-
-
-def test_increments_have_four_branches() -> None:
-    """The four branches: difference, reset, birth under a heartbeat, and what is left."""
-    heartbeat = promql.Selector("endturn:heartbeat", frozenset())
-    gained = promql.increments(TURNS, window=300, lookback=3600, heartbeat=heartbeat, lead=120)
-    assert [name for name, _ in selectors(gained.text)] == ["endturn_turns_total"] * 5 + [
-        "endturn:heartbeat",
-        "endturn_turns_total",
-    ]
-    assert "last_over_time(endturn:heartbeat[5m] offset 7m)" in gained.text

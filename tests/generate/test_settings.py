@@ -36,8 +36,8 @@ def test_every_key_is_documented_and_is_a_field() -> None:
             assert f"| `{section}.{key.name}` |" in GUIDE
             assert key.field in fields.get(section, RuleConfig.__dataclass_fields__)
     set_ = {key.field for keys in settings.SECTIONS.values() for key in keys} | {"expected", "slo"}
-    # A day is what "a day" means, the heartbeat is the Collector's own, and how long silence is remembered no choice.
-    assert RuleConfig.__dataclass_fields__.keys() - set_ == {"heartbeats", "remembered"}
+    # A day is what "a day" means, and the heartbeat is the Collector's own.
+    assert RuleConfig.__dataclass_fields__.keys() - set_ == {"heartbeats"}
     assert Slo.__dataclass_fields__.keys() - set_ == {"day"}
 
 
@@ -97,9 +97,20 @@ def test_values_are_read() -> None:
         ('[alerts]\nwindow = "0s"', "alerts.window is a duration"),
         ('[alerts]\nwindow = "5m"', "a window of 300 s is too short"),
         ("[alerts]\ngiven_up = 0", "alerts.given_up is a whole number above 0"),
-        ("[alerts]\ncontinued_seconds = 5000", "continued_seconds lies between 0.1 and 1000"),
+        ("[alerts]\ncontinued_seconds = 5000", "continued_seconds is at least 0.1 and below 1000.*buckets 0.1,"),
+        ("[alerts]\ncontinued_seconds = 1000", "below 1000, not 1000.*buckets"),
+        ("[alerts]\nbudget_used = 1.0", "budget_used is a share between 0 and 1"),
+        ('[evaluation]\nknown = "90m"', "at least twice as long"),
         ('[evaluation]\nincrease = "250s"', "no multiple of the interval"),
         ('[collector]\njob = "("', "collector.job is a regular expression"),
+        ("[collector]\njob = 'a\"b'", "collector.job is a regular expression without quotes"),
+        ("[collector]\njob = 'a[.]b|c\\d'", "collector.job is a regular expression without quotes, backslashes"),
+        ("[collector]\njob = 'a(?=b)'", "collector.job is a regular expression without .*look-around"),
+        ('[evaluation]\nlookback = "1m"', "look"),
+        ('[evaluation]\nincrease = "1m"\nlookback = "3m"', "evaluation.lookback is 5m or more .*exports.*not 3m"),
+        ('[slo]\ncontinues = "1m"', "slo.continues is 6h or more .*what pages look back on.*not 1m"),
+        ('[expected]\n"shop" = "30s"', "expected.shop is between 5m and 30d .*not 30s"),
+        ('[expected]\n"shop" = "40d"', "expected.shop is between 5m and 30d .*not 40d"),
         ('[links]\ngrafana = "grafana.example.com"', "links.grafana is an address"),
         ('[expected]\n"shop" = "soon"', "expected.shop is a duration"),
         ("not toml", "cannot be read as TOML"),
@@ -111,13 +122,6 @@ def test_what_cannot_be_is_refused(text: str, complaint: str, tmp_path: Path) ->
     file.write_text(text)
     with pytest.raises(UsageError, match=f"(?s)endturn.toml.*{complaint}"):
         generate.read_config(file)
-
-
-def test_an_alert_can_be_switched_off() -> None:
-    """A bound that nothing can be above leaves the alert out."""
-    config = settings.parse({"alerts": {"budget_used": 1, "continued_seconds": 1000}})
-    gone = {alert.name for alert in alerts(RuleConfig())} - {alert.name for alert in alerts(config)}
-    assert gone == {"EndturnContinuedTurnsSlow", "EndturnOutputBudgetNearlyUsed"}
 
 
 def test_the_command_line_writes_into_any_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,6 +167,7 @@ def test_the_command_line_writes_into_any_folder(tmp_path: Path, capsys: pytest.
             "TruncatedTurns|Slow|Nearly|ResponsesTruncated|Repairs|Exhausted",
             id="other thresholds",
         ),
+        pytest.param('[evaluation]\ninterval = "30s"', "", id="evaluated twice as often"),
     ],
 )
 def test_generated_examples_hold_for_other_configurations(text: str, only: str, tmp_path: Path) -> None:
@@ -171,7 +176,7 @@ def test_generated_examples_hold_for_other_configurations(text: str, only: str, 
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
     promtool, folder = require_stack("prometheus")["promtool"], tmp_path / "dashboards" / "rules" / "tests"
-    for file in ("alerts.yaml", "alerts-slo.yaml"):
+    for file in ("increments.yaml", "alerts.yaml", "alerts-slo.yaml", "alerts-collector.yaml"):
         done = subprocess.run(
             [promtool, "test", "rules", f"--run={only}", file], cwd=folder, capture_output=True, text=True, check=False
         )

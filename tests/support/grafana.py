@@ -32,6 +32,7 @@ class State:
     sources: list[dict[str, Any]] = field(default_factory=lambda: [dict(source) for source in SOURCES])
     provisioned: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)  # "METHOD /path" prefixes that answer 403
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)  # "METHOD /path" -> what it answers; None: HTML
     bare_versions: bool = False  # the history as a bare list, as before Grafana 11.3
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -84,6 +85,8 @@ class FakeGrafana:
                     return 401, {"message": "Invalid API key", "statusCode": 401}
                 if any(f"{self.command} {path}".startswith(each) for each in state.denied):
                     return 403, {"message": "You'll need additional permissions to perform this action."}
+                if (planned := state.answers.get(f"{self.command} {path}")) is not None:
+                    return planned
                 return _route(state, self.command, [unquote(part) for part in path.split("/")[2:]], query, body)
 
             def log_message(self, format: str, *args: object) -> None:
@@ -126,7 +129,7 @@ def _route(state: State, method: str, path: list[str], query: dict[str, list[str
         case _, "dashboards", "uid", uid, *rest:
             return _dashboard(state, method, uid, rest)
         case "GET", "v1", "provisioning", "alert-rules":
-            return 200, [rule for group in state.groups.values() for rule in group["rules"]]
+            return 200, [_spelled(rule) for group in state.groups.values() for rule in group["rules"]]
         case "DELETE", "v1", "provisioning", "alert-rules", uid:
             for group in state.groups.values():
                 group["rules"] = [rule for rule in group["rules"] if rule["uid"] != uid]
@@ -181,4 +184,17 @@ def _group(state: State, method: str, folder: str, name: str, body: Any) -> tupl
         state.groups[folder, name] = body
         return 200, body
     found = state.groups.get((folder, name))
-    return (404, {"message": "rule group not found"}) if found is None else (200, found)
+    if found is None:
+        return 404, {"message": "rule group not found"}
+    return 200, found | {"rules": [_spelled(rule) for rule in found["rules"]]}
+
+
+def _spelled(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule as Grafana gives it back: with fields of its own, durations its way, and what is empty left out."""
+    own = {"id": 7, "updated": "2026-01-01T00:00:00Z", "provenance": "", "record": None, "notification_settings": None}
+    data = [
+        {key: value for key, value in query.items() if value not in ("", {"from": 0, "to": 0})}
+        | {"model": {"intervalMs": 1000, "maxDataPoints": 43200} | query["model"]}
+        for query in rule.get("data", [])
+    ]
+    return own | {"isPaused": False} | rule | {"data": data, "keep_firing_for": "1h0m0s"}

@@ -57,4 +57,6 @@ def _extra() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDS:
             raise
-        raise UsageError(f"{error.name!r} is not installed: pip install 'endturn[grafana]'") from error
+        raise UsageError(
+            f"{error.name!r} is not installed: pip install 'endturn[grafana]', for `generate` and `rules check`"
+        ) from error

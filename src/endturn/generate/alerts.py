@@ -7,7 +7,6 @@ from typing import Final
 from endturn.generate import alerts_collector, alerts_pipeline, alerts_responses, alerts_turns
 from endturn.generate.config import RuleConfig
 from endturn.generate.declare import Alert
-from endturn.telemetry import schema
 
 EVERY: Final = (
     alerts_turns.not_continued,
@@ -32,9 +31,5 @@ EVERY: Final = (
 
 def alerts(config: RuleConfig) -> tuple[Alert, ...]:
     """All of them. A silent service is missed only where the configuration names it."""
-    off = {
-        alerts_turns.slow: config.continued_seconds >= schema.TURN_DURATION.buckets[-1],
-        alerts_responses.nearly_used: config.budget_used >= schema.BUDGET_USED.buckets[-1],
-    }
-    made = tuple(one(config) for one in EVERY if not off.get(one))
+    made = tuple(one(config) for one in EVERY)
     return (*made, alerts_pipeline.silent(config)) if config.expected else made

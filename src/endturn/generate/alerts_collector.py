@@ -83,10 +83,10 @@ def losing(config: RuleConfig) -> Alert:
         "them behind a point where nobody tries again.",
         runbook=Runbook(
             meaning="Telemetry is lost in the Collector. `send_failed`: a back end refused it for good, or was away "
-            "for longer than it is tried again. `queue_full`: there was no room in the queue towards it (where no "
-            "`batch` stands before the queue the sender was told, and tries again). `undecided`: traces were dropped "
-            "before it was decided whether to keep them. `delta_dropped`: points of a sender with delta temporality "
-            "could not be added up.",
+            "for longer than it is tried again. `queue_full`: there was no room in the queue towards it, behind "
+            "a point where nobody tries again (traces only: of other signals the sender is told, see "
+            "EndturnCollectorRefusingTelemetry). `undecided`: traces were dropped before it was decided whether to "
+            "keep them. `delta_dropped`: points of a sender with delta temporality could not be added up.",
             impact="Traces and events of truncated turns are missing, or counts are too low.",
             look=(
                 "The Collector's log has the back end's answer.",
@@ -110,8 +110,8 @@ def losing(config: RuleConfig) -> Alert:
             _example(
                 config,
                 "a queue is full",
-                _counter("otelcol_exporter_enqueue_failed_log_records", f"0x{START} 7x{LASTING}", **exporter),
-                COLLECTOR | names | {SIGNAL: "log_records", CAUSE: "queue_full"},
+                _counter("otelcol_exporter_enqueue_failed_spans", f"0x{START} 7x{LASTING}", **exporter),
+                COLLECTOR | names | {CAUSE: "queue_full"},
                 "7",
             ),
             _example(
@@ -126,6 +126,24 @@ def losing(config: RuleConfig) -> Alert:
         else (),
         quiet=_example(config, "it lost some long ago", _counter(metric, f"5x{LASTING}", **exporter)),
         also_quiet=(
+            _example(
+                config,
+                "a queue of logs is full: the sender is told, and still has them",
+                _counter(
+                    "otelcol_exporter_enqueue_failed_log_records",
+                    f"0x{START} 7000x{LASTING}",
+                    **{EXPORTER: "otlp_http/loki"},
+                ),
+            ),
+            _example(
+                config,
+                "an agent's queue is full: the same of its traces",
+                _counter(
+                    "otelcol_exporter_enqueue_failed_spans",
+                    f"0x{START} 7000x{LASTING}",
+                    **{EXPORTER: "otlp_grpc/gateway"},
+                ),
+            ),
             _example(
                 config,
                 "delta points are added up as they should be",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from endturn.generate import promql, rules
-from endturn.generate.config import RuleConfig
+from endturn.generate.config import DAY, RuleConfig
 from endturn.generate.declare import Alert, Example, Runbook, alert
 from endturn.generate.examples import LABELS, START, after, beating, events, named, series
 from endturn.generate.examples import example as beaten
@@ -58,7 +58,8 @@ def absent(config: RuleConfig) -> Alert:
         f"and on ()\nabsent_over_time({HEARTBEAT}[{gone}])"
     )
     silent = START + config.overlap + config.steps(config.absent) + config.steps(config.hold) + 2
-    beats = beating(config, START)
+    beats, days = beating(config, START), 3 * config.steps(DAY)
+    lasting = max(silent, min(days, config.steps(config.remembered) // 2))
     return alert(
         "EndturnTelemetryAbsent",
         dashboard="endturn-pipeline",
@@ -77,7 +78,11 @@ def absent(config: RuleConfig) -> Alert:
                 "Its log: refused data (memory), or a full queue towards Prometheus.",
                 "Prometheus: was it started with `--web.enable-otlp-receiver`?",
             ),
-            act=("Restart what is down; queues and senders' retries bridge some 15 minutes.",),
+            act=(
+                "Restart what is down; queues and senders' retries bridge some 15 minutes.",
+                f"Nothing is to arrive any more? Take the rules out of Prometheus, or wait: after "
+                f"{promql.duration(config.remembered)} the alert ends by itself.",
+            ),
         ),
         fires=Example(
             says="the heartbeat stops",
@@ -85,6 +90,15 @@ def absent(config: RuleConfig) -> Alert:
             after=silent,
             labels={},
             shows="1",
+        ),
+        also_fires=(
+            Example(
+                says="it has been gone for days",
+                series={name: f"{values} _x{lasting}" for name, values in beats.items()},
+                after=lasting,
+                labels={},
+                shows="1",
+            ),
         ),
         quiet=Example(says="the heartbeat goes on", series=beating(config, silent), after=silent),
         keep=0,
@@ -96,7 +110,10 @@ def silent(config: RuleConfig) -> Alert:
     series_of = rules.recorded(indicators.RESPONSES, config)
 
     def gone(job: str, within: int) -> str:
-        return f"absent_over_time({series_of.where(promql.Matcher(JOB, '=', job))}[{promql.duration(within)}])"
+        # Only once telemetry has been arriving for that long: a fresh Prometheus has nobody's.
+        beat = f"last_over_time({HEARTBEAT}[{promql.duration(config.remembered)}] offset {promql.duration(within)})"
+        silence = f"absent_over_time({series_of.where(promql.Matcher(JOB, '=', job))}[{promql.duration(within)}])"
+        return f"{silence}\nand on () {beat}"
 
     job, within = config.expected[0]
     steps = START + config.steps(within) + config.overlap + config.steps(config.hold) + 3
@@ -137,6 +154,13 @@ def silent(config: RuleConfig) -> Alert:
             says="it sends, though nothing happens in it",
             series=beating(config, steps) | {named(counter, own): f"1x{steps}"} | others,
             after=steps,
+        ),
+        also_quiet=(
+            Example(
+                says="nothing was watched for as long as that yet",
+                series=beating(config, config.steps(within) - 1),
+                after=config.steps(within) - 1,
+            ),
         ),
         keep=0,
     )

@@ -75,7 +75,7 @@ def nearly_used(config: RuleConfig) -> Alert:
             act=(
                 "Raise `max_tokens`: what is not used costs nothing with most providers.",
                 "Or ask for shorter answers.",
-                f"A limit that is meant to cut: raise `alerts.budget_used` ({limit:g}) to 1.",
+                f"A limit that is meant to cut: raise `alerts.budget_used` ({limit:g}), up to 0.999.",
             ),
         ),
         fires=example(

@@ -35,15 +35,18 @@ class Result:
 
     Attributes:
         how: what looked at it.
+        parsed: somebody looked at the expressions too.
     """
 
     file: str
     rules: int
     how: str
     problems: tuple[str, ...] = ()
+    parsed: bool = True
 
     def __str__(self) -> str:
-        head = f"{self.file}: {self.rules} rules, {self.how}: {'not ok' if self.problems else 'ok'}"
+        verdict = "not ok" if self.problems else "ok" if self.parsed else "EXPRESSIONS NOT CHECKED"
+        head = f"{self.file}: {self.rules} rules, {self.how}: {verdict}"
         return "\n  ".join((head, *self.problems))
 
 
@@ -75,7 +78,7 @@ def _check(file: Path, promtool: str | None) -> Result:
         return Result(str(file), count, _version(promtool), tuple(_promtool(promtool, groups)))
     if find_spec("promql_parser"):
         return Result(str(file), count, "read, expressions parsed", tuple(_parsed(groups)))
-    return Result(str(file), count, "read (no promtool: expressions were not looked at)")
+    return Result(str(file), count, "read (no promtool, no promql-parser)", parsed=False)
 
 
 def groups_of(file: Path) -> list[Any]:

@@ -14,7 +14,7 @@ from endturn.telemetry.indicators import REPAIR_FAILURE, TRUNCATION
 SITE: Final = "https://github.com/endturn/endturn/blob/main"
 HEARTBEATS: Final = (
     promql.foreign("otelcol_process_uptime_seconds_total", job="(.+/)?endturn-collector"),
-    promql.select(schema.RESPONSES),
+    promql.select(schema.TURNS),
 )
 HOUR: Final = 3600
 DAY: Final = 86400
@@ -117,10 +117,12 @@ class RuleConfig:
     Attributes:
         interval: how often rules are evaluated.
         increase: the window of one recorded increment; a multiple of `interval`.
-        lookback: how far back a counter's previous value is looked for. Who exports less often is overcounted.
+        lookback: how far back a counter's previous value is looked for; known: how long a counter that was silent for
+            longer than that is still recognised. One that comes back later is counted anew.
         lead: how much earlier than an application's next export the heartbeat may arrive after an outage.
         heartbeats: series that travel the same path as the metrics; the first that exists is taken. The Collector
-            pushes its own uptime through its OTLP receiver; without it, our own metrics say that something arrives.
+            pushes its own uptime through its OTLP receiver; without it, our own metrics say that something arrives:
+            one that the library alone writes, for what the Collector counts is scraped, and goes another way.
         slo: the objective, and what spends its budget too fast.
         window: what the other alerts look back on; slow: what those look back on that need many events.
         hold: how long a condition must last before its alert fires; keep: how long it fires on after the last time.
@@ -130,8 +132,7 @@ class RuleConfig:
         truncated, given_up, failed_repairs, unmapped, suspected, failures: events below which an alert stays quiet.
         continued_seconds, continued_quantile, continued: how long continued turns may take, at which quantile, and of
             how many it means something.
-        budget_used, budget_quantile, budgeted: the same for the share of their token limit that responses use. What
-            no quantile can be above, the highest bound, switches either off.
+        budget_used, budget_quantile, budgeted: the same for the share of their token limit that responses use.
         collector: a regular expression for the `job` under which Prometheus scrapes the Collector.
         queue: how full one of its queues may be; lost, refused: records below which an alert stays quiet.
         runbooks, grafana: where the runbook pages and the dashboards are found.
@@ -140,6 +141,7 @@ class RuleConfig:
     interval: int = 60
     increase: int = 300
     lookback: int = HOUR
+    known: int = DAY
     lead: int = 120
     heartbeats: tuple[Selector, ...] = HEARTBEATS
     slo: Slo = Slo()
@@ -148,7 +150,7 @@ class RuleConfig:
     hold: int = 120
     keep: int = HOUR
     absent: int = 600
-    remembered: int = DAY
+    remembered: int = 7 * DAY
     expected: tuple[tuple[str, int], ...] = ()
     truncation: float = TRUNCATION.thresholds.act
     truncated: int = 10
@@ -176,6 +178,11 @@ class RuleConfig:
             raise UsageError(
                 f"the increase window ({self.increase} s) is no multiple of the interval ({self.interval} s)"
             )
+        if self.known < 2 * self.lookback:
+            raise UsageError(
+                f"counters are known ({self.known} s) for at least twice as long as they are looked back on "
+                f"({self.lookback} s)"
+            )
         if not self.heartbeats:
             raise UsageError(
                 "name at least one heartbeat: without it, new counters cannot be told from a path that was down"
@@ -188,8 +195,12 @@ class RuleConfig:
             ("continued_seconds", self.continued_seconds, schema.TURN_DURATION.buckets),
             ("budget_used", self.budget_used, schema.BUDGET_USED.buckets),
         ):
-            if not bounds[0] <= value <= bounds[-1]:
-                raise UsageError(f"{name} lies between {bounds[0]:g} and {bounds[-1]:g}, not at {value:g}")
+            if not bounds[0] <= value < bounds[-1]:
+                # Above the last bound no quantile is known: the alert could never fire.
+                raise UsageError(
+                    f"{name} is at least {bounds[0]:g} and below {bounds[-1]:g}, not {value:g}: what is measured has "
+                    f"the buckets {', '.join(f'{bound:g}' for bound in bounds)}"
+                )
 
     @property
     def overlap(self) -> int:
@@ -202,7 +213,8 @@ class RuleConfig:
 
     def faster(self, times: int) -> RuleConfig:
         """The same rules on a clock that runs faster, for tests: every duration divided, at least one interval long."""
-        names = ("interval", "increase", "lookback", "lead", "window", "slow", "hold", "keep", "absent", "remembered")
+        spans = ("interval", "increase", "lookback", "known", "lead")
+        names = (*spans, "window", "slow", "hold", "keep", "absent", "remembered")
         scaled = {name: max(getattr(self, name) // times, 1) for name in names}
         expected = tuple((job, max(within // times, 1)) for job, within in self.expected)
         return replace(self, slo=self.slo.faster(times), expected=expected, **scaled)

@@ -8,6 +8,12 @@ from typing import Final, Literal
 
 Evidence = Literal["observed", "read", "documented", "seen"]
 
+INFERENCE: Final = (
+    *("chat", "generate_content", "text_completion"),  # semantic-conventions-genai, gen-ai-spans
+    *("completion", "completions", "chat_completion", "chat.completions", "response", "responses", "messages"),
+)
+"""The operations, in any case, whose spans stand for one answer of a model: the conventions', and others' words."""
+
 EVIDENCE: Final = {
     "observed": "its telemetry was looked at while it ran",
     "read": "its source was read",
@@ -252,7 +258,10 @@ def page(mark: str) -> str:
         "## Where the Collector looks",
         "First `endturn.stop.reason`: what has it is left as it is. Then "
         + ", ".join([_FINISH + " (the first position)", *(f"`{each.attribute}`" for each in SOURCES)])
-        + ". A failed call without any is `error`, unless the class of its error says more "
+        + ". Where a span names its operation (`gen_ai.operation.name`), it must be a model's answer: "
+        + ", ".join(f"`{each}`" for each in INFERENCE)
+        + " or one that is fetched again, in any case; spans of agents and workflows repeat the reasons of those below "
+        "them. A failed call without any is `error`, unless the class of its error says more "
         "(`LengthFinishReasonError` is `max_tokens`). A call that was not failed and has no reason is not counted: "
         "its emitter tells none.",
         "## Two spans for one call",

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from endturn.generate import promql
+from endturn.generate import increments, promql, rules
 from endturn.generate.config import RuleConfig
+from endturn.generate.increments import Memory
 from endturn.generate.promql import INSTANCE, JOB, SIGNALS, Matcher, Selector, Vector, duration
 
 What = Literal["lost", "refused"]
 SIGNAL, CAUSE, EXPORTER = "signal", "cause", "exporter"
+WATCHED: Final = Selector("endturn:collector_heartbeat:seen", frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class Loss:
 
     Attributes:
         what: "lost" is gone; "refused" was handed back to its sender, who tries again.
+        less: a counter of those among them that were no loss.
     """
 
     metric: str
@@ -29,13 +32,29 @@ class Loss:
     signal: str
     cause: str
     only: tuple[Matcher, ...] = ()
+    less: str = ""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """All that it is counted from."""
+        return (self.metric, self.less) if self.less else (self.metric,)
 
 
 LOSSES: Final = (
     *(Loss(metric=f"otelcol_exporter_send_failed_{s}", what="lost", signal=s, cause="send_failed") for s in SIGNALS),
-    *(Loss(metric=f"otelcol_exporter_enqueue_failed_{s}", what="lost", signal=s, cause="queue_full") for s in SIGNALS),
+    # Of the other signals, and in the agent, nothing stands between receiver and queue: where that is full the sender
+    # is told so, still has what it sent, and the receiver counts it as refused.
     Loss(
-        metric="otelcol_processor_tail_sampling_sampling_trace_dropped_too_early",
+        metric="otelcol_exporter_enqueue_failed_spans",
+        what="lost",
+        signal="spans",
+        cause="queue_full",
+        only=(Matcher(EXPORTER, "!=", "otlp_grpc/gateway"),),
+    ),
+    # What left memory and was not decided on. The processor's own ..._dropped_too_early also counts what it kept.
+    Loss(
+        metric="otelcol_processor_tail_sampling_sampling_trace_removal_age_count",
+        less="otelcol_processor_tail_sampling_global_count_traces_sampled",
         what="lost",
         signal="traces",
         cause="undecided",
@@ -62,29 +81,44 @@ def recorded(what: What, config: RuleConfig) -> Selector:
 
 
 def recording_rules(config: RuleConfig) -> list[dict[str, object]]:
-    """One rule for each counter; signal and cause are in the counters' names, and become labels."""
-    return [
-        {
-            "record": recorded(loss.what, config).name,
-            "expr": _increments(loss, config).text,
-            "labels": {SIGNAL: loss.signal, CAUSE: loss.cause},
-        }
-        for loss in LOSSES
-    ]
+    """For each counter what was seen of it, and its increments; signal and cause are in its name, and become labels."""
+    memory = rules.memory(config, WATCHED)
+    uptime = promql.foreign("otelcol_process_uptime", job=config.collector)
+    beats = f"count(last_over_time({uptime}[{duration(config.increase)}]))"
+    made: list[dict[str, object]] = [{"record": WATCHED.name, "expr": beats}]
+    for loss in LOSSES:
+        every = [promql.foreign(metric, job=config.collector) for metric in loss.metrics]
+        made += [{**rule} for rule in increments.recording_rules(every, memory)]
+        made.append(
+            {
+                "record": recorded(loss.what, config).name,
+                "expr": _increments(loss, config, memory).text,
+                "labels": {SIGNAL: loss.signal, CAUSE: loss.cause},
+            }
+        )
+    return made
 
 
-def _increments(loss: Loss, config: RuleConfig) -> Vector:
+def remembered() -> list[Selector]:
+    """Everything that the increments remember of counters."""
+    kinds = (increments.SEEN, increments.KNOWN)
+    counters = [promql.foreign(metric) for loss in LOSSES for metric in loss.metrics]
+    return [WATCHED, *(increments.remembered(counter, kind) for counter in counters for kind in kinds)]
+
+
+def _increments(loss: Loss, config: RuleConfig, memory: Memory) -> Vector:
     counter = promql.foreign(loss.metric, job=config.collector).where(*loss.only)
-    gained = promql.increments(
-        counter,
-        window=config.increase,
-        lookback=config.lookback,
-        heartbeat=promql.foreign("otelcol_process_uptime", job=config.collector),
-        lead=config.lead,
-    )
     names = [JOB, INSTANCE, *([EXPORTER] if EXPORTER in counter.labels else [])]
-    body = f"sum by ({', '.join(names)}) (\n  " + gained.text.replace("\n", "\n  ") + "\n)"
-    return Vector(body, frozenset(names))
+
+    def gained(counter: Selector) -> str:
+        body = increments.increments(counter, memory).text.replace("\n", "\n  ")
+        return f"sum by ({', '.join(names)}) (\n  {body}\n)"
+
+    text = gained(counter)
+    if loss.less:  # which is not there before its first event
+        decided = gained(promql.foreign(loss.less, job=config.collector))
+        text = f"clamp_min(\n{text}\n- (\n{decided}\nor\n0 * {text}\n),\n0)"
+    return Vector(text, frozenset(names))
 
 
 def at_least(what: What, config: RuleConfig, *, records: int) -> Vector:

@@ -81,9 +81,11 @@ def _recommended(id_: int, config: RuleConfig) -> stat.Panel:
         id=id_,
         title="max_tokens that would do",
         question="What limit would have let answers finish?",
-        formula=f"{WHOLE}: 99th percentile of the output tokens of complete turns, where there are {ENOUGH} or more",
+        formula=f"{WHOLE}: 99th percentile of the output tokens of each complete turn's longest answer, "
+        f"its continuations included, where there are {ENOUGH} or more",
         advice="Set max_tokens to at least this, reasoning tokens included. A lower bound where more than "
-        f"{MANY_INCOMPLETE:.0%} of the turns are incomplete: the longest answers are then among those.",
+        f"{MANY_INCOMPLETE:.0%} of the turns are incomplete: the longest answers are then among those. The calls of a "
+        "turn that asked for tools count one by one, as max_tokens limits them.",
         unit=EVERY_DIGIT,
         empty=f"below {ENOUGH} turns",
         decimals=0,
@@ -143,7 +145,8 @@ def _lengths(id_: int, config: RuleConfig) -> timeseries.Panel:
         id=id_,
         title="Output tokens of whole answers",
         question="How long are whole answers?",
-        formula="output tokens of complete turns, quantiles over the chosen window",
+        formula="output tokens of each complete turn's longest answer, its continuations included: quantiles over the "
+        "chosen window",
         advice="The limit of one call should be above p99: below it, one turn in a hundred needs a continuation.",
         unit="short",
     )

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
+import yaml
+
 from endturn import frameworks, reasons
 from endturn.exchange import PROVIDERS
 from endturn.frameworks import exceptions, rows
-from endturn.generate.emitters import CLAUDE_CODE, SOURCES, Source
+from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, Source
 from endturn.stop import TRUNCATED, StopReason, find_row
 from endturn.telemetry import schema
 
-INFERENCE: Final = ("chat", "generate_content", "text_completion")
-"""The operations whose spans stand for one answer of a model (semantic-conventions-genai, gen-ai-spans)."""
 FETCH: Final = "fetch_response"
 """The operation that repeats the reason of an answer which was counted when it was made."""
 
@@ -29,6 +29,13 @@ _LIMITS: Final = (
     *("gen_ai.request.max_tokens", "llm.request.max_tokens"),
     *("ai.settings.maxOutputTokens", "ai.settings.maxTokens"),
 )
+# OpenInference keeps the request's parameters as JSON text.
+_PARAMETERS: Final = 'span.attributes["llm.invocation_parameters"]'
+_WANTED: Final = '"max_(?:completion_|output_)?tokens\\"\\\\s*:\\\\s*(?P<n>[0-9]+)"'
+_PARAMETERS_LIMIT: Final = f'Int(ExtractPatterns({_PARAMETERS}, {_WANTED})["n"])'
+_PARAMETERS_TELL: Final = f"IsString({_PARAMETERS}) and IsMatch({_PARAMETERS}, {_WANTED})"
+_LONGEST: Final = 128
+"""Characters of a name that becomes a label."""
 _CANCELLED: Final = ("AbortError", "CancelledError")
 """Classes of what a caller raises into a call that it gives up: JavaScript's, and asyncio's."""
 _REPEATS: Final = "(?:{})+"
@@ -40,6 +47,7 @@ _FINISH: Final = f'span.attributes["{schema.FINISH_REASONS.key}"]'
 _STATUS: Final = 'span.attributes["gen_ai.response.status"]'
 _OPERATION: Final = f'span.attributes["{schema.OPERATION.key}"]'
 _OPERATION_ID: Final = 'span.attributes["ai.operationId"]'
+FETCHED: Final = f'IsMatch({_OPERATION}, "(?i)^{FETCH}$")'
 _OUTER: Final = f'IsMatch({_OPERATION_ID}, "^ai\\\\.(generate|stream)(Text|Object)$")'
 
 
@@ -58,7 +66,7 @@ def judged(raw: str, provider: str = "") -> StopReason:
 def condition() -> str:
     """Which spans are given a reason: those of a model's answer that tell one, or failed, and have none of ours yet."""
     told = [_FINISH, _STATUS, *(f'span.attributes["{each.attribute}"]' for each in SOURCES if not each.span)]
-    inference = _matches(_OPERATION, INFERENCE)
+    inference = f"IsMatch({_OPERATION}, {quoted('(?i)' + _pattern(INFERENCE))})"
     either = " or ".join(
         [
             *(f"{each} != nil" for each in told),
@@ -66,7 +74,7 @@ def condition() -> str:
             f"({inference} and span.status.code == STATUS_CODE_ERROR)",
         ]
     )
-    whose = f'({_OPERATION} == nil or {_OPERATION} == "{FETCH}" or {inference})'
+    whose = f"({_OPERATION} == nil or {FETCHED} or {inference})"
     return f"{REASON} == nil and {whose} and not {_OUTER} and ({either})"
 
 
@@ -75,18 +83,46 @@ def statements() -> list[str]:
     return [*_read(), *_named(), *_judged(), *_told()]
 
 
+def parameters() -> str:
+    """The limit under its own name, for who drops the parameters that it stands among."""
+    limit = f'span.attributes["{_LIMITS[0]}"]'
+    return f"set({limit}, {_PARAMETERS_LIMIT}) where {limit} == nil and {_PARAMETERS_TELL}"
+
+
+def bounded() -> list[str]:
+    """What becomes of a span's labels before responses are counted: a reason is one of ours, names are short texts."""
+    names = [f'span.attributes["{each.key}"]' for each in (schema.PROVIDER, schema.REQUEST_MODEL)]
+    return [
+        f'set({REASON}, "{StopReason.UNKNOWN}") where not IsString({REASON}) or not {_matches(REASON, StopReason)}',
+        *(f'set({name}, "unknown") where {name} != nil and not IsString({name})' for name in names),
+        *map(_cut, names),
+    ]
+
+
+def service() -> list[str]:
+    """The same for the service's names."""
+    return [_cut(f'resource.attributes["{key}"]') for key in ("service.name", "service.namespace")]
+
+
+def _cut(name: str) -> str:
+    """By characters: half of one would be no text."""
+    head = f'ExtractPatterns({name}, "(?s)^(?P<head>.{{{_LONGEST}}})")["head"]'
+    return f'set({name}, {head}) where IsString({name}) and IsMatch({name}, "(?s)^.{{{_LONGEST + 1}}}")'
+
+
 def unmapped() -> str:
     """The condition for a reason that has no row, as opposed to one whose row says that it tells nothing."""
     silent = {entry.raw.lower() for entry in reasons.table() if entry.row.reason is StopReason.UNKNOWN}
     known = _pattern(silent)
     raw = f'span.attributes["{schema.RAW.key}"]'
-    return f'{REASON} == "{StopReason.UNKNOWN}" and not IsMatch(ToLowerCase({raw}), {quoted(known)})'
+    return f'{REASON} == "{StopReason.UNKNOWN}" and {raw} != nil and not IsMatch({raw}, {quoted("(?i)" + known)})'
 
 
 def _read() -> Iterable[str]:
     """The raw value: the first that is there."""
     yield f"set({_RAW}, {_FINISH}[0]) where IsList({_FINISH}) and Len({_FINISH}) > 0"
     yield f"set({_RAW}, {_FINISH}) where IsString({_FINISH})"
+    yield f"set({_RAW}, String({_FINISH})) where IsInt({_FINISH}) or IsDouble({_FINISH}) or IsBool({_FINISH})"
     # Some write the list as JSON text.
     yield f'set({_RAW}, "") where IsMatch({_RAW}, "^\\\\s*\\\\[\\\\s*\\\\]")'
     first = '"^\\\\s*\\\\[\\\\s*\\"(?P<first>[^\\"]*)\\""'
@@ -179,15 +215,7 @@ def _told() -> Iterable[str]:
     output, limit = 'span.cache["output"]', 'span.cache["limit"]'
     yield f"set({output}, Int({_first(_OUTPUTS)}))"
     yield f"set({limit}, Int({_first(_LIMITS)}))"
-    # OpenInference keeps the request's parameters as JSON text.
-    parameters, wanted = (
-        'span.attributes["llm.invocation_parameters"]',
-        '"max_(?:completion_|output_)?tokens\\"\\\\s*:\\\\s*(?P<n>[0-9]+)"',
-    )
-    yield (
-        f'set({limit}, Int(ExtractPatterns({parameters}, {wanted})["n"])) '
-        f"where {limit} == nil and IsMatch({parameters}, {wanted})"
-    )
+    yield f"set({limit}, {_PARAMETERS_LIMIT}) where {limit} == nil and {_PARAMETERS_TELL}"
     clean = _matches(REASON, (StopReason.END_TURN, StopReason.TOOL_CALL))
     full = f"{output} != nil and {limit} != nil and {limit} > 0 and {output} >= {limit}"
     yield f'set(span.attributes["{schema.SUSPECTED.key}"], true) where {clean} and {full}'
@@ -257,3 +285,8 @@ def _escaped(text: str) -> str:
 def quoted(text: str) -> str:
     """The text as a string of OTTL."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def scalar(text: str) -> str:
+    """The text as YAML in one line, quoted where it must be."""
+    return yaml.safe_dump(text, width=10**6, allow_unicode=True).removesuffix("\n").removesuffix("\n...")

@@ -75,7 +75,8 @@ def _firing(id_: int) -> stat.Panel:
         id=id_,
         title="Alerts firing",
         question="Does anything need somebody?",
-        formula="our alerts that fire at the end of the time range, for the chosen services or for none in particular",
+        formula="our alerts that fire at the end of the time range: for the chosen services, for none in particular, "
+        "and about the Collector, whichever service is chosen",
         advice="Each has a runbook; which they are stands in the annotations of every chart.",
         unit="short",
         needs="rules",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from endturn.generate import panels, promql, rules, shown, tables
+from endturn.generate import losses, panels, promql, rules, shown, tables
 from endturn.generate.declare import VARIABLES
 from endturn.generate.layout import Section
 from endturn.generate.panels import About, AnyPanel, Needs, Query
@@ -15,6 +15,8 @@ from endturn.telemetry.indicators import Part, Thresholds
 
 OWN = (promql.chosen(JOB, VARIABLES[JOB]),)
 """Of these dashboards' variables the pipeline knows the service alone."""
+OF_PROCESSES = schema.TURNS
+"""Which only processes count: responses are counted by the Collector too, under its own instance."""
 SOME = Thresholds(look=1, act=10)
 RANGE, RATE = "[$__range]", "[$__rate_interval]"
 
@@ -31,7 +33,7 @@ def health(config: RuleConfig, where: tuple[Matcher, ...] = OWN) -> tuple[tuple[
 def sections(config: RuleConfig) -> list[Section]:
     """All of them, from the top."""
     arriving = ((_services(11, config), 12), (_capped(12, config), 6), (_listeners(13, config), 6))
-    through = ((_flow(21), 12), (_lost(22), 12))
+    through = ((_flow(21), 12), (_lost(22, config), 12))
     queues = ((_queues(23), 12), (_memory(24), 6), (_refused(25), 6))
     complete = ((_evaluations(31), 12), (_duration(32), 6), (_series(33), 6))
     return [
@@ -45,8 +47,7 @@ def sections(config: RuleConfig) -> list[Section]:
 def _figures(config: RuleConfig, where: tuple[Matcher, ...]) -> tuple[stat.Panel, ...]:
     window = promql.duration(config.increase)
     beat = f"last_over_time({HEARTBEAT}[{window}])"
-    processes = f"last_over_time({promql.select(schema.RESPONSES).where(*where)}[{window}])"
-    sent = [promql.foreign(f"otelcol_exporter_send_failed_{signal}") for signal in SIGNALS]
+    processes = f"last_over_time({promql.select(OF_PROCESSES).where(*where)}[{window}])"
     missed = _group("prometheus_rule_group_iterations_missed_total")
 
     def gauge(
@@ -78,9 +79,9 @@ def _figures(config: RuleConfig, where: tuple[Matcher, ...]) -> tuple[stat.Panel
         panels.number(alive, beats, says={"1": "alive", "0": "silent"}),
         gauge(
             72, "Processes", "How many processes report?",
-            "processes whose counters came within the last minutes, the Collector's own count among them",
+            "processes with endturn whose counters came within the last minutes",
             "Fewer than are running: some are not instrumented, or export elsewhere.",
-            f"count(count by (job, {INSTANCE}) ({processes}))", "responses", None,
+            f"count(count by (job, {INSTANCE}) ({processes}))", "process", None,
         ),
         gauge(
             73, "Recording failures", "Is endturn itself failing?",
@@ -100,20 +101,22 @@ def _figures(config: RuleConfig, where: tuple[Matcher, ...]) -> tuple[stat.Panel
         ),
         gauge(
             76, "Collector failures", "Does the Collector deliver what it gets?",
-            "metric points, spans and log records that it could not send, in the whole time range",
-            "Its log names the exporter and the reason.",
-            "round(" + " + ".join(f"(sum(increase({series}{RANGE})) or vector(0))" for series in sent) + ")",
-            "collector",
+            "metric points, spans and log records that it lost, however that came, in the whole time range",
+            "*Lost by the Collector* on *Pipeline* says which and why. See the runbook of "
+            "EndturnCollectorLosingTelemetry.",
+            f"round(sum(sum_over_time({losses.recorded('lost', config)}{RANGE})) / {config.overlap})", "collector",
         ),
     )  # fmt: skip
 
 
 def _services(id_: int, config: RuleConfig) -> table.Panel:
     lookback = promql.duration(config.lookback)
-    responses = promql.select(schema.RESPONSES).where(*OWN)
-    # `timestamp` of a selector alone is that of its sample, so it is asked for minute by minute.
-    ago = f"time() - max by (job) (max_over_time(timestamp({responses})[{lookback}:1m]))"
-    processes = f"count by (job) (count by (job, {INSTANCE}) (last_over_time({responses}[{lookback}])))"
+    responses, turns = (promql.select(what).where(*OWN) for what in (schema.RESPONSES, OF_PROCESSES))
+    # `timestamp` of a selector alone is that of its sample, so it is asked for at each evaluation's pace.
+    ago = (
+        f"time() - max by (job) (max_over_time(timestamp({responses})[{lookback}:{promql.duration(config.interval)}]))"
+    )
+    processes = f"count by (job) (count by (job, {INSTANCE}) (last_over_time({turns}[{lookback}])))"
     series = f"count by (job) (last_over_time({responses}[{lookback}]))"
     says = About(
         id=id_,
@@ -121,9 +124,8 @@ def _services(id_: int, config: RuleConfig) -> table.Panel:
         question="Who has stopped reporting?",
         formula=f"services with counters in the last {lookback}: time since the newest, processes, series of responses",
         advice="Silent for longer than the export interval: the process ended, or its way to here is broken. A service "
-        "that was silent for longer than the look-back is not listed at all.",
+        "that was silent for longer than the look-back is not listed at all. No processes: the Collector counts it.",
         unit="short",
-        needs="responses",
         empty="–",
     )
     columns = (
@@ -199,27 +201,28 @@ def _words(signal: str) -> str:
     return signal.replace("_", " ")
 
 
-def _lost(id_: int) -> timeseries.Panel:
+def _lost(id_: int, config: RuleConfig) -> timeseries.Panel:
     says = About(
         id=id_,
-        title="Lost, per second",
+        title="Lost by the Collector",
         question="What does the Collector give up?",
-        formula="items whose sending was given up, and items that a full queue did not take, by exporter",
-        advice="Given up: the back end was away for longer than the retries last. Queue full: it is too slow, or the "
-        "queue too small. Both are data that no panel shows any more.",
+        formula="items whose sending was given up, that a full queue did not take, or that were dropped on the way, in "
+        "each step, by exporter, signal and cause",
+        advice="`send_failed`: the back end refused them, or was away for longer than the retries last. `queue_full`: "
+        "it is too slow, or the queue too small. All are data that no panel shows any more.",
         unit="short",
         needs="collector",
         empty="nothing lost",
+        decimals=0,
     )
-    asked = [
-        Query(f"{_sum(f'otelcol_exporter_{what}_{signal}', 'exporter')} > 0", f"{{{{exporter}}}}, {words}")
-        for signal in SIGNALS
-        for what, words in (
-            ("send_failed", f"{_words(signal)} given up"),
-            ("enqueue_failed", f"{_words(signal)} not queued"),
-        )
-    ]
-    return panels.lines(says, asked)
+    recorded = losses.recorded("lost", config)
+    by = f"{losses.EXPORTER}, {losses.SIGNAL}, {losses.CAUSE}"
+    steps = f"round(sum by ({by}) (sum_over_time({recorded}[$__interval])) / {config.overlap})"
+    # As counts of our own are shown: what happened at all in the time range, with its zeros.
+    ever = f"sum by ({by}) (sum_over_time({recorded}[$__range] @ end())) > 0"
+    legend = f"{{{{{losses.EXPORTER}}}}} {{{{{losses.SIGNAL}}}}}, {{{{{losses.CAUSE}}}}}"
+    query = Query(f"{steps}\nand on ({by})\n{ever}", legend)
+    return panels.bars(says, [query], step=promql.duration(config.increase), colours={})
 
 
 def _queues(id_: int) -> timeseries.Panel:

@@ -1,4 +1,4 @@
-"""What a Collector does with telemetry: stop reasons, no content, counts, samples."""
+"""What a Collector does with telemetry: stop reasons, counts, samples."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Final
 
-import yaml
-
 from endturn.generate import ottl
 from endturn.generate.connections import duration, filled
+from endturn.generate.ottl import scalar
 from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Attribute, Metric
@@ -39,7 +38,7 @@ class Sampling:
         return 10 * self.traces
 
 
-# --- Reasons, content, names --------------------------------------------------------------------------------------
+# --- Reasons, names --------------------------------------------------------------------------------------
 
 _MEMORY: Final = """
 # First in every pipeline: refuses data (senders retry) before the process runs out of memory.
@@ -59,53 +58,14 @@ transform/stop_reasons:
         - @condition@
       statements:
 @statements@
-"""
-
-_CONTENT: Final = """
-# What people wrote and models answered stays where it was said. An application that records message content has
-# opted in for itself; that it is also stored, and shown to all who may see a trace, is a second decision. To make
-# it, take this processor out of the pipelines below. gen_ai.prompt.name, the name of a stored prompt, is no
-# content.
-transform/drop_message_content:
-  error_mode: propagate # refuse rather than let content pass because a statement failed
-  # One group for each kind of thing: in a common group the span's statement would run once for each of its events,
-  # so not at all without any.
-  trace_statements:
-    - statements:
-        - @span@
-    - statements:
-        - @spanevent@
-  log_statements:
-    - statements:
-        - @log@
-    # Before they were attributes, messages were the bodies of events, named in a field or in an attribute.
-    - conditions: # any of them
-        - @named@
-        - @also@
+    # What becomes a label is bounded: names are cut, and what is no reason is none, whoever sent it.
+    - conditions:
+        - @judged@
       statements:
-        - set(log.body, "")
+@bounded@
+    - statements:
+@service@
 """
-
-_CONTENT_PLACES: Final = (
-    # The conventions, of today and before.
-    r"gen_ai\.(input\.messages|output\.messages|system_instructions|tool\.definitions|tool\.call\.(arguments|result))",
-    r"gen_ai\.(retrieval\.(query\.text|documents)|(prompt|completion)(\.[0-9]+\..*)?|content\.(prompt|completion))",
-    # OpenInference
-    r"llm\.((input|output)_messages|prompts|completions|prompt_template\.variables|tools)(\..*)?",
-    r"(input|output)\.value|tool\.parameters",
-    # Traceloop, Vercel's AI SDK
-    r"traceloop\.entity\.(input|output)",
-    r"ai\.(prompt(\..*)?|response\.(text|object|reasoning|toolCalls)|toolCall\.(args|result))",
-    r"ai\.result\.(text|object|toolCalls)",
-    # Logfire, Pydantic AI
-    r"request_data|response_data|all_messages_events|pydantic_ai\.(all_messages|final_result)",
-    r"tool_(arguments|response)",
-)
-"""Where messages, tool arguments and results stand in telemetry of the conventions, and of others."""
-
-_CONTENT_EVENTS: Final = (
-    r"^gen_ai\.((system|user|assistant|tool)\.message|choice|client\.inference\.operation\.details)$"
-)
 
 EVENT_NAME: Final = """\
 # Loki keeps attributes beside a line, but drops a record's event name (3.7). As an attribute it is `event_name`
@@ -143,22 +103,12 @@ def memory(mib: int) -> str:
 
 def stop_reasons() -> str:
     """The statements that understand spans of others."""
-    statements = "\n".join(f"- {_scalar(each)}" for each in ottl.statements())
-    return filled(_REASONS, condition=_scalar(ottl.condition()), statements=indent(statements, " " * 8))
-
-
-def content() -> str:
-    """The removal of what people wrote and models answered."""
-    places = ottl.quoted(f"^({'|'.join(_CONTENT_PLACES)})$")
-    events = ottl.quoted(_CONTENT_EVENTS)
-    deleted = {
-        name: _scalar(f"delete_matching_keys({name}.attributes, {places})") for name in ("span", "spanevent", "log")
-    }
+    groups = {"statements": ottl.statements(), "bounded": ottl.bounded(), "service": ottl.service()}
     return filled(
-        _CONTENT,
-        **deleted,
-        named=_scalar(f"IsMatch(log.event_name, {events})"),
-        also=_scalar(f'IsMatch(log.attributes["event.name"], {events})'),
+        _REASONS,
+        condition=scalar(ottl.condition()),
+        judged=scalar(f"{ottl.REASON} != nil"),
+        **{name: "\n".join(f"{' ' * 8}- {scalar(each)}" for each in every) for name, every in groups.items()},
     )
 
 
@@ -219,7 +169,7 @@ _COUNTER: Final = """
   conditions:
     - @condition@
   sum:
-    value: Int(AdjustedCount())
+    value: AdjustedCount() # 1.96 for one of 51 %: a whole number would lose the rest each time
     monotonic: true
 """
 
@@ -234,7 +184,7 @@ def count() -> str:
     """The connector that counts responses."""
     seen = (
         f"{ottl.REASON} != nil and {_attribute(schema.COUNTED)} != true "
-        f'and {_attribute(schema.OPERATION)} != "{ottl.FETCH}" '
+        f"and not {ottl.FETCHED} "
         'and not IsMatch(instrumentation_scope.name, "${env:ENDTURN_UNCOUNTED_SCOPES:-every scope is counted}")'
     )
     counters = (
@@ -250,10 +200,10 @@ def _counter(metric: Metric, condition: str) -> str:
     return filled(
         _COUNTER,
         name=metric.name,
-        brief=_scalar(metric.brief),
+        brief=scalar(metric.brief),
         unit=metric.unit,
         attributes=attributes,
-        condition=_scalar(condition),
+        condition=scalar(condition),
     )
 
 
@@ -268,7 +218,10 @@ tail_sampling:
   sampling_strategy: span-ingest
   decision_wait: @wait@
   # Undecided traces in memory: @rate@ new ones per second x decision_wait x 1.5. Beyond, the oldest is let go
-  # early, and counted (otelcol_processor_tail_sampling_sampling_trace_dropped_too_early).
+  # early: what was in memory is gone, what comes later is judged anew, by itself. How many: those that left memory
+  # (otelcol_processor_tail_sampling_sampling_trace_removal_age_count) less those that were decided on
+  # (otelcol_processor_tail_sampling_global_count_traces_sampled). sampling_trace_dropped_too_early, in spite of its
+  # name, also counts each trace that was kept, when the wait is over.
   num_traces: ${env:ENDTURN_SAMPLING_TRACES:-@traces@}
   expected_new_traces_per_sec: @rate@
   decision_cache:
@@ -329,7 +282,7 @@ def tail(sampling: Sampling) -> str:
 
 
 def _conditions(every: Sequence[str]) -> str:
-    return "\n".join(f"          - {_scalar(each)}" for each in every)
+    return "\n".join(f"          - {scalar(each)}" for each in every)
 
 
 def _attribute(attribute: Attribute) -> str:
@@ -338,8 +291,3 @@ def _attribute(attribute: Attribute) -> str:
 
 def _true(attribute: Attribute) -> str:
     return f"{_attribute(attribute)} == true"
-
-
-def _scalar(text: str) -> str:
-    """The text as YAML in one line, quoted where it must be."""
-    return yaml.safe_dump(text, width=10**6, allow_unicode=True).removesuffix("\n").removesuffix("\n...")

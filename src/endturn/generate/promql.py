@@ -2,8 +2,8 @@
 
 The traps of PromQL are settled here once, for dashboards and rules alike:
 
-- `increments`: what a counter gained in a window, in whole events, although counters are born at one;
-- `summed`, `counted`: longer windows are sums over recorded increments, never looks further back into raw series;
+- `summed`, `counted`: longer windows are sums over recorded increments (`generate.increments`), never looks further
+  back into raw series;
 - `ratio`: a share that is zero where nothing bad happened, and no series at all (never NaN) where nothing happened;
 - `guarded`: a share of very few events says nothing;
 - `throughput`: the only place for `$__rate_interval`; both generations of a metric's name are joined first.
@@ -46,7 +46,8 @@ FOREIGN: Final[Mapping[str, tuple[str, ...]]] = (
         "otelcol_deltatocumulative_datapoints": ("error",),
         "otelcol_exporter_queue_capacity": ("exporter", "data_type"),
         "otelcol_exporter_queue_size": ("exporter", "data_type"),
-        "otelcol_processor_tail_sampling_sampling_trace_dropped_too_early": (),
+        "otelcol_processor_tail_sampling_sampling_trace_removal_age_count": (),
+        "otelcol_processor_tail_sampling_global_count_traces_sampled": ("sampled", "decision"),
         "otelcol_process_uptime": (),
         "otelcol_process_uptime_seconds_total": (JOB,),
         "otelcol_process_memory_rss": (),
@@ -269,29 +270,6 @@ def sum_by(by: Collection[Label], inner: Vector) -> Vector:
     return Vector(f"sum{grouping}{body}", frozenset(names))
 
 
-def increments(series: Selector, *, window: int, lookback: int, heartbeat: Selector, lead: int) -> Vector:
-    """What each counter gained in the last `window` seconds, in whole events. For recording rules only.
-
-    A new series' first point already holds its first increments, and `increase` does not see them. So, in this
-    order: the last value in the window minus the last one before it; after a reset, `increase`; for a series that has
-    no value before the window, the whole value, provided that the heartbeat, which travels the same path, had arrived
-    before the window (else the series may be old, and only its path was down); else `increase`.
-
-    Undercounts: what is born in the first `window + lead` after an outage; a birth and a reset within one window.
-    Overcounts: a series that was silent for longer than `lookback` is counted from zero again, so senders must export
-    cumulative values regularly, as the SDKs do by default.
-
-    Args:
-        lead: how much earlier than an application's next export the heartbeat may be back after an outage.
-    """
-    now, before = f"last_over_time({series}[{duration(window)}])", duration(window)
-    past = f"last_over_time({series}[{duration(lookback)}] offset {before})"
-    gained = f"increase({series}[{duration(window)}])"
-    alive = f"last_over_time({heartbeat}[{duration(window)}] offset {duration(window + lead)})"
-    branches = (f"{now}\n- {past}\n>= 0", f"{gained}\nand {past}", f"{now}\nand on () {alive}")
-    return Vector("\nor ".join([*(f"(\n{indent(branch, '  ')}\n)" for branch in branches), gained]), series.labels)
-
-
 def summed(recorded: Selector, by: Collection[Label], window: Window) -> Vector:
     """A sum over recorded increments. Each event stands in several of them: only ratios of sums mean anything."""
     return sum_by(by, Vector(f"sum_over_time({recorded}[{span(window)}])", recorded.labels))
@@ -413,9 +391,9 @@ def quantile_now(q: float, what: Metric, by: Collection[Label], *matchers: Match
 
 
 def firing() -> str:
-    """Our alerts that fire, for the chosen services or for none in particular."""
-    alerts = foreign("ALERTS", alertname="Endturn.+", alertstate="firing")
-    return str(alerts.where(Matcher(JOB, "=~", "$job|")))
+    """Our alerts that fire: for the chosen services, for none in particular, about the Collector, which serves all."""
+    own = foreign("ALERTS", alertname="Endturn.+", alertstate="firing").where(Matcher(JOB, "=~", "$job|"))
+    return f"{own} or {foreign('ALERTS', alertname='EndturnCollector.+', alertstate='firing')}"
 
 
 def deployed(window: int, remembered: int) -> str:

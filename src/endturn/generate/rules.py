@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from endturn.generate import promql
+from endturn.generate import increments, promql
 from endturn.generate.config import SITE as SITE
 from endturn.generate.config import RuleConfig as RuleConfig
+from endturn.generate.increments import WATCHED, Memory
 from endturn.generate.promql import JOB, LE, Label, Selector, Vector, Window
 from endturn.telemetry.indicators import COUNTS, Count, Part, Rate
 
@@ -46,26 +47,53 @@ def number(
 
 
 def recording_rules(config: RuleConfig) -> list[dict[str, str]]:
-    """The heartbeat, then the increments of every count, by service, provider, model and what else tells them apart."""
+    """The heartbeat, then of every count what was seen of its counters, and the increments.
+
+    These are recorded by service, provider, model and what else tells them apart.
+    """
     window = promql.duration(config.increase)
     beats = "\nor\n".join(f"count(last_over_time({source}[{window}]))" for source in config.heartbeats)
-    return [{"record": HEARTBEAT.name, "expr": beats}] + [
-        {"record": recorded(count, config).name, "expr": _increments(count, config).text} for count in COUNTS
-    ]
+    made = [{"record": name, "expr": beats} for name in (HEARTBEAT.name, WATCHED.name)]
+    remembered: set[Selector] = set()
+    for count in COUNTS:
+        # Several counts may be of one metric, which is remembered once.
+        counter = _counter(count)
+        if counter not in remembered:
+            remembered.add(counter)
+            made += increments.recording_rules([counter], memory(config))
+        made.append({"record": recorded(count, config).name, "expr": _increments(count, config).text})
+    return made
+
+
+def memory(config: RuleConfig, watched: Selector = WATCHED) -> Memory:
+    """How far back the increments of this configuration look at counters."""
+    return Memory(
+        interval=config.interval,
+        window=config.increase,
+        lookback=config.lookback,
+        known=config.known,
+        lead=config.lead,
+        watched=watched,
+    )
+
+
+def remembered() -> list[Selector]:
+    """Everything that the increments remember of counters."""
+    kinds = (increments.SEEN, increments.KNOWN)
+    return [WATCHED, *(increments.remembered(_counter(count), kind) for count in COUNTS for kind in kinds)]
+
+
+def _counter(count: Count) -> Selector:
+    return promql.select(count.metric, part="bucket" if count.metric.instrument == "histogram" else "")
 
 
 def _increments(count: Count, config: RuleConfig) -> Vector:
-    histogram = count.metric.instrument == "histogram"
-    series = promql.select(
-        count.metric,
+    series = _counter(count).where(
         *(promql.only(attribute, *values) for attribute, values in count.only),
         *(promql.never(attribute, *values) for attribute, values in count.never),
-        part="bucket" if histogram else "",
     )
-    gained = promql.increments(
-        series, window=config.increase, lookback=config.lookback, heartbeat=HEARTBEAT, lead=config.lead
-    )
-    return promql.sum_by((JOB, *count.by, *((LE,) if histogram else ())), gained)
+    gained = increments.increments(series, memory(config))
+    return promql.sum_by((JOB, *count.by, *((LE,) if LE in series.labels else ())), gained)
 
 
 # --- Conditions of alerts -----------------------------------------------------------------------------------------

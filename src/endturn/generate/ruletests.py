@@ -89,12 +89,6 @@ def _lives(config: RuleConfig) -> tuple[_Life, ...]:
             ((back + 60, 90, 0),),
         ),
         _Life(
-            "the same, where the heartbeat is back a minute and a half earlier than the counter",
-            f"5000x29 _x{outage} 5000x100",
-            f"0+1x29 _x{outage - 2} {back}+1x100",
-            ((back + 60, 90, 0),),
-        ),
-        _Life(
             "events after that outage count again",
             f"5000x29 _x{outage} 5000x19 5004x100",
             f"0+1x29 _x{outage} {back}+1x100",
@@ -109,12 +103,61 @@ def _lives(config: RuleConfig) -> tuple[_Life, ...]:
         _Life("a zero is stamped 24 minutes before the first point", "_x30 0 _x23 1x100", always, ((110, 100, 1),)),
         _Life("a counter starts anew at 2 and goes on to 5", "7x29 2x9 5x100", always, ((100, 80, 5),)),
         _Life("nothing ever happens", "12x200", always, ((150, 100, 0),)),
+        _Life(
+            "an application is cut off for longer than the look-back while the heartbeat goes on: nothing is new",
+            f"5000x{hour} _x{outage} 5000x100",
+            f"0+1x{4 * hour}",
+            ((hour + outage + 60, hour + outage, 0),),
+        ),
+        _Life(
+            "the same, and 3 events meanwhile",
+            f"5000x{hour} _x{outage} 5003x100",
+            f"0+1x{4 * hour}",
+            ((hour + outage + 60, hour + outage, 3),),
+        ),
+        _Life(
+            "a sender that exports on change only, less often than the look-back",
+            f"_x20 16 _x{2 * hour - 1} 17 _x100",
+            f"0+1x{4 * hour}",
+            ((90, 90, 16), (2 * hour + 80, hour, 1)),
+        ),
+        _Life("it starts anew at 90 after a gap: 90", "100x59 _x20 90x100", always, ((120, 100, 90),)),
+        _Life(
+            "it starts anew at 90 after a gap longer than the look-back: 90",
+            f"100x{hour} _x{outage} 90x100",
+            f"0+1x{hour} _x{outage} 0+1x100",
+            ((hour + outage + 60, hour + outage, 90),),
+        ),
+        _Life("4 events, a minute later it starts anew at 2: 6", "100x59 104x1 2x100", always, ((120, 100, 6),)),
+        _Life(
+            "it starts anew and shows its zero, then as many as before", "3x59 _x19 0 3x100", always, ((150, 100, 3),)
+        ),
         # What the increments are not good for, pinned so that nobody is surprised.
         _Life(
-            "a sender that exports on change only, less often than the look-back, is counted anew: 17 for 1",
-            "_x20 16 _x119 17 _x100",
-            always,
-            ((90, 90, 16), (200, 90, 17)),
+            "it starts anew after a gap with as many as before: no event", "3x59 _x20 3x100", always, ((150, 100, 0),)
+        ),
+    )
+
+
+def _long_lives(config: RuleConfig) -> tuple[_Life, ...]:
+    """Lives of counters that are silent for longer than they are known: too long for production's a day."""
+    hour = config.steps(config.lookback)
+    forgotten = config.steps(config.known) + hour
+    again = 30 + forgotten
+    if config.known > 3 * config.lookback:
+        return ()
+    return (
+        _Life(
+            "it comes back after longer than it is known, the heartbeat a minute and a half earlier",
+            f"5000x29 _x{forgotten} 5000x100",
+            f"0+1x29 _x{forgotten - 2} 0+1x102",
+            ((again + 60, 90, 0),),
+        ),
+        _Life(
+            "the same while the heartbeat goes on: its life is counted again",
+            f"5000x29 _x{forgotten} 5000x100",
+            f"0+1x{again + 100}",
+            ((again + 60, 90, 5000),),
         ),
     )
 
@@ -134,7 +177,7 @@ def of_increments(config: RuleConfig) -> dict[str, object]:
             "input_series": _series({beat: life.beats, series: life.values}),
             "promql_expr_test": [_counts(count, config, *counts) for counts in life.counts],
         }
-        for life in _lives(config)
+        for life in (*_lives(config), *_long_lives(config))
     ]
     return _file([INCREMENTS], [*tests, _rate_test(config)], config)
 

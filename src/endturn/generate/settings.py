@@ -12,8 +12,11 @@ from typing import Any, Final
 
 from endturn.errors import UsageError
 from endturn.generate.config import Burn, RuleConfig, Slo
+from endturn.generate.promql import duration
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+EXPORT: Final = 60
+"""How often an application exports its metrics, in seconds, where OTEL_METRIC_EXPORT_INTERVAL says nothing else."""
 
 Read = Callable[[object], Any]
 
@@ -51,12 +54,6 @@ def _share(value: object) -> float:
     raise ValueError("a share between 0 and 1, such as 0.05")
 
 
-def _full(value: object) -> float:
-    if value == 1 and not isinstance(value, bool):
-        return 1.0
-    return _share(value)
-
-
 def _amount(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return value
@@ -80,6 +77,13 @@ def _pattern(value: object) -> str:
         re.compile(text := _text(value))
     except re.error:
         raise ValueError("a regular expression") from None
+    return text
+
+
+def _job(value: object) -> str:
+    """A pattern that means the same to Python and to RE2, and needs no escapes in PromQL or YAML."""
+    if re.search(r'["`\\]|\(\?(?!:)', text := _pattern(value)):
+        raise ValueError(r'a regular expression without quotes, backslashes and look-around (write "[.]" for "\.")')
     return text
 
 
@@ -133,6 +137,7 @@ ALERTS: Final = (
     Key("hold", "hold", _duration, "how long a condition must last (`for`)"),
     Key("keep_firing_for", "keep", _duration, "how long an alert fires on after its condition was last seen"),
     Key("absent", "absent", _duration, "how long nothing at all may arrive"),
+    Key("remembered", "remembered", _duration, "how long it is missed when nothing arrives any more"),
     Key("truncation", "truncation", _share, "share of truncated responses"),
     Key("truncated", "truncated", _whole, "truncated responses below which that is quiet"),
     Key("given_up", "given_up", _whole, "turns that ended at a limit of their policy"),
@@ -144,12 +149,12 @@ ALERTS: Final = (
     Key("continued_seconds", "continued_seconds", _amount, "seconds that continued turns may take"),
     Key("continued_quantile", "continued_quantile", _share, "at which quantile"),
     Key("continued", "continued", _whole, "continued turns below which that is quiet"),
-    Key("budget_used", "budget_used", _full, "share of their token limit that responses may use"),
+    Key("budget_used", "budget_used", _share, "share of their token limit that responses may use"),
     Key("budget_quantile", "budget_quantile", _share, "at which quantile"),
     Key("budgeted", "budgeted", _whole, "responses below which that is quiet"),
 )
 COLLECTOR: Final = (
-    Key("job", "collector", _pattern, "the `job` under which Prometheus scrapes the Collector, a regular expression"),
+    Key("job", "collector", _job, "the `job` under which Prometheus scrapes the Collector, a regular expression"),
     Key("queue", "queue", _share, "how full one of its queues may be"),
     Key("lost", "lost", _whole, "records that it lost"),
     Key("refused", "refused", _whole, "records that it refused"),
@@ -158,6 +163,7 @@ EVALUATION: Final = (
     Key("interval", "interval", _duration, "how often rules are evaluated"),
     Key("increase", "increase", _duration, "the window of one recorded increment"),
     Key("lookback", "lookback", _duration, "how far back a counter's previous value is looked for"),
+    Key("known", "known", _duration, "how long a counter that is silent for longer than that is still recognised"),
     Key("lead", "lead", _duration, "how much later than the heartbeat an application may be back after an outage"),
 )
 LINKS: Final = (
@@ -199,7 +205,37 @@ def parse(content: Mapping[str, object]) -> RuleConfig:
             continue
         values = _section(name, table)
         fields |= {"slo": Slo(**values)} if name == "slo" else values
-    return RuleConfig(**fields)
+    return _checked(RuleConfig(**fields))
+
+
+def _checked(config: RuleConfig) -> RuleConfig:
+    """The same, if its durations go together.
+
+    Not a matter of RuleConfig itself: tests run the rules on a faster clock, on which no application exports.
+    """
+    several = 5 * max(config.interval, EXPORT)
+    paging = max(burn.over for burn in config.slo.page)
+    period = config.slo.period
+    _between(
+        "evaluation.lookback",
+        config.lookback,
+        several,
+        None,
+        "several exports: else counters count from zero again",
+    )
+    # Of a service whose continuation breaks, the page would end while the budget burns on.
+    _between("slo.continues", config.slo.continues, paging, None, "at least what pages look back on")
+    for job, within in config.expected:
+        _between(
+            f"{EXPECTED}.{job}", within, max(several, config.increase), period, "several exports, up to slo.period"
+        )
+    return config
+
+
+def _between(path: str, seconds: int, least: int, most: int | None, why: str) -> None:
+    if seconds < least or (most is not None and seconds > most):
+        limits = f"between {duration(least)} and {duration(most)}" if most else f"{duration(least)} or more"
+        raise UsageError(f"{path} is {limits} ({why}), not {duration(seconds)}")
 
 
 def _section(name: str, table: Mapping[str, object]) -> dict[str, Any]:

@@ -171,7 +171,7 @@ DURATIONS = Count(
 OUTPUTS = Count(
     name="turn_output",
     metric=schema.TURN_OUTPUT,
-    says="Turns by output tokens.",
+    says="Turns by output tokens of their longest answer.",
     by=(*schema.CALL, schema.COMPLETE),
 )
 BUDGETS_USED = Count(

@@ -287,7 +287,8 @@ TURN_DURATION = Metric(
     (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300, 1000),
 )  # fmt: skip
 TURN_OUTPUT = Metric(
-    "endturn.turn.output", "histogram", "{token}", "Output tokens of one turn.", (*CALL, COMPLETE),
+    "endturn.turn.output", "histogram", "{token}",
+    "Output tokens of a turn's longest answer: of one response and of what continued it.", (*CALL, COMPLETE),
     "How long are whole answers, and what max_tokens would have sufficed?",
     tuple(2.0**n for n in range(6, 18)),
 )  # fmt: skip

@@ -76,7 +76,7 @@ def turn_facts(ended: TurnEnded, agent: str | None, where: Where) -> TurnFacts:
     turn = ended.turn
     return (
         turn.provider, turn.model, agent, turn.truncated, turn.continuations > 0, turn.unfinished,
-        ended.outcome.value, ended.complete, turn.continuations, ended.duration_s, turn.output_tokens, *where,
+        ended.outcome.value, ended.complete, turn.continuations, ended.duration_s, turn.answer_tokens, *where,
     )  # fmt: skip
 
 

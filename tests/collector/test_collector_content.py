@@ -1,0 +1,214 @@
+"""What people wrote and models answered does not pass the real Collector, wherever an application put it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue, KeyValueList
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+
+from tests.support.otlp import Sent, post, spans
+from tests.support.processes import REPOSITORY, Collector, eventually
+
+pytestmark = pytest.mark.stack
+
+_CONTENT = """
+gen_ai.input.messages gen_ai.output.messages gen_ai.system_instructions gen_ai.tool.definitions
+gen_ai.tool.call.arguments gen_ai.tool.call.result gen_ai.tool.input gen_ai.tool.output gen_ai.tool.message
+gen_ai.prompt gen_ai.prompt.0.content gen_ai.completion.0.content gen_ai.content.prompt gen_ai.event.content
+gen_ai.request.messages gen_ai.response.text gen_ai.evaluation.explanation gen_ai.memory.query
+gen_ai.retrieval.query.text genai.prompt GEN_AI.INPUT.MESSAGES
+retrieval.documents.0.document.content reranker.query reranker.input_documents.0.document.content
+embedding.embeddings.0.embedding.text embedding.text llm.invocation_parameters llm.function_call llm.prompts
+llm.input_messages.0.message.content message.content input.value output.value
+ai.value ai.values ai.prompt ai.prompt.messages ai.response.text ai.response.reasoning ai.response.files
+ai.toolCall.args ai.result.text traceloop.entity.input traceloop.prompt.template
+langfuse.observation.input langfuse.trace.output langfuse.trace.metadata.x mlflow.spanInputs mlflow.chat.messages
+gcp.vertex.agent.llm_request gcp.vertex.agent.llm_response gcp.vertex.agent.tool_call_args gcp.vertex.agent.data
+langsmith.inputs braintrust.input lk.user_input lk.response.text crewai.task.description logfire.msg events
+prompt user_prompt response request_text response_text function_args arguments output tool_input tool_output
+tool_parameters tool.output new_context response.model_output user_system_prompt final_result http.request.body
+exception.message exception.stacktrace error.message error_message
+"""
+_KEPT = """
+gen_ai.prompt.name gen_ai.response.model gen_ai.output.type llm.model_name llm.finish_reason input.mime_type
+gen_ai.completion.0.finish_reason llm.completions.0.finish_reason error.type exception.type ai.model.id
+mlflow.spanType langfuse.observation.type gen_ai.tool.name tool_name url.path endturn.stop.raw
+"""
+CONTENT, KEPT = _CONTENT.split(), _KEPT.split()
+PROGRAMS = {
+    "gen_ai.user.message": ("content",),
+    "gen_ai.agent.message": ("content",),
+    "gen_ai.choice": ("message",),
+    "gen_ai.client.inference.exception": ("exception.message", "exception.stacktrace"),
+    "gemini_cli.user_prompt": ("prompt",),
+    "gemini_cli.api_request": ("request_text",),
+    "gemini_cli.api_response": ("response_text",),
+    "gemini_cli.api_error": ("error", "error_message"),
+    "gemini_cli.tool_call": ("function_args",),
+    "claude_code.user_prompt": ("prompt",),
+    "claude_code.tool_result": ("tool_input", "tool_parameters", "error"),
+    "codex.user_prompt": ("prompt",),
+    "codex.tool_result": ("arguments", "output"),
+}
+
+
+def text(value: str) -> AnyValue:
+    return AnyValue(string_value=value)
+
+
+def pairs(values: Mapping[str, str]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=text(value)) for key, value in values.items()]
+
+
+def planted(where: str, *keys: str) -> list[KeyValue]:
+    """A secret under each key, which says where it was."""
+    return pairs({key: f"planted<{where}: {key}>" for key in keys})
+
+
+def structured(where: str, key: str) -> AnyValue:
+    return AnyValue(kvlist_value=KeyValueList(values=planted(where, key)))
+
+
+RESOURCE = Resource(
+    attributes=[
+        *pairs({"service.name": "agent"}),
+        *planted("resource", "gen_ai.input.messages", "process.command_args", "process.command_line"),
+    ]
+)
+SCOPE = InstrumentationScope(name="test", attributes=planted("scope", "gen_ai.input.messages", "input.value"))
+
+
+def traces() -> bytes:
+    now = time.time_ns()
+    events = [
+        Span.Event(
+            name=name, time_unix_nano=now, attributes=planted(f"span event {name}", "gen_ai.event.content", *keys)
+        )
+        for name, keys in PROGRAMS.items()
+    ]
+    exception = planted("span event", "exception.message", "exception.stacktrace")
+    span = Span(
+        trace_id=os.urandom(16),
+        span_id=os.urandom(8),
+        name="chat",
+        start_time_unix_nano=now - 1,
+        end_time_unix_nano=now,
+        status=Status(code=Status.STATUS_CODE_ERROR, message="planted<status>"),
+        attributes=[*planted("span", *CONTENT, " gen_ai.input.messages "), *pairs(dict.fromkeys(KEPT, "kept"))],
+        events=[*events, Span.Event(name="exception", time_unix_nano=now, attributes=exception)],
+    )
+    scoped = ScopeSpans(scope=SCOPE, spans=[span])
+    return bytes(
+        ExportTraceServiceRequest(
+            resource_spans=[ResourceSpans(resource=RESOURCE, scope_spans=[scoped])]
+        ).SerializeToString()
+    )
+
+
+def logs() -> bytes:
+    now = time.time_ns()
+    named = [
+        LogRecord(
+            time_unix_nano=now,
+            event_name=name,
+            body=structured(name, "content"),
+            attributes=planted(f"log {name}", *keys),
+        )
+        for name, keys in PROGRAMS.items()
+    ]
+    by_attribute = [
+        LogRecord(
+            time_unix_nano=now,
+            body=text(f"planted<body of {name}>"),
+            attributes=[*pairs({"event.name": name}), *planted(f"log by attribute {name}", *keys)],
+        )
+        for name, keys in PROGRAMS.items()
+    ]
+    nameless = LogRecord(
+        time_unix_nano=now,
+        body=structured("body without a name", "gen_ai.input.messages"),
+        attributes=[*planted("log", *CONTENT), *pairs(dict.fromkeys(KEPT, "kept"))],
+    )
+    plain = LogRecord(time_unix_nano=now, body=text("listening"), attributes=pairs({"message": "kept"}))
+    scoped = ScopeLogs(scope=SCOPE, log_records=[*named, *by_attribute, nameless, plain])
+    return bytes(
+        ExportLogsServiceRequest(
+            resource_logs=[ResourceLogs(resource=RESOURCE, scope_logs=[scoped])]
+        ).SerializeToString()
+    )
+
+
+def metrics() -> bytes:
+    point = NumberDataPoint(time_unix_nano=time.time_ns(), as_int=1)
+    scoped = ScopeMetrics(scope=SCOPE, metrics=[Metric(name="here", gauge=Gauge(data_points=[point]))])
+    return bytes(
+        ExportMetricsServiceRequest(
+            resource_metrics=[ResourceMetrics(resource=RESOURCE, scope_metrics=[scoped])]
+        ).SerializeToString()
+    )
+
+
+@pytest.fixture(scope="module", params=["collector.yaml", "agent.yaml", "gateway.yaml"])
+def collector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """Each of the three, after everything planted has gone through it."""
+    folder: Path = tmp_path_factory.mktemp("content")
+    variables = {"ENDTURN_COLLECTOR_TOKEN": "token"}
+    headers = {"Authorization": "Bearer token"}
+    config = REPOSITORY / "collector" / request.param
+    with Collector(folder, heartbeat=60, config=config, environment=variables) as running:
+        for kind, body in (("traces", traces()), ("logs", logs()), ("metrics", metrics())):
+            assert post(f"{running.url}/v1/{kind}", body, headers=headers) == 200
+        eventually(
+            lambda: running.spans() and running.log_records() and running.metrics(), what="everything that was sent"
+        )
+        yield running
+
+
+def test_nothing_planted_passes(collector: Collector) -> None:
+    """On spans, events, records, bodies, resources and scopes, in each place that somebody is known to use."""
+    written = "".join(collector.file(kind).read_text() for kind in ("traces", "logs", "metrics"))
+    leaks = [part.partition(">")[0] for part in written.split("planted<")[1:]]
+    assert leaks == []
+
+
+def test_what_is_no_content_stays(collector: Collector) -> None:
+    """Names, models, classes of errors and stop reasons are there afterwards, and so is an application's own line."""
+    [span] = collector.spans()
+    assert [key for key in KEPT if key not in span["attributes"]] == []
+    assert span["status"]["code"] == 2
+    assert [event["name"] for event in span["events"]] == [*PROGRAMS, "exception"]
+    records = collector.log_records()
+    assert any(KEPT[0] in record["attributes"] for record in records)
+    [plain] = [record for record in records if "message" in record["attributes"]]
+    assert plain["body"] == {"stringValue": "listening"}
+
+
+def test_an_agent_leaves_what_a_gateway_reads(tmp_path: Path) -> None:
+    """Behind the agent's redaction a gateway still finds the reason, and the limit that stood among parameters."""
+    sent = [
+        Sent(name="old", attributes={"gen_ai.completion.0.finish_reason": "length"}),
+        Sent(name="limit", attributes={"llm.invocation_parameters": '{"max_tokens": 64, "system": "planted"}'}),
+        Sent(name="no limit", attributes={"llm.invocation_parameters": '{"max_tokens": 99999999999999999999999}'}),
+        Sent(name="no text", attributes={"llm.invocation_parameters": ['"max_tokens": 64']}),
+    ]
+    with Collector(tmp_path, config=REPOSITORY / "collector" / "agent.yaml", heartbeat=60) as agent:
+        assert post(f"{agent.url}/v1/traces", spans(sent)) == 200
+        eventually(lambda: len(agent.spans()) == len(sent), what="the spans")
+        found = {span["name"]: span["attributes"] for span in agent.spans()}
+    assert found == {
+        "old": {"gen_ai.completion.0.finish_reason": "length"},
+        "limit": {"gen_ai.request.max_tokens": 64},
+        "no limit": {},
+        "no text": {},
+    }
