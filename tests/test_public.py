@@ -28,6 +28,24 @@ def test_importing_endturn_imports_no_sdk_no_http_and_no_pydantic() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_all_names_can_be_had_without_the_sdk() -> None:
+    """By a star and one by one; who uses what needs the SDK is told what to install."""
+    code = """
+import sys, inspect
+sys.modules["opentelemetry.sdk"] = None
+from endturn import *
+import endturn
+assert set(endturn.__all__) <= {name for name, _ in inspect.getmembers(endturn)}
+assert not isinstance(1, AdoptingSpanProcessor)
+try:
+    AdoptingSpanProcessor(counted=True)
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "AdoptingSpanProcessor needs the OpenTelemetry SDK: pip install 'endturn[otlp]'\n"
+
+
 def test_instrumenting_imports_neither_httpx_nor_the_controller() -> None:
     """One line of instrumentation does not load our own HTTP client or the continuation controller."""
     code = (

@@ -71,9 +71,26 @@ _HOME: Final = {
 def __getattr__(name: str) -> Any:
     for module, names in _HOME.items():
         if name in names:
-            value = globals()[name] = getattr(import_module(f"endturn.{module}"), name)
+            try:
+                found = import_module(f"endturn.{module}")
+            except ModuleNotFoundError as error:
+                if not (error.name or "").startswith("opentelemetry.sdk"):
+                    raise
+                return _without_sdk(name)
+            value = globals()[name] = getattr(found, name)
             return value
     raise AttributeError(f"module 'endturn' has no attribute {name!r}")
+
+
+def _without_sdk(name: str) -> type:
+    """A class that cannot be made: whoever lists or imports all names need not have the SDK, whoever uses it does."""
+
+    def refuse(self: object, *args: object, **kwargs: object) -> None:
+        from endturn.errors import UsageError
+
+        raise UsageError(f"{name} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'")
+
+    return type(name, (), {"__init__": refuse, "__module__": __name__})
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,8 @@ only: it is counted, logged once, and detached after 100 failures in a row. `str
 
 One provider call is announced once. `open_call` is told which layer is calling: an SDK announces at once; a wrapper
 (controller, decorator, LiteLLM) announces at the end, and only if nothing below it did; HTTP only where no scope of an
-SDK is open. An outer layer adds its turn to every inner record and never makes a record of its own.
+SDK is open. An outer layer adds its turn to every inner record and never makes a record of its own. What a hook of an
+SDK's call asks another client meanwhile is another call (see `Caller`).
 
 A scope is a context variable that is set and reset inside one step; it never stays set across a `yield`.
 """
@@ -22,7 +23,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.records import (
     COMPLETE,
@@ -38,6 +39,8 @@ from endturn.records import (
     TurnKind,
     TurnOutcome,
     TurnStarted,
+    believe,
+    believed,
 )
 from endturn.stop import Stop, StopReason
 
@@ -77,14 +80,13 @@ _number = iter(range(1, 1 << 62))
 
 
 def listen(listener: Listener) -> Callable[[], None]:
-    """Have every record told to `listener`, once however often it is added.
+    """Have every record told to `listener`, once however often it is added; each time it is asked what it takes.
 
     Returns:
         A function that stops it.
     """
     with _lock:
-        if listener not in _listeners:
-            _told((*_listeners, listener))
+        _told(_listeners if listener in _listeners else (*_listeners, listener))
 
     def stop() -> None:
         with _lock:
@@ -207,6 +209,25 @@ class Layer(StrEnum):
     HTTP = "http"
 
 
+class Caller(NamedTuple):
+    """Which objects make a call, by identity, as far as it is known: a call within a call may be another's.
+
+    Attributes:
+        sdk: the SDK's client; http: the HTTP client that it sends through, or that is used by itself.
+    """
+
+    sdk: int | None = None
+    http: int | None = None
+
+    def differs(self, other: Caller) -> bool:
+        """Whether another object calls here: of an SDK where both are, else over HTTP; False where it is not known."""
+        if self.sdk is not None and other.sdk is not None:
+            return self.sdk != other.sdk
+        return self.http is not None and other.http is not None and self.http != other.http
+
+
+NOBODY: Final = Caller()
+
 _turn: ContextVar[Turn | None] = ContextVar("endturn_turn", default=None)
 _call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
 
@@ -221,13 +242,17 @@ def find_turns_with(find: Callable[[], Turn | None] | None) -> None:
 
 
 def declared_turn() -> Turn | None:
-    """The turn of a controller or an observed function that the running code is part of."""
-    return _turn.get()
+    """The turn of a controller or an observed function that the running code is part of.
+
+    One that is over gives way to the one around it: what a turn started, a worker say, may run on when it has ended.
+    """
+    turn = _turn.get()
+    return turn if turn is None or turn.outcome is None else turn.still_open()
 
 
 def current_turn() -> Turn | None:
     """The explicit turn that the running code is part of: what was declared comes before what is recognised."""
-    turn = _turn.get()
+    turn = declared_turn()
     if turn is None and _find_turn is not None:
         turn = _find_turn()
     return turn
@@ -306,12 +331,27 @@ class Call:
     activations: tuple[Activation, ...] = ()
     placed: tuple[Turn, Continuation | None] | None = None
     """The turn that it belongs to and what it continues, where whoever opened it knows, and ends the turn too."""
+    within: Turn | None = None
+    """The declared turn in which it was opened: a wrapper's call is that turn's, though it begins when that is over."""
+    caller: Caller = NOBODY
     content: Callable[[], Content | None] | None = None
     """Gives what was said, once the call has ended; None where nobody takes it."""
 
     def step(self) -> Step:
         """Make this call, and its span, current for one step."""
         return Step(_call, self, self.activations)
+
+    def is_another(self, caller: Caller, asked: object) -> bool:
+        """Whether what is asked within this call is another, and no part of it.
+
+        What another client asks is one, unless it asks the same: a transport may hand on what it is given.
+        """
+        if not self.caller.differs(caller):
+            return False
+        try:
+            return bool(asked != self.asked)
+        except Exception:  # messages may be anybody's objects
+            return False
 
     def said(self, request: Request | None, response: ChatResponse | None, *, beside: bool = False) -> None:
         """What was said, where somebody takes it and it is at hand; see Content."""
@@ -324,12 +364,16 @@ class Call:
 
     def begin(self) -> CallStarted:
         """Announce the start, and mark every enclosing scope as announced from below."""
-        turn, continuation = self.placed or _inference.resolve(self.asked)
+        here = _turn.get()
+        if here is None or here is not self.within:
+            here = current_turn()
+        turn, continuation = self.placed or _inference.resolve(self.asked, here)
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
             # A wrapper's call begins, here, when it has ended: its turn began with it.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
+        believe(self.facts)
         self.started = started = CallStarted(
             number=next(_number),
             turn=turn,
@@ -340,7 +384,8 @@ class Call:
             **self.facts,
         )
         outer = self.outer
-        while outer is not None and not outer.covered:
+        # That of an SDK, or over HTTP, has a record of its own, of which all that is further out knows.
+        while outer is not None and not outer.covered and outer.layer is Layer.WRAPPER:
             outer.covered = True
             outer = outer.outer
         self.activations = announce(started)
@@ -375,7 +420,7 @@ class Call:
         ended = CallEnded(
             started=started,
             stop=stop,
-            usage=usage,
+            usage=believed(usage),
             response_id=response_id,
             response_model=response_model,
             reasons=reasons,
@@ -410,8 +455,12 @@ def _said(content: Callable[[], Content | None]) -> Content | None:
 class Inference(Protocol):
     """Says which turn a call belongs to, where nobody declared one, and when such a turn is over."""
 
-    def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
-        """The turn of a call that asks for `asked` (a wire's Asked, or None), and what the call continues."""
+    def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
+        """The turn of a call that asks for `asked` (a wire's Asked, or None), and what the call continues.
+
+        Args:
+            turn: the explicit turn that the call is made in.
+        """
         ...
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
@@ -422,8 +471,7 @@ class Inference(Protocol):
 class Alone:
     """The default: inside an explicit turn a call belongs to it, outside it is its own turn and ends with the call."""
 
-    def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
-        turn = current_turn()
+    def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
@@ -465,30 +513,38 @@ _OUTCOME: Final = {
 }
 
 
-def open_call(layer: Layer, asked: object = None, **facts: Any) -> Call | None:
+def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **facts: Any) -> Call | None:
     """Open the scope of one provider call.
 
     Args:
         layer: an SDK or HTTP call is announced now, a wrapper's when it ends and only if nothing below announced.
         asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
+        caller: who makes it.
         facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
 
     Returns:
         The scope, None where a layer below an SDK's open scope is asking: that call is already being announced.
     """
     outer = _call.get()
-    if outer is not None and (outer.layer is Layer.SDK or outer.layer is Layer.HTTP) and not outer.ended:
+    if (
+        outer is not None
+        and (outer.layer is Layer.SDK or outer.layer is Layer.HTTP)
+        and not outer.ended
+        and (layer is Layer.WRAPPER or not outer.is_another(caller, asked))
+    ):
         return None
-    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter())
+    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=declared_turn(), caller=caller)
     if layer is not Layer.WRAPPER:
         call.begin()
     return call
 
 
-def is_covered() -> bool:
-    """Whether a call of an SDK or over HTTP is open: whatever is called now is part of it, and announced already."""
+def is_covered(caller: Caller = NOBODY) -> bool:
+    """Whether a call of an SDK or over HTTP is open: what is called now is part of it, unless `caller` is another."""
     outer = _call.get()
-    return outer is not None and outer.layer is not Layer.WRAPPER and not outer.ended
+    if outer is None or outer.layer is Layer.WRAPPER or outer.ended:
+        return False
+    return not outer.caller.differs(caller)
 
 
 def start_turn(turn: Turn) -> TurnScope:
@@ -497,6 +553,9 @@ def start_turn(turn: Turn) -> TurnScope:
     A controller's turn within an observed one is a part of that, and is not announced: its records have the id, the
     agent and the conversation of the outer turn, which gets its tally and its outcome.
     """
+    turn.around = declared_turn()
+    if turn.around is not None and turn.around.around is not None:
+        turn.around.around = turn.around.around.still_open()  # turns that start each other may have no end
     outer = current_turn() if turn.kind is TurnKind.CONTROLLER else None
     if outer is not None and outer.kind is TurnKind.OBSERVED and outer.outcome is None:
         turn.join(outer)

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from endturn.lean import lean
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Request, Usage
+
+
+MOST: Final = 2**31 - 1
+"""The most of anything (tokens, answers) that is believed of one call. No model comes near it, formats with a schema
+count in 32 bits, and what 64 bits must hold, the sum over a process's calls, has room for four thousand million such.
+A larger figure is a server's mistake; exported, it would cost the host a whole batch, its own metrics among them."""
+
+_FIGURES: Final = {
+    "maximum": (0, MOST),
+    "choices": (1, MOST),
+    "temperature": (-MOST, MOST),
+    "top_p": (-MOST, MOST),
+    "seed": (-(2**63), 2**63 - 1),
+    "server_port": (0, 65_535),
+}
+"""Of a call's facts those that are numbers, and what each may be."""
+_NUMBERS: Final = (int, float)
 
 
 class TurnOutcome(StrEnum):
@@ -84,6 +101,10 @@ class TurnKind(StrEnum):
     IMPLICIT = "implicit"
 
 
+CUT_ANSWERS: Final = 256
+"""How many cut answers of one turn are remembered at most: an agent's span may stay open for ever."""
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """Marks a call as made only because an earlier response was cut off.
@@ -120,6 +141,7 @@ class Turn:
         ending: how an observed turn ends once they have been: its function returned one of them.
         within: of a controller's turn, the observed turn that it is a part of.
         inner: the outcome of the last such part, unless a whole answer came after it.
+        around: the explicit turn in which this one began.
         started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
         outcome: set once, when the turn ends.
         state: what listeners keep with the turn, by listener.
@@ -144,6 +166,7 @@ class Turn:
     ending: tuple[TurnOutcome, BaseException | None] | None = None
     within: Turn | None = None
     inner: TurnOutcome | None = None
+    around: Turn | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     answer_tokens: int = 0
@@ -189,6 +212,15 @@ class Turn:
         if not ended.whole:
             self.parts = self.parts or {}
             self.parts[ended.started.number] = before, before + tokens
+            if len(self.parts) > CUT_ANSWERS:
+                del self.parts[next(iter(self.parts))]
+
+    def still_open(self) -> Turn | None:
+        """This turn if it is not over, else the nearest around it that is not."""
+        turn: Turn | None = self
+        while turn is not None and turn.outcome is not None:
+            turn = turn.around
+        return turn
 
     def join(self, outer: Turn) -> None:
         """Become a part of an observed turn, which is not over before this one is."""
@@ -253,6 +285,30 @@ class CallStarted:
     adopt: object = False
     started_ns: int
     started_s: float
+
+
+def believe(facts: dict[str, Any]) -> None:
+    """Take out of the facts of a call the figures that cannot be: a host, or a server, may say anything."""
+    for name, (least, most) in _FIGURES.items():
+        figure = facts.get(name)
+        if figure is not None and not (isinstance(figure, _NUMBERS) and least <= figure <= most):
+            del facts[name]
+
+
+def believed(usage: Usage | None) -> Usage | None:
+    """A usage in which figures that cannot be are unknown: that very one where there are none."""
+    if usage is None:
+        return None
+    wild: dict[str, Any] = {
+        name: None
+        for name in _TOKENS
+        if (figure := getattr(usage, name)) is not None
+        and not (isinstance(figure, int | float) and 0 <= figure <= MOST)
+    }
+    return replace(usage, **wild) if wild else usage
+
+
+_TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,11 @@ def run(words: Sequence[str]) -> NoReturn:
     """Become the program. Its signals, its exit status and its terminal are its own.
 
     Raises:
-        UsageError: there is nothing to run, it cannot be found or started, or the SDK cannot be set up.
+        UsageError: there is nothing to run, it cannot be found or started, or the SDK is not installed.
     """
     command = resolved(words)
-    startup.check()
+    for warning in startup.check(folder(command)):
+        print(f"endturn: {warning}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -55,6 +56,12 @@ def resolved(words: Sequence[str]) -> list[str]:
     if found is None:
         raise UsageError(f"{words[0]!r} is not a program on the PATH, nor a path to one")
     return [found, *words[1:]]
+
+
+def folder(command: Sequence[str]) -> str:
+    """Where Python looks for a program's own modules: beside its file, else where it is started."""
+    file = next((word for word in command[1:] if word.endswith(".py")), "")
+    return str(Path(file).absolute().parent if file else Path.cwd())
 
 
 def environment(given: dict[str, str] | os._Environ[str]) -> dict[str, str]:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 from endturn.scripted import ScriptedProvider, essay, say
 from endturn.scripted.script import Script
 from tests.support.processes import REPOSITORY
 from tests.support.receiver import Receiver, receiving
+
+Case = TypeVar("Case")
+
+AT_ONCE: Final = 2
+"""How many agents run at the same time: small machines have two cores."""
 
 APPS = REPOSITORY / "tests" / "apps"
 BIN = Path(sys.executable).parent
@@ -80,6 +87,22 @@ class World:
         events = [name for names in received.events.values() for name in names]
         assert events.count("endturn.stop_reason_observed") == calls
         assert events.count("endturn.continuation_terminated") == cut
+
+
+def at_once(runs: Callable[[World, Case], object], cases: Sequence[Case]) -> None:
+    """Run the same for several cases, each in a world of its own: a process takes seconds, most of them imports."""
+
+    def one(case: Case) -> None:
+        with world() as agents:
+            try:
+                runs(agents, case)
+            except AssertionError as error:
+                error.add_note(f"in the case {case!r}")
+                raise
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in [pool.submit(one, case) for case in cases]:
+            done.result()
 
 
 @contextmanager

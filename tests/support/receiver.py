@@ -105,7 +105,7 @@ def receiving() -> Iterator[Receiver]:
             """Silence: what was posted says it all."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     kept.url = f"http://127.0.0.1:{server.server_port}"
     try:

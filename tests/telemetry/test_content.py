@@ -764,6 +764,15 @@ def test_a_redaction_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attributes(Message(role="user", content="Ann"))[INPUT][0]["parts"][0]["content"] == "[name]"
 
 
+def test_a_redaction_whose_name_is_none_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When recording begins, not with the first text that is lost."""
+    monkeypatch.setenv(REDACT, "my_redaction")
+    recording()
+    assert "ENDTURN_REDACT is not module:function: 'my_redaction'" in caplog.text
+
+
 def test_what_raises_while_it_is_recorded_costs_only_the_content(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

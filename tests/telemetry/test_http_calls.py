@@ -28,7 +28,7 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.instrumentation.observe import observe_provider_call
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import attributes, janitor
 from endturn.wires import Context, Event, wire
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import Records, settle
@@ -198,8 +198,6 @@ ELSEWHERE = [
     pytest.param("http://localhost:11434/api/embed", {"json": {"model": "m", "input": "hi"}}, id="ollama's"),
     pytest.param("https://api.anthropic.com/v1/messages/count_tokens", {"json": ASK}, id="counting"),
     pytest.param("https://api.openai.com/v1/chat/completions", {"data": {"a": "b"}}, id="a form"),
-    pytest.param("https://api.openai.com/v1/chat/completions",
-                 {"content": b"{", "headers": {"content-type": "application/json"}}, id="no JSON"),
 ]  # fmt: skip
 
 
@@ -210,6 +208,17 @@ def test_what_is_no_call_of_a_model_passes(records: Records, library: Any, url: 
     assert client.post(url, **how).text == "fine"
     assert client.get(url).text == "fine"
     assert not records
+
+
+@pytest.mark.parametrize("sent", [b"{", b"[]", b""], ids=["broken", "no object", "nothing"])
+def test_a_request_that_is_refused_unread_is_a_call(records: Records, library: Any, sent: bytes) -> None:
+    """Of a body that is no JSON object nothing is known but that the provider said no to it."""
+    refusal = library.Response(400, json={"error": {"message": "could not parse", "type": "invalid_request_error"}})
+    client = library.Client(transport=library.MockTransport(lambda request: refusal))
+    assert client.post(OPENAI, content=sent, headers={"content-type": "application/json"}).status_code == 400
+    ended = records.only()
+    assert (ended.started.model, ended.stop.reason) == ("", StopReason.ERROR)
+    assert attributes.error_type(ended.error) == "400"
 
 
 def test_fetching_a_response_is_no_call(records: Records, library: Any) -> None:

@@ -764,6 +764,38 @@ def test_a_question_in_parts_is_a_question() -> None:
         "Output token limit hit. Resume directly - no apology, no recap. Break remaining work into smaller pieces.",
         "Previous response was truncated by token limit.\nContinue exactly from where you left off.\nIf you intended a "
         "tool call, emit one complete tool call payload only.\nDo not repeat already-sent text.",
+        "more",
+        "More, please!",
+        "…",
+        "...",
+        "The rest, please.",
+        "Give me the rest",
+        "Please send me the rest of your answer.",
+        "Your last response was truncated; output only the remaining part.",
+        "go ahead",
+        "Suite",
+        "La suite, s'il vous plaît",
+        "Continuez, s'il vous plaît.",
+        "Poursuis",
+        "Continue ta réponse",
+        "Bitte fortsetzen.",
+        "Mach bitte weiter",
+        "Continúa, por favor",
+        "Continúa tu respuesta",
+        "sigue",
+        "continua",
+        "Continua per favore",
+        "请继续。",
+        "繼續",
+        "接着写",
+        "続けて",
+        "続きを書いてください。",
+        "계속해 주세요",
+        "продолжи",
+        "Продолжай, пожалуйста",
+        "devam et",
+        "أكمل",
+        "जारी रखें",
     ],
 )
 def test_a_nudge(text: str) -> None:
@@ -786,11 +818,82 @@ def test_a_nudge(text: str) -> None:
         "Finish the report on sales",
         "Complete the sentence: roses are",
         "The meeting was interrupted. Why?",
+        "no more, please",
+        "More about the moon",
+        "next",
+        "yes",
+        "?",
+        "And then?",
+        "Write a complete sentence",
+        "Give me the complete text",
+        "Give me the rest of Europe's capitals",
+        "What is the rest mass of an electron?",
+        "Is there anything remaining?",
+        "Output the result as JSON",
+        "Complete the suite",
+        "Hotel suite prices",
+        "Suite bergamasque",
+        "Comment continuer une boucle en Python ?",
+        "Qu'est-ce que la suite de Fibonacci ?",
+        "Resume ta réponse",
+        "Resume tu respuesta",
+        "¿Qué sigue?",
+        "Sigue el ejemplo con Ana",
+        "Wie geht es weiter mit Anna?",
+        "Continua la storia con un drago",
+        "继续讲一个新的故事",
     ],
 )
 def test_not_a_nudge(text: str) -> None:
     """What a person may well ask next."""
     assert not Nudges().known(text)
+
+
+def timed(at: str) -> dict[str, Any]:
+    """A system prompt that says what time it is."""
+    return {"role": "system", "content": f"Be brief. It is {at}."}
+
+
+@pytest.mark.parametrize("last", [[NUDGE], []], ids=["nudge", "prefill"])
+def test_a_system_prompt_that_is_written_anew(world: World, last: list[Any]) -> None:
+    """What is said again after another system prompt, the cut answer with it, is continued."""
+    cut = world.cut([timed("9:00"), HI])
+    again = world.cut([timed("9:01"), HI, answer(HALF), *last], " the sun")
+    ended = world.call([timed("9:02"), HI, answer(HALF + " the sun"), NUDGE], REST)
+    assert cut.started.turn is again.started.turn is ended.started.turn
+    assert world.outcomes == [TurnOutcome.COMPLETED]
+
+
+def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) -> None:
+    """The same where a format keeps it apart."""
+    turns = []
+    for at, history, reason in (
+        ("9:00", [HI], StopReason.MAX_TOKENS),
+        ("9:01", [HI, answer(HALF), NUDGE], StopReason.END_TURN),
+    ):
+        asked = Asked(model="m", system=timed(at), history=history, length=len(history))
+        call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
+        assert call is not None
+        ended = call.end(Stop(reason), tail=HALF[-64:])
+        assert ended is not None
+        turns.append(ended.started.turn)
+    assert turns[0] is turns[1]
+
+
+def test_an_agent_with_other_instructions_is_another(world: World) -> None:
+    """One question put to two agents is two turns: nothing but the cut answer itself makes them one."""
+    first = world.cut([timed("9:00"), HI])
+    same = world.call([timed("9:01"), HI], REST)
+    other = world.call([timed("9:01"), HI, answer("Something else."), NUDGE], REST)
+    assert len({id(ended.started.turn) for ended in (first, same, other)}) == 3
+    assert world.inferring.open_turns == 1
+
+
+def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> None:
+    """It shows that the cut answer was left."""
+    world.cut([timed("9:00"), HI])
+    world.call([timed("9:01"), HI, answer(HALF), user("And who discovered that?")], "Newton.")
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
 def test_remembered_nudges_are_few() -> None:

@@ -73,13 +73,39 @@ def test_somebody_who_patched_later_keeps_their_patch(monkeypatch: pytest.Monkey
 def test_without_a_sdk_the_remedy_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing would be recorded: one warning says so, and what to do."""
+    """At the first model call that goes unrecorded, and not before: a host may set up its providers after our line."""
     monkeypatch.setattr(instrument_module, "_warned", False)
     with caplog.at_level(logging.WARNING, "endturn"):
-        for _ in range(2):
+        for number in range(2):
             instrument()
+            assert len(caplog.records) == number
+            for _ in range(2):
+                chat(body(WHOLE)).chat.completions.create(**ASK)
             uninstrument()
-    assert len([record for record in caplog.records if "endturn.configure()" in record.message]) == 1
+    assert [("endturn.configure()" in message, "is not recorded" in message) for message in caplog.messages] == [
+        (True, True)
+    ]
+
+
+def test_a_host_that_sets_up_its_providers_later_is_not_warned() -> None:
+    """Nothing is said: by its first call they are there, and it is recorded."""
+    code = """
+import sys; sys.path.insert(0, ".")
+import endturn
+endturn.instrument()
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+kept, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(kept))
+trace.set_tracer_provider(provider)
+from tests.telemetry.mocked import ASK, WHOLE, body, chat
+chat(body(WHOLE)).chat.completions.create(**ASK)
+print([span.name for span in kept.get_finished_spans()])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("['chat gpt-5.6-mini']\n", "")
 
 
 IMPORTS = """

@@ -215,10 +215,7 @@ def test_an_abandoned_stream_goes_at_once(records: Records, read: int) -> None:
     gc.collect()
     gc.disable()
     try:
-        reply = events(*STREAM)
-        made = reply.stream
-        assert isinstance(made, Body)
-        stream: Any = claude(reply).messages.create(**ASK, stream=True)
+        stream: Any = claude(events(*STREAM)).messages.create(**ASK, stream=True)
         here = weakref.ref(stream)
         for _ in range(read):
             next(stream)
@@ -302,7 +299,7 @@ async def test_the_async_stream_helper(records: Records) -> None:
 
 
 def test_a_middleware_s_own_calls_are_not_the_call_s_answer(records: Records) -> None:
-    """A middleware may ask somebody else on the way: the record is the outer call's, its answer the final one."""
+    """A middleware may ask somebody else on the way: a record of its own; the outer call's answer is the final one."""
     other = chat(body(chat_body({"content": "inner"}, "length")))
 
     def asks(request: Any, call_next: Any) -> Any:
@@ -311,7 +308,26 @@ def test_a_middleware_s_own_calls_are_not_the_call_s_answer(records: Records) ->
 
     result = claude(body(WHOLE), middleware=[asks]).messages.create(**ASK)
     assert result.stop_reason == "end_turn"
-    assert records.only().stop.reason is StopReason.END_TURN
+    assert [(ended.started.model, ended.stop.reason) for ended in records.ended] == [
+        ("m", StopReason.MAX_TOKENS),
+        (ASK["model"], StopReason.END_TURN),
+    ]
+
+
+def test_what_a_middleware_asks_its_own_client_is_part_of_the_call(records: Records) -> None:
+    """A middleware that has the same client ask again is that client's way of making its call."""
+    asked: list[Any] = []
+
+    def asks(request: Any, call_next: Any) -> Any:
+        asked.append(request)
+        if len(asked) == 1:
+            client.messages.create(**{**ASK, "model": "other"})
+        return call_next(request)
+
+    client = claude(body(WHOLE), body(WHOLE), middleware=[asks])
+    assert client.messages.create(**ASK).stop_reason == "end_turn"
+    assert len(asked) == 2
+    assert records.only().started.model == ASK["model"]
 
 
 def test_a_stream_through_a_middleware(records: Records) -> None:

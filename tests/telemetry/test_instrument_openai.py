@@ -457,3 +457,49 @@ def test_what_extra_body_says_is_asked_too(records: Records) -> None:
     """`extra_body` wins over the arguments, as it does on the wire."""
     chat(body(WHOLE)).chat.completions.create(**ASK, extra_body={"max_tokens": 99})
     assert records.only().started.maximum == 99
+
+
+def test_what_a_hook_asks_another_client_is_another_call(records: Records) -> None:
+    """A guardrail that an HTTP hook asks by a client of its own is a call of its own, once; the outer stays one."""
+    guard = chat(body(chat_body({"content": "fine"})))
+
+    def ask(request: Any) -> None:
+        guard.chat.completions.create(model="guard", messages=[{"role": "user", "content": "x"}])
+
+    http = httpx2.Client(
+        transport=httpx2.MockTransport(lambda request: body(chat_body({"content": "x"}, "length"))),
+        event_hooks={"request": [ask]},
+    )
+    openai.OpenAI(api_key="none", max_retries=0, http_client=http).chat.completions.create(**ASK)
+    assert [(ended.started.model, ended.stop.reason) for ended in records.ended] == [
+        ("guard", StopReason.END_TURN),
+        (ASK["model"], StopReason.MAX_TOKENS),
+    ]
+
+
+def test_what_a_hook_asks_over_http_is_another_call(records: Records) -> None:
+    """So is what it asks by an HTTP client of its own; what the SDK's client sends stays a part of the call."""
+    plain = httpx2.Client(transport=httpx2.MockTransport(lambda request: body(chat_body({"content": "fine"}))))
+
+    def ask(request: Any) -> None:
+        plain.post("https://api.openai.com/v1/chat/completions", json={"model": "guard", "messages": []})
+
+    http = httpx2.Client(
+        transport=httpx2.MockTransport(lambda request: body(chat_body({"content": "x"}))),
+        event_hooks={"request": [ask]},
+    )
+    openai.OpenAI(api_key="none", max_retries=0, http_client=http).chat.completions.create(**ASK)
+    assert [ended.started.model for ended in records.ended] == ["guard", ASK["model"]]
+
+
+def test_a_transport_that_hands_a_call_on_makes_no_other(records: Records) -> None:
+    """A transport that sends what it is given by another HTTP client is a part of the call."""
+    inner = httpx2.Client(transport=httpx2.MockTransport(lambda request: body(chat_body({"content": "x"}))))
+
+    def forward(request: httpx2.Request) -> httpx2.Response:
+        answer = inner.post(str(request.url), content=request.content, headers={"content-type": "application/json"})
+        return httpx2.Response(200, content=answer.content, headers={"content-type": "application/json"})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(forward))
+    openai.OpenAI(api_key="none", max_retries=0, http_client=http).chat.completions.create(**ASK)
+    assert records.only().started.model == ASK["model"]

@@ -18,6 +18,7 @@ from endturn.records import CallEnded, Record, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from endturn.wires import Event
+from endturn.wires.framing import frame
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -142,8 +143,7 @@ def test_an_error_after_the_reason_is_a_detail(records: Records) -> None:
 @pytest.mark.parametrize("read", [pytest.param(0, id="never read"), pytest.param(2, id="read in part")])
 def test_an_abandoned_stream(records: Records, read: int) -> None:
     """A stream that is dropped is cancelled, once the garbage collector has found it."""
-    reply = events(*STREAM)
-    stream: Any = chat(reply).chat.completions.create(**ASK, stream=True)
+    stream: Any = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
     for _ in range(read):
         next(stream)
     assert not records.ended
@@ -338,3 +338,62 @@ def test_streams_read_in_other_threads(records: Records) -> None:
     reader.start()
     reader.join()
     assert records.only().stop.reason is StopReason.END_TURN
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda response: list(response.iter_lines()), id="lines"),
+        pytest.param(lambda response: response.read(), id="whole"),
+    ],
+)
+def test_the_response_is_read_past_its_stream(records: Records, read: Any) -> None:
+    """A host may read `stream.response`, even with the stream let go of: what passes is seen all the same."""
+    read(chat(events(*CUT_STREAM)).chat.completions.create(**ASK, stream=True).response)
+    settle()
+    ended = records.only()
+    assert ended.stop.reason is StopReason.MAX_TOKENS
+    assert ended.usage is not None
+    assert ended.first_chunk_s is not None
+
+
+async def test_the_response_is_read_past_its_async_stream(records: Records) -> None:
+    """The same, asynchronously."""
+    stream = await achat(events(*CUT_STREAM)).chat.completions.create(**ASK, stream=True)
+    assert [line async for line in stream.response.aiter_lines()]
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_the_response_is_left_past_its_stream(records: Records) -> None:
+    """Reading a part of `stream.response`, or none, and closing it is `cancelled`, whoever closes."""
+    for read in (0, 1):
+        stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
+        lines = stream.response.iter_lines()
+        for _ in range(read):
+            next(lines)
+        stream.response.close()
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.CANCELLED] * 2
+
+
+async def test_who_reads_while_another_waits_ends_nothing(records: Records) -> None:
+    """Of two tasks that read one stream the second is refused by Python, and the first reads on to the end."""
+    come = asyncio.Event()
+
+    class Slow(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            for event in CUT_STREAM:
+                await come.wait()
+                yield frame(event)
+
+    reply = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=Slow())
+    stream = await achat(reply).chat.completions.create(**ASK, stream=True)
+    first = asyncio.ensure_future(anext(stream))
+    while not stream._iterator.is_running():
+        await asyncio.sleep(0)
+    with pytest.raises(RuntimeError):
+        await anext(stream)
+    assert not records.ended
+    come.set()
+    await first
+    assert len([item async for item in stream]) == 7
+    assert records.only().stop.reason is StopReason.MAX_TOKENS

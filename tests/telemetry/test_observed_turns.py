@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from endturn import announce
-from endturn.controller import ContinuationController
+from endturn.chat import ToolCall
+from endturn.controller import AsyncContinuationController, ContinuationController
 from endturn.errors import ProviderUnavailable
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.instrumentation.observe import observe_turn
-from endturn.records import ContinuationAttempted, TurnKind, TurnOutcome, TurnStarted
+from endturn.records import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
@@ -329,3 +330,101 @@ async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
         pass
     (turn,) = records.turns
     assert (turn.outcome, turn.turn.iterations) == (TurnOutcome.NOT_CONTINUED, 1)
+
+
+@pytest.mark.parametrize("inferring", [True, False], ids=["inferred", "alone"])
+async def test_a_worker_that_outlives_the_turn_it_was_started_in(records: Records, inferring: bool) -> None:
+    """The calls that it makes when the turn is over have turns of their own, cut ones too."""
+    client = achat(*(body(CUT) for _ in range(3)))
+    if not inferring:
+        announce.infer_with(None)
+    go = asyncio.Event()
+
+    async def work() -> None:
+        await go.wait()
+        for number in range(3):
+            await client.chat.completions.create(model="m", messages=asked(f"{number}"))
+
+    @observe_turn(agent="a")
+    async def start() -> asyncio.Task[None]:
+        return asyncio.create_task(work())
+
+    worker = await start()
+    go.set()
+    await worker
+    uninstrument()
+    outcomes = [(turn.turn.kind, turn.outcome) for turn in records.turns]
+    cut_short = (TurnKind.IMPLICIT, TurnOutcome.NOT_CONTINUED)
+    assert outcomes == [(TurnKind.OBSERVED, TurnOutcome.COMPLETED), cut_short, cut_short, cut_short]
+
+
+async def test_a_turn_that_is_over_gives_way_to_the_one_around_it(records: Records) -> None:
+    """A worker that an inner turn started makes its calls in the outer, as long as that lasts."""
+    client = achat(body(WHOLE), body(CUT))
+    inner_over, outer_over = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        for over in (inner_over, outer_over):
+            await over.wait()
+            await client.chat.completions.create(model="m", messages=asked("x"))
+            called.set()
+
+    @observe_turn(agent="inner")
+    async def inner() -> asyncio.Task[None]:
+        return asyncio.create_task(work())
+
+    @observe_turn(agent="outer")
+    async def outer() -> asyncio.Task[None]:
+        worker = await inner()
+        inner_over.set()
+        await called.wait()
+        return worker
+
+    called = asyncio.Event()
+    worker = await outer()
+    outer_over.set()
+    await worker
+    uninstrument()
+    assert [(turn.turn.agent, turn.turn.iterations, turn.outcome) for turn in records.turns] == [
+        ("inner", 0, TurnOutcome.COMPLETED),
+        ("outer", 1, TurnOutcome.COMPLETED),
+        (None, 1, TurnOutcome.NOT_CONTINUED),
+    ]
+
+
+async def test_a_worker_that_a_controllers_tool_starts(records: Records) -> None:
+    """What it asks when the controller's turn is over is no longer a part of that."""
+    client = achat(body(CUT))
+    go = asyncio.Event()
+    workers = []
+
+    async def work() -> None:
+        await go.wait()
+        await client.chat.completions.create(model="m", messages=asked("x"))
+
+    async def search(_: ToolCall) -> str:
+        workers.append(asyncio.create_task(work()))
+        return "found"
+
+    controller = AsyncContinuationController(Played(calling(call()), said("done")), tools={"search": search})
+    await controller.run(ask(tools=(SEARCH,)))
+    go.set()
+    await workers[0]
+    uninstrument()
+    assert [(turn.turn.kind, turn.turn.iterations, turn.outcome) for turn in records.turns] == [
+        (TurnKind.CONTROLLER, 2, TurnOutcome.COMPLETED),
+        (TurnKind.IMPLICIT, 1, TurnOutcome.NOT_CONTINUED),
+    ]
+
+
+def test_turns_that_start_each_other_are_not_kept(records: Records) -> None:
+    """However many have been: of those around a turn, what is over holds no other that is."""
+    scope = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+    for _ in range(10):
+        with scope.step():
+            following = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+        assert following.turn.around is scope.turn
+        assert scope.turn.around is None or scope.turn.around.around is None
+        scope.end(TurnOutcome.COMPLETED)
+        scope = following
+    scope.end(TurnOutcome.COMPLETED)

@@ -42,6 +42,7 @@ def test_a_call(records: Records, way: str) -> None:
     assert type(answer) in (ollama.ChatResponse, ollama.GenerateResponse)
     assert answer.done_reason == "length"
     ended = records.only()
+    assert ended.started.operation == ("chat" if way == "chat" else "text_completion")
     assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "length")
     assert (ended.started.provider, ended.started.model, ended.started.maximum) == ("ollama", "qwen3", 9)
     assert (ended.started.server_address, ended.started.server_port) == ("gpu.internal", 8000)

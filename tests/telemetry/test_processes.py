@@ -12,6 +12,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +25,7 @@ import wrapt
 
 from endturn.instrumentation.imports import OnImport
 from endturn.scripted import ScriptedProvider
-from tests.support.agents import APPS, SCRIPT, World, world
+from tests.support.agents import APPS, SCRIPT, World, at_once, world
 from tests.support.processes import LOOPBACK, eventually, free_port
 from tests.telemetry.mocked import Records, settle
 
@@ -42,20 +43,25 @@ def agents() -> Iterator[World]:
 
 
 @pytest.mark.parametrize(
-    ("where", "way"),
+    ("where", "ways"),
     [
-        *(("main", way) for way in ("fork", "forkserver", "os.fork")),
-        *(("task", way) for way in ("fork", "forkserver")),
-        *(("endturn run", way) for way in ("fork", "forkserver", "os.fork")),
-        *(("opentelemetry-instrument", way) for way in ("fork", "spawn")),
+        ("main", ("fork", "forkserver")),  # os.fork: gunicorn, below
+        ("task", ("fork", "forkserver")),
+        ("endturn run", ("fork", "forkserver", "os.fork")),
+        ("opentelemetry-instrument", ("fork", "spawn")),
     ],
+    ids=["main", "task", "endturn run", "opentelemetry-instrument"],
 )
-def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
+def test_workers_lose_nothing(where: str, ways: tuple[str, ...]) -> None:
     """However workers are started, and wherever telemetry is set up: each has a name and counts of its own.
 
     `multiprocessing` ends forked workers without exit handlers; the cut answer's turn, which still waits for its
     continuation then, is not lost either.
     """
+    at_once(partial(start_workers, where), ways)
+
+
+def start_workers(where: str, agents: World, way: str) -> None:
     variables = {"PARENT": "1", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
     command: list[str | Path] = [sys.executable]
     if where in ("main", "task"):
@@ -73,12 +79,12 @@ def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
         assert all(INSTANCE.fullmatch(name) for name in counted)
 
 
-def test_four_spawned_workers_under_one_id(agents: World) -> None:
+def test_spawned_workers_under_one_id(agents: World) -> None:
     """The configured id is what they share: the process's own ending tells them apart."""
-    agents.run(sys.executable, APPS / "workers.py", "spawn", "4", env={"CONFIGURE": "main", **ONE_ID})
-    agents.saw(done=8, cut=4)
+    agents.run(sys.executable, APPS / "workers.py", "spawn", "2", env={"CONFIGURE": "main", **ONE_ID})
+    agents.saw(done=4, cut=2)
     counted = {name: sums.get("endturn.responses", 0) for name, sums in agents.received.sums.items()}
-    assert sorted(count for count in counted.values() if count) == [3] * 4
+    assert sorted(count for count in counted.values() if count) == [3] * 2
     assert all(INSTANCE.fullmatch(name) for name in counted)
 
 
@@ -124,7 +130,7 @@ def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, where: st
         **ONE_ID, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf", **({"CONFIGURE": "1"} if where == "one line" else {})
     )
     port = free_port()
-    command = [*start, "gunicorn", "--workers=3", f"--bind={LOOPBACK}:{port}", "--no-control-socket"]
+    command = [*start, "gunicorn", "--workers=2", f"--bind={LOOPBACK}:{port}", "--no-control-socket"]
     command += ["--preload"] * preload + ["tests.apps.web:app"]
     log = tmp_path / "log"
 
@@ -155,13 +161,12 @@ def answers(get: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    "ending",
-    ["pass", "sys.exit(0)", "raise SystemExit", "raise KeyError('x')", "threading.Thread(target=late).start()"],
-    ids=["normal", "sys.exit", "SystemExit", "exception", "a thread outlives it"],
-)
-def test_what_is_recorded_leaves_before_the_end(agents: World, ending: str) -> None:
+def test_what_is_recorded_leaves_before_the_end() -> None:
     """Ends that run exit handlers lose nothing, the turn that waits for its continuation among it."""
+    at_once(end, ["pass", "sys.exit(0)", "raise KeyError('x')", "threading.Thread(target=late).start()"])
+
+
+def end(agents: World, ending: str) -> None:
     code = f"""
 import sys, threading, time
 import endturn; endturn.configure()

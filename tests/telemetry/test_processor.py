@@ -291,6 +291,23 @@ def test_an_observed_function_comes_before_an_agents_span(world: World) -> None:
     assert turn.turn.iterations == 1
 
 
+def test_an_agents_span_that_outlives_the_observed_function(world: World) -> None:
+    """What is called in it when the declared turn is over belongs to a turn of the agent's own."""
+    spans = []
+
+    @endturn.observe_turn
+    def run() -> None:
+        spans.append(world.tracer().start_span("agent", attributes=AGENT))
+
+    run()
+    with trace.use_span(spans[0], end_on_exit=True):
+        world.call(LENGTH)
+    assert [(turn.turn.iterations, turn.outcome) for turn in world.records.turns] == [
+        (0, TurnOutcome.COMPLETED),
+        (1, TurnOutcome.NOT_CONTINUED),
+    ]
+
+
 def test_a_decorated_call_is_announced_from_below(world: World) -> None:
     """A wrapper around a call whose span tells of it makes no record of its own."""
 

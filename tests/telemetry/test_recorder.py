@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from endturn import announce
 from endturn.chat import Usage
-from endturn.errors import UsageError
+from endturn.errors import ProviderUnavailable, UsageError
 from endturn.records import (
     Continuation,
     ContinuationAttempted,
@@ -454,9 +454,40 @@ def test_events_can_be_mirrored_on_spans(monkeypatch: pytest.MonkeyPatch, mode: 
 
 
 def test_an_unknown_place_for_events_is_refused() -> None:
-    """With the variable's name."""
-    with pytest.raises(UsageError, match="ENDTURN_EVENTS"):
+    """With those that there are."""
+    with pytest.raises(UsageError, match="events='everywhere': use one of logs, spans, both"):
         Recorder(options=Options(events="everywhere"))
+
+
+def test_a_variable_that_names_no_place_for_events_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, as every variable that cannot be used; events go where they go unasked."""
+    monkeypatch.setattr("endturn.telemetry.content._said", set())
+    monkeypatch.setenv("ENDTURN_EVENTS", "loud")
+    stage = Stage()
+    everything(stage)
+    Recorder()
+    assert len(stage.events()) == 7
+    assert caplog.messages == ["endturn: ENDTURN_EVENTS is none of logs, spans, both: events go to logs"]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        pytest.param(TimeoutError("late"), "TimeoutError", id="an SDK's"),
+        pytest.param(ProviderUnavailable("busy", status=429), "429", id="rate limit"),
+        pytest.param(ProviderUnavailable("down", status=500), "500", id="server"),
+        pytest.param(ProviderUnavailable("no connection"), "ProviderUnavailable", id="without an answer"),
+    ],
+)
+def test_an_error_tells_what_it_was(error: Exception, shown: str) -> None:
+    """Our own classes are each one for many answers: there the HTTP status tells, as for any HTTP client."""
+    stage = Stage()
+    turn = stage.turn()
+    stage.call(turn, Stop(StopReason.ERROR, incomplete=True), error=error)
+    (span,) = stage.finished()
+    assert span["attributes"]["error.type"] == shown
 
 
 # --- Metrics --------------------------------------------------------------------------------------------------------

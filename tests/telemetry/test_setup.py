@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -339,3 +340,74 @@ def test_one_signals_own_protocol_wins() -> None:
         OTEL_LOGS_EXPORTER="none",
     )
     assert said == ["True False"]
+
+
+def register(folder: Path, **entries: str) -> None:
+    """Install a package that registers exporters with the SDK: by name, `group value`."""
+    (folder / "theirs.py").write_text(THEIRS)
+    info = folder / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    lines = [
+        f"[opentelemetry_{group}_exporter]\n{name} = {value}\n"
+        for name, (group, value) in ((name, entry.split()) for name, entry in entries.items())
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+THEIRS = """
+import sys
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+class Spans(SpanExporter):
+    def export(self, spans):
+        sys.stdout.write(f"exported {[span.name for span in spans]}\\n")
+        return SpanExportResult.SUCCESS
+class Reader(InMemoryMetricReader):
+    def shutdown(self, **options):
+        sys.stdout.write(f"read {self.get_metrics_data() is not None}\\n")
+        super().shutdown(**options)
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        pytest.param({"OTEL_TRACES_EXPORTER": "theirs"}, "theirs", id="by name"),
+        pytest.param({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "otlp_proto_grpc", id="gRPC"),
+        pytest.param({"OTEL_TRACES_EXPORTER": "otlp_proto_grpc"}, "otlp_proto_grpc", id="gRPC by name"),
+    ],
+)
+def test_exporters_of_other_packages(tmp_path: Path, variables: dict[str, str], name: str) -> None:
+    """As the SDK's own loader finds them: by the name that they have registered, a reader of metrics too."""
+    register(tmp_path, **{name: "traces theirs:Spans", "fetched": "metrics theirs:Reader"})
+    said = run(
+        "telemetry = endturn.configure()\ncall()",
+        None,
+        **{"OTEL_METRICS_EXPORTER": "fetched", "OTEL_LOGS_EXPORTER": "none", "PYTHONPATH": str(tmp_path), **variables},
+    )
+    assert sorted(said) == ["exported ['chat gpt-5']", "read True"]
+
+
+def test_options_of_a_second_call() -> None:
+    """They are checked; of what they ask for, the redaction is applied, whatever else stays."""
+    code = """
+import logging
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+from endturn.instrumentation import instrument
+endturn.configure(content="SPAN_ONLY")
+endturn.configure(redact=str.upper, events="spans", content="SPAN_AND_EVENT")
+used = instrument.recorder()
+print(used._capturing.redact, used._capturing.on_event, used._out.options.events)
+for wrong in ({"redact": 1}, {"content": "ALL"}, {"events": "everywhere"}):
+    try:
+        endturn.configure(**wrong)
+    except endturn.UsageError as error:
+        print("refused")
+"""
+    said = run(code, None, **NONE)
+    assert said == [
+        "endturn: configure() was called before; the first call's settings stay",
+        "<method 'upper' of 'str' objects> False None",
+        *["refused"] * 3,
+    ]

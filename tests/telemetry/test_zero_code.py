@@ -17,12 +17,12 @@ from opentelemetry.configuration import load_config_file
 from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
 
-from endturn import announce, run
-from endturn.errors import UsageError
+from endturn import announce, cli, run
+from endturn.instrumentation import startup
 from endturn.instrumentation.instrument import uninstrument
 from endturn.instrumentation.instrumentor import EndturnInstrumentor
 from endturn.telemetry.outlets import Options
-from tests.support.agents import APPS, World, world
+from tests.support.agents import APPS, World, at_once, world
 from tests.support.processes import REPOSITORY
 
 BARE = APPS / "bare.py"
@@ -56,35 +56,39 @@ def agents() -> Iterator[World]:
 # --- endturn run ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(["--", "python", BARE], id="program"),
-        pytest.param(["python", BARE], id="without the dashes"),
-        pytest.param([BARE], id="file"),
-        pytest.param(["-m", "tests.apps.bare"], id="module"),
-        pytest.param(["sh", "-c", f'python {BARE} "$@"', "sh"], id="shell"),
-    ],
-)
-def test_a_program_is_observed(agents: World, command: list[str]) -> None:
+COMMANDS: dict[str, list[str | Path]] = {
+    "program": ["--", "python", BARE],
+    "file": [BARE],
+    "module": ["-m", "tests.apps.bare"],
+    "shell": ["sh", "-c", f'python {BARE} "$@"', "sh"],
+}
+
+
+def test_a_program_is_observed() -> None:
     """Its calls are counted, and it sees its own arguments, whatever form the command has."""
-    agents.run("endturn", "run", *command, "done", "cut", "done", env={"OTEL_SERVICE_NAME": "bare"})
-    agents.saw(done=2, cut=1)
-    assert agents.received.names == {"bare"}
-    assert b"planted" not in agents.received.posted
+
+    def runs(agents: World, form: str) -> None:
+        agents.run("endturn", "run", *COMMANDS[form], "done", "cut", "done", env={"OTEL_SERVICE_NAME": "bare"})
+        agents.saw(done=2, cut=1)
+        assert agents.received.names == {"bare"}
+        assert b"planted" not in agents.received.posted
+
+    at_once(runs, list(COMMANDS))
 
 
-@pytest.mark.parametrize(
-    ("ending", "status"),
-    [("exit", 3), ("raise", 1), ("term", -signal.SIGTERM)],
-    ids=["sys.exit", "exception", "SIGTERM"],
-)
-def test_a_program_ends_as_it_would(agents: World, ending: str, status: int) -> None:
+ENDINGS = {"exit": 3, "raise": 1, "term": -signal.SIGTERM}
+
+
+def test_a_program_ends_as_it_would() -> None:
     """Its exit status is its own, and all is exported before; but a signal that nothing handles ends it on the spot."""
-    done = agents.run("endturn", "run", BARE, "done", "cut", status=status, env={"ENDING": ending})
-    assert ("RuntimeError: the agent failed" in done.stderr) is (ending == "raise")
-    if ending != "term":
-        agents.saw(done=1, cut=1)
+
+    def runs(agents: World, ending: str) -> None:
+        done = agents.run("endturn", "run", BARE, "done", "cut", status=ENDINGS[ending], env={"ENDING": ending})
+        assert ("RuntimeError: the agent failed" in done.stderr) is (ending == "raise")
+        if ending != "term":
+            agents.saw(done=1, cut=1)
+
+    at_once(runs, list(ENDINGS))
 
 
 def test_a_program_keeps_its_terminal(agents: World) -> None:
@@ -126,17 +130,58 @@ def test_an_agent_that_has_our_line_keeps_it(agents: World) -> None:
     assert agents.received.names == {"mine"}
 
 
+SET_BY_THE_HOST = """
+import logging, os, sys
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+import endturn
+sys.path.insert(0, "tests/apps")
+import bare
+if "late" in sys.argv:
+    bare.ask("done", "of no interest")
+def redact(text):
+    return text.replace("planted", "[hidden]")
+endturn.configure(content="SPAN_AND_EVENT", redact=redact, events="both", service_name="mine")
+bare.ask("cut", "a planted word")
+"""
+
+
+@pytest.mark.parametrize("when", ["first", "late"])
+@pytest.mark.parametrize("by", ["endturn", "opentelemetry-instrument"])
+def test_what_the_agent_itself_asks_for_is_done(agents: World, by: str, when: str) -> None:
+    """Its redaction, above all, however it was started and however late its own line comes; a late name is said."""
+    command = ["endturn", "run"] if by == "endturn" else [by, "python"]
+    done = agents.run(*command, "-c", SET_BY_THE_HOST, when, env=HTTP)
+    posted = bytes(agents.received.posted)
+    assert b"a [hidden] word" in posted
+    assert b"planted" not in posted
+    agents.saw(done=int(when == "late"), cut=1)
+    if by == "endturn" and when == "first":
+        assert (done.stdout, agents.received.names) == ("", {"mine"})
+    else:
+        assert "service" in done.stdout
+        assert "keep their names" in done.stdout or "service_name cannot be used any more" in done.stdout
+        assert "mine" not in agents.received.names
+
+
 @pytest.mark.parametrize(
     "variables",
     [
-        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_SDK_DISABLED": "TRUE "},
         {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, endturn"},
         {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "*"},
     ],
     ids=["SDK", "by name", "all"],
 )
-def test_what_is_switched_off_stays_off(agents: World, variables: dict[str, str]) -> None:
+def test_what_switches_us_off(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """The standard variables."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert startup.is_disabled()
+
+
+def test_what_is_switched_off_stays_off(agents: World) -> None:
     """The program runs, and no SDK of a provider is touched."""
+    variables = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, endturn"}
     code = """
 import bare, openai._base_client as base
 bare.ask("done", "?")
@@ -180,41 +225,112 @@ def test_a_python_without_endturn_runs_unobserved(agents: World, tmp_path: Path)
     assert done.stderr == f"endturn: {sys.executable} is not observed, endturn cannot be imported there: not here\n"
 
 
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The programs that this process would have become."""
+    for name in [name for name in os.environ if name.startswith(("OTEL_", "ENDTURN_"))]:
+        monkeypatch.delenv(name)
+    found: list[list[str]] = []
+
+    def become(path: str, command: list[str], variables: object) -> None:
+        found.append(command)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execve", become)
+    return found
+
+
 @pytest.mark.parametrize(
-    ("words", "variables", "said"),
+    ("words", "said"),
     [
-        pytest.param([], {}, "nothing to run", id="nothing"),
-        pytest.param(["--"], {}, "nothing to run", id="only dashes"),
-        pytest.param(["no-such-program"], {}, "'no-such-program' is not a program on the PATH", id="not found"),
-        pytest.param(["nowhere/agent.py"], {}, "'nowhere/agent.py' is not a file", id="no file"),
-        pytest.param(["-m"], {}, "-m of what?", id="no module"),
-        pytest.param(["--reload", "x"], {}, "'--reload' is no option of endturn run", id="option"),
-        pytest.param(["true"], {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "exports over http/protobuf", id="grpc"),
-        pytest.param(["true"], {"OTEL_LOGS_EXPORTER": "loki"}, "OTEL_LOGS_EXPORTER='loki'", id="exporter"),
-        pytest.param(["true"], {"OTEL_CONFIG_FILE": "/nowhere.yaml"}, "'/nowhere.yaml' is not a file", id="config"),
+        pytest.param([], "nothing to run", id="nothing"),
+        pytest.param(["--"], "nothing to run", id="only dashes"),
+        pytest.param(["no-such-program"], "'no-such-program' is not a program on the PATH", id="not found"),
+        pytest.param(["nowhere/agent.py"], "'nowhere/agent.py' is not a file", id="no file"),
+        pytest.param(["-m"], "-m of what?", id="no module"),
+        pytest.param(["--reload", "x"], "'--reload' is no option of endturn run", id="option"),
     ],
 )
-def test_what_cannot_be_run_is_refused(agents: World, words: list[str], variables: dict[str, str], said: str) -> None:
+def test_what_cannot_be_run_is_refused(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
     """Status 2, one line, and what to change."""
-    done = agents.run("endturn", "run", *words, status=2, env=variables)
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert cli.main(["run", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not started
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The exporter, and what reads a configuration file."""
-    for name in ("OTEL_CONFIG_FILE", "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        pytest.param({}, [], id="nothing"),
+        pytest.param(
+            {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"},
+            ["no metrics are exported: OTEL_EXPORTER_OTLP_METRICS_PROTOCOL='grpc': no exporter of metrics is "
+             "registered as 'otlp_proto_grpc': pip install opentelemetry-exporter-otlp-proto-grpc"],
+            id="grpc",
+        ),
+        pytest.param({"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"}, ["OTEL_EXPORTER_OTLP_PROTOCOL='smoke': use http/"] * 3,
+                     id="protocol"),
+        pytest.param({"OTEL_LOGS_EXPORTER": "loki"}, ["no logs are exported: OTEL_LOGS_EXPORTER='loki'"],
+                     id="exporter"),
+        pytest.param({"OTEL_METRICS_EXPORTER": "prometheus"}, ["pip install opentelemetry-exporter-prometheus"],
+                     id="prometheus"),
+        pytest.param({"OTEL_CONFIG_FILE": "/nowhere.yaml"}, ["'/nowhere.yaml' is not a file"], id="configuration file"),
+        pytest.param({"ENDTURN_REDACT": "no_such_module:hide"}, ["a module 'no_such_module' that is not found"],
+                     id="redaction"),
+        pytest.param({"ENDTURN_REDACT": "bare:ask"}, [], id="redaction of the program's own"),
+    ],
+)  # fmt: skip
+def test_a_program_runs_whatever_the_variables_ask_for(
+    started: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    said: list[str],
+) -> None:
+    """It may need none of it; what will not be done is said before it starts."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        cli.main(["run", str(BARE), "done"])
+    assert started == [[sys.executable, str(BARE), "done"]]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(said)
+    assert all(expected in line for expected, line in zip(said, lines, strict=True))
+
+
+def test_what_one_signal_asks_for_in_vain_the_others_do_not_lack(agents: World) -> None:
+    """No exporter for metrics, and a word for events that is none: both are said, and the calls are traced."""
+    variables = {"OTEL_METRICS_EXPORTER": "prometheus", "ENDTURN_EVENTS": "loud"}
+    done = agents.run("endturn", "run", BARE, "cut", env=variables)
+    assert done.stderr.count("no metrics are exported") == 2  # before it starts, and when it would be needed
+    assert "ENDTURN_EVENTS is none of logs, spans, both: events go to logs" in done.stderr
+    assert list(agents.received.spans.values()) == [["chat cut"]]
+    assert agents.received.events
+    assert not agents.received.sums
+
+
+def test_without_the_sdk_there_is_nothing_to_run_for(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is refused; without what reads a configuration file the program runs."""
     with monkeypatch.context() as without:
-        without.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-        with pytest.raises(UsageError, match=r"pip install 'endturn\[otlp\]'"):
-            run.run(["true"])
+        without.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+        assert cli.main(["run", "true"]) == 2
+    assert capsys.readouterr().err == (
+        "endturn: endturn run needs the OpenTelemetry SDK: pip install 'endturn[otlp]'\n"
+    )
     monkeypatch.setitem(sys.modules, "opentelemetry.configuration", None)
     monkeypatch.delattr("opentelemetry.configuration", raising=False)
     monkeypatch.setenv("OTEL_CONFIG_FILE", str(tmp_path / "otel.yaml"))
     (tmp_path / "otel.yaml").touch()
-    with pytest.raises(UsageError, match="pip install opentelemetry-configuration"):
-        run.run(["true"])
+    with pytest.raises(SystemExit):
+        cli.main(["run", "true"])
+    assert "the program is not observed: OTEL_CONFIG_FILE is set" in capsys.readouterr().err
+    assert [Path(command[0]).name for command in started] == ["true"]
 
 
 def test_the_protocol_is_set_where_none_is() -> None:
@@ -260,10 +376,9 @@ def test_opentelemetry_instrument_observes(agents: World) -> None:
     agents.saw(done=2, cut=1)
 
 
-@pytest.mark.parametrize("names", ["endturn", "flask , endturn", "*"])
-def test_opentelemetry_instrument_leaves_us_out(agents: World, names: str) -> None:
+def test_opentelemetry_instrument_leaves_us_out(agents: World) -> None:
     """OTEL_PYTHON_DISABLED_INSTRUMENTATIONS names us `endturn`."""
-    variables = {**HTTP, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": names}
+    variables = {**HTTP, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask , endturn"}
     agents.run("opentelemetry-instrument", "python", BARE, "done", env=variables)
     assert not agents.received.spans
     assert agents.received.total("endturn.responses") == 0

@@ -14,7 +14,7 @@ from endturn.continuation.result import AFRESH, NOTICES, Resumption, TurnResult
 from endturn.continuation.stitch import Spans, Stitcher
 from endturn.continuation.termination import Finish, status_of
 from endturn.continuation.toolgate import Ledger
-from endturn.records import COMPLETE, Strategy, TurnOutcome
+from endturn.records import COMPLETE, Strategy, TurnOutcome, believed
 from endturn.stop import Resume, Stop, StopReason
 
 
@@ -202,7 +202,7 @@ def measured(response: ChatResponse, request: Request) -> Usage:
     A cut answer used its maximum. No input is estimated of a request that was refused, or whose answer is still being
     made: that is counted when it is fetched. Of content parts in a wire's own shape only the text counts.
     """
-    usage, stop = response.usage or Usage(), response.stop
+    usage, stop = believed(response.usage) or Usage(), response.stop
     said = _size(response.text + (response.reasoning or ""), response.tool_calls)
     if usage.output_tokens is None:
         is_full = stop.reason is StopReason.MAX_TOKENS and request.max_tokens is not None

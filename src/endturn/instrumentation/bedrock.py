@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn import announce
-from endturn.announce import swallow
+from endturn.announce import Caller, swallow
 from endturn.instrumentation import botocore_bodies, sdk_call
 from endturn.instrumentation.hosts import Home
 from endturn.instrumentation.patches import Patch, put
@@ -116,7 +116,9 @@ def _begin(client: Any, name: str, asked: Any, active: Active) -> tuple[SdkCall,
             return None
         operation = OPERATIONS[name]
         home = _home(str(meta.endpoint_url))
-        under_way = sdk_call.opened(wire(operation.wire), asked, home, stream=operation.events is not None)
+        under_way = sdk_call.opened(
+            wire(operation.wire), asked, home, stream=operation.events is not None, caller=Caller(id(client))
+        )
     except Exception:
         swallow("opening a call")
         return None

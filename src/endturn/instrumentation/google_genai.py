@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn import announce
-from endturn.announce import swallow
+from endturn.announce import Caller, swallow
 from endturn.errors import DecodeError
 from endturn.instrumentation import sdk_call, streams
 from endturn.instrumentation.hosts import Home, of_host
@@ -59,7 +59,7 @@ def _begin(client: Any, kwargs: dict[str, Any], active: bool, *, stream: bool) -
         options = config.get("http_options") if isinstance(config, dict) else getattr(config, "http_options", None)
         url = options.get("base_url") if isinstance(options, dict) else getattr(options, "base_url", None)
         home = home_of(str(url or api._http_options.base_url or ""), bool(api.vertexai))
-        return sdk_call.opened(wire("gemini"), kwargs, home, stream=stream)
+        return sdk_call.opened(wire("gemini"), kwargs, home, stream=stream, caller=Caller(id(api)))
     except Exception:
         swallow("opening a call")
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +135,17 @@ def at(host: str, port: int | None) -> Home | None:
     return of_host(host, "", port) if may_answer(host) else None
 
 
-_known: WeakKeyDictionary[Any, tuple[object, Home]] = WeakKeyDictionary()
+_known: dict[int, tuple[Any, object, Home]] = {}
+"""By the client's identity, each as long as its client lives: a weak dictionary would make a reference to look."""
 
 
 def of_client(client: Any, default: str) -> Home:
     """Who answers an SDK's client, remembered until its base URL changes."""
     url = client.base_url
-    known = _known.get(client)
-    if known is not None and known[0] is url:
-        return known[1]
+    key = id(client)
+    known = _known.get(key)
+    if known is not None and known[1] is url:
+        return known[2]
     home = of_host(url.host, default, url.port)
     # anthropic 2: the clients for Bedrock and Vertex say so themselves, whatever host they are pointed at.
     named = getattr(client, "_gen_ai_provider_name", None)
@@ -153,5 +155,5 @@ def of_client(client: Any, default: str) -> Home:
         for word, (whose, speaks) in _CLIENTS.items():
             if word in type(client).__name__:
                 home = Home(whose, speaks, home.address, home.port)
-    _known[client] = (url, home)
+    _known[key] = (ref(client, lambda gone: _known.pop(key, None)), url, home)
     return home

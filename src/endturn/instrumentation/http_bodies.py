@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from endturn.instrumentation.streams import AsyncChunks, Chunks, Reading, Sees
 
 if TYPE_CHECKING:
     from endturn.instrumentation.background import Scope
+    from endturn.instrumentation.bodies import Watched
 
 
 def library_of(response: Any) -> ModuleType | None:
@@ -147,6 +148,85 @@ def _kinds(library: Any) -> tuple[type, type, type]:
         pass
 
     return Sync, Async, Either
+
+
+def watch_beside(response: Any, watched: Watched, bytes_of: Callable[[Any], Sees], library: ModuleType) -> None:
+    """See the body of an SDK's stream where its host reads the response itself, past the stream.
+
+    Args:
+        watched: the stream's chunks. While their iterator is at work, the body's bytes are its, and not looked at.
+        bytes_of: gives what is to be shown the bytes of a response.
+    """
+    inner = response.stream
+    here, answer = ref(watched), ref(response)
+    # Kept as long as the body may be read: a host may have let go of the stream, and kept its response.
+    unread: list[Reading] = [watched.reading]
+
+    def begun() -> Reading | None:
+        """The body begins to be read. Returns what is to be shown it."""
+        now, of = here(), answer()
+        reading = unread.pop() if unread else None
+        if reading is None or of is None or reading.call.ended or (now is not None and now.is_running()):
+            return None
+        try:
+            reading.shown(unpacked(bytes_of(of), of, library))
+        except Exception:
+            swallow("reading a response")
+            return None
+        return reading
+
+    def closed() -> None:
+        """The body was closed. What closes it of a stream that is still there has been told already."""
+        if unread:
+            unread.pop().closed()
+
+    either, sync, asynchronous = _besides(library)
+    kind = sync if isinstance(inner, library.SyncByteStream) else asynchronous
+    if kind is sync and isinstance(inner, library.AsyncByteStream):
+        kind = either
+    response.stream = kind(inner, begun, closed)
+
+
+class _Beside:
+    """The byte stream of a response that an SDK's stream reads, or its host. What else it has, it still has."""
+
+    def __init__(self, inner: Any, begun: Callable[[], Reading | None], closed: Callable[[], None]) -> None:
+        self._inner = inner
+        self._begun = begun
+        self._closed = closed
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # a copy that was never initialised
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+@cache
+def _besides(library: Any) -> tuple[type, type, type]:
+    """As `_kinds`: both, sync and async."""
+
+    class Sync(_Beside, library.SyncByteStream):  # type: ignore[misc]  # either library's base class
+        def __iter__(self) -> Iterator[bytes]:
+            reading = self._begun()
+            return iter(self._inner) if reading is None else Chunks(iter(self._inner), reading)
+
+        def close(self) -> None:
+            self._inner.close()
+            self._closed()
+
+    class Async(_Beside, library.AsyncByteStream):  # type: ignore[misc]  # either library's base class
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            reading = self._begun()
+            return aiter(self._inner) if reading is None else _Pieces(aiter(self._inner), reading)
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+            self._closed()
+
+    class Either(Sync, Async):
+        pass
+
+    return Either, Sync, Async
 
 
 def end_before_close(response: Any) -> None:

@@ -7,7 +7,7 @@ an SDK that is announced already passes: what it sends is part of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +15,7 @@ from opentelemetry import trace
 from pydantic_core import from_json
 
 from endturn import announce
-from endturn.announce import Layer, swallow
+from endturn.announce import Caller, Layer, swallow
 from endturn.instrumentation import attempts, hosts, http_answers, routes, sdk_call
 from endturn.instrumentation.attempts import Owner
 from endturn.instrumentation.hosts import Home
@@ -72,23 +72,28 @@ def _asend(original: Any, library: ModuleType, active: Callable[[], bool]) -> An
 
 def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active: Callable[[], bool]) -> SdkCall | None:
     try:
+        if not announce.listening():
+            return None
+        # What an SDK sends for a call of its own is looked at no further than this.
+        sender = attempts.sent_by(client)
+        caller = Caller(None if sender is None else id(client), id(client))
+        if announce.is_covered(caller):
+            return None
         request = args[0] if args else kwargs["request"]
         url = request.url
         owned = attempts.owners.get(id(client))
         # Most requests of a process are no model's: up to here, and no further, they are looked at.
-        if (owned is None and not hosts.may_answer(url.host)) or not active() or not announce.listening():
+        if (owned is None and not hosts.may_answer(url.host)) or not active():
             return None
-        sender = attempts.sent_by(client)
         if sender is not None and sender.under_way is not None:
             sender.refused = None
             return None if sender.under_way.call.ended else sender.under_way
-        if announce.is_covered():
-            return None
         owner = None if owned is None else owned[1]
         home = hosts.at(url.host, url.port)
         if home is None and owner is not None:
             home = Home(owner.provider, owner.dialect, url.host or None, url.port)
-        under_way = None if home is None else _opened(request, home, owner, Layer.HTTP if sender is None else Layer.SDK)
+        layer = Layer.HTTP if sender is None else Layer.SDK
+        under_way = None if home is None else _opened(request, home, owner, layer, caller)
         if sender is not None:
             sender.under_way = under_way
         return under_way
@@ -97,14 +102,12 @@ def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active
         return None
 
 
-def _opened(request: Any, home: Home, owner: Owner | None, layer: Layer) -> SdkCall | None:
+def _opened(request: Any, home: Home, owner: Owner | None, layer: Layer, caller: Caller) -> SdkCall | None:
     path: str = request.url.raw_path.decode("ascii")
     spoken = routes.spoken(home.provider, home.dialect, request.method, path)
     if spoken is None or "json" not in request.headers.get("content-type", ""):
         return None
     body = _body(request)
-    if body is None:
-        return None
     speaks, dialect, routed = spoken
     if routed.model is not None:
         body = {"model": routed.model, **body}
@@ -113,14 +116,28 @@ def _opened(request: Any, home: Home, owner: Owner | None, layer: Layer) -> SdkC
         stream = body.get("stream") is not False  # the API streams where it is not said
     home = Home(home.provider, dialect, home.address, home.port)
     span = None if owner is None or owner.span is None else request.extensions.get(owner.span)
+    open_it = partial(
+        sdk_call.opened,
+        speaks,
+        body,
+        home,
+        layer=layer,
+        stream=stream,
+        model=routed.model or "",
+        operation=routed.operation,
+        caller=caller,
+    )
     if span is None:
-        return sdk_call.opened(speaks, body, home, layer=layer, stream=stream, model=routed.model or "")
+        return open_it()
     with trace.use_span(span, record_exception=False, set_status_on_exception=False):
-        return sdk_call.opened(speaks, body, home, layer=layer, stream=stream, model=routed.model or "", adopt=True)
+        return open_it(adopt=True)
 
 
-def _body(request: Any) -> Mapping[str, Any] | None:
-    """What is sent, as far as it is in memory: a stream is not ours to read. None where it is no JSON object."""
+def _body(request: Any) -> Mapping[str, Any]:
+    """What is sent, as far as it is in memory and a JSON object: a stream is not ours to read.
+
+    What is none is a call all the same, which the provider refuses.
+    """
     try:
         content = request.content
     except Exception:  # each library has its own
@@ -128,8 +145,8 @@ def _body(request: Any) -> Mapping[str, Any] | None:
     try:
         found = from_json(content, cache_strings="keys")
     except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _failed(client: Any, under_way: SdkCall, error: BaseException) -> None:

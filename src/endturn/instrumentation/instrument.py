@@ -1,4 +1,4 @@
-"""One line for an agent that exists: the calls of the openai and anthropic SDKs, observed."""
+"""One line for an agent that exists: its model calls, observed, through whatever SDK or HTTP library it makes them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from opentelemetry._logs import get_logger_provider
 
 from endturn import announce
 from endturn.instrumentation import (
+    again,
     background,
     bedrock,
     botocore_bodies,
+    closing,
     endings,
     google_genai,
     google_interactions,
@@ -35,7 +37,7 @@ from endturn.instrumentation import (
 from endturn.instrumentation.patches import Patcher, Undoable
 from endturn.telemetry import enclosing
 from endturn.telemetry.infer import Inferring
-from endturn.telemetry.outlets import Options, installed
+from endturn.telemetry.outlets import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 
@@ -64,16 +66,28 @@ SDKS: Final[dict[str, Patcher]] = {
 """The module that makes an SDK's calls, and what patches it."""
 
 
+Providers = tuple["TracerProvider | None", "MeterProvider | None", "LoggerProvider | None"]
+
+
 @dataclass(slots=True)
 class _Instrumentation:
-    """What is in place, so that it can be taken away."""
+    """What is in place, so that it can be taken away.
+
+    Attributes:
+        given: the providers that were given.
+        options: how is recorded.
+        is_for_host: whoever started the process asked for it, and the host has said nothing about it yet.
+    """
 
     inferring: Inferring
     stop_listening: Callable[[], None]
+    recorder: Recorder
+    given: Providers
+    options: Options
+    is_for_host: bool
     importing: imports.OnImport | None = None
     patched: list[Undoable] = field(default_factory=list)
     forget_ending: Callable[[], None] | None = None
-    recorder: Recorder | None = None
     look_away: Callable[[], None] | None = None
     is_active: bool = True
     has_called: bool = False
@@ -85,6 +99,8 @@ class _Instrumentation:
             self.has_called = True
             atexit.unregister(_close)
             atexit.register(_close, self)
+            if not self.recorder.awake():
+                _warn_without_sdk()
         return self.is_active
 
 
@@ -100,11 +116,16 @@ def instrument(
     logger_provider: LoggerProvider | None = None,
     **options: Any,
 ) -> None:
-    """Observe every call that this process makes through the openai and anthropic SDKs, and through endturn's own.
+    """Observe every model call that this process makes: through an SDK, LiteLLM, httpx, or endturn itself.
 
-    Stop reasons, truncation and continuation become spans, events and metrics. What the SDKs return, raise and stream
-    does not change. SDKs may be imported before or after; those that are not installed are not needed. Calling it
-    again changes nothing; `uninstrument` undoes it.
+    Observed are openai, anthropic and the SDKs built like them (groq, …), google-genai, boto3 and aiobotocore for
+    Bedrock, cohere, mistralai, ollama, litellm, and what goes to a known provider over httpx. Stop reasons, truncation
+    and continuation become spans, events and metrics. What the SDKs return, raise and stream does not change. SDKs may
+    be imported before or after; those that are not installed are not needed. `uninstrument` undoes it.
+
+    Where the process was started by `endturn run` or `opentelemetry-instrument`, the first call that gives anything
+    decides from then on. Called again with something else, the first call's settings stay, which is logged; but a
+    redaction and less content (`redact`, `content`, `content_max_chars`) are applied all the same.
 
     Args:
         tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given.
@@ -114,23 +135,78 @@ def instrument(
         TypeError: an option is not known.
         UsageError: an option's value cannot be used.
     """
+    begin(Options(**options), (tracer_provider, meter_provider, logger_provider))
+
+
+def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bool = False) -> None:
+    """`instrument`, with options that are put together.
+
+    Args:
+        for_host: whoever starts the process asks for it, and not the host itself.
+
+    Raises:
+        UsageError: an option's value cannot be used.
+    """
     global _now
+    asked.check()
     with _lock:
         if _now is not None:
+            _ask_again(_now, asked, given, for_host=for_host)
             return
-        recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
-        _now = now = _Instrumentation(Inferring(), announce.listen(recorder))
+        recorder = Recorder(*given, options=asked)
+        _now = now = _Instrumentation(Inferring(), announce.listen(recorder), recorder, given, asked, for_host)
         announce.infer_with(now.inferring)
         now.importing = imports.OnImport({name: partial(_patch, now, patcher) for name, patcher in SDKS.items()})
         now.importing.start()
-        now.recorder = recorder
-        now.look_away = providers.look_at(tracer_provider)
+        now.look_away = providers.look_at(given[0])
         atexit.register(_close, now)
-        given = tracer_provider, meter_provider, logger_provider
-        now.forget_ending = endings.before_worker_ends(partial(_end_worker, now, given))
-    if tracer_provider is None and meter_provider is None:
-        _warn_without_sdk()
-    _warn_of_shared_name(meter_provider or metrics.get_meter_provider())
+        now.forget_ending = endings.before_worker_ends(partial(_end_worker, now))
+    _warn_of_shared_name(given[1] or metrics.get_meter_provider())
+
+
+def asked_again(asked: Options, *, quiet: bool) -> Options:
+    """Take what may be taken of a later call's options while calls are observed.
+
+    Args:
+        quiet: that the rest is not taken has been said.
+
+    Returns:
+        The options from now on.
+    """
+    with _lock:
+        return asked if _now is None else _ask_again(_now, asked, (None, None, None), quiet=quiet)
+
+
+def _ask_again(
+    now: _Instrumentation, asked: Options, given: Providers, *, for_host: bool = False, quiet: bool = False
+) -> Options:
+    refused: list[str] = []
+    if now.is_for_host:
+        options = again.overruled(now.options, asked)
+        used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
+        now.is_for_host = for_host or (not again.given(asked) and used == now.given)
+    else:
+        options, refused = again.guarded(now.options, asked)
+        used = now.given
+        names = "tracer_provider", "meter_provider", "logger_provider"
+        refused += [
+            name for name, new, old in zip(names, given, used, strict=True) if new is not None and new is not old
+        ]
+    if options != now.options or used != now.given:
+        now.recorder.use(*used, options=options)
+        announce.listen(now.recorder)  # it may take what is said now, or no longer
+        if used[0] is not now.given[0]:
+            if now.look_away is not None:
+                now.look_away()
+            now.look_away = providers.look_at(used[0])
+        now.options, now.given = options, used
+    if refused and not quiet:
+        log.warning(
+            "endturn: calls are observed already; the first call's settings stay, and this one's %s not used",
+            " and ".join([", ".join(refused[:-1]), refused[-1]] if refused[1:] else refused)
+            + (" are" if refused[1:] else " is"),
+        )
+    return options
 
 
 def uninstrument() -> None:
@@ -175,14 +251,17 @@ def _close(now: _Instrumentation) -> None:
     now.inferring.close()
 
 
-def _end_worker(now: _Instrumentation, given: tuple[object, object, object]) -> None:
+def _end_worker(now: _Instrumentation) -> None:
     """What exit handlers, the providers' own among them, do in any process but a worker of `multiprocessing`."""
     _close(now)
     used = trace.get_tracer_provider(), metrics.get_meter_provider(), get_logger_provider()
-    for provider, otherwise in zip(given, used, strict=True):
-        flush = getattr(provider or otherwise, "force_flush", None)
+    flushes = {}
+    for given, otherwise in zip(now.given, used, strict=True):
+        provider = given or otherwise
+        flush = getattr(provider, "force_flush", None)
         if flush is not None:
-            flush()
+            flushes[f"flushing the worker's {type(provider).__name__}"] = flush
+    closing.together(flushes, closing.seconds())
 
 
 def expect_nothing() -> None:
@@ -192,14 +271,15 @@ def expect_nothing() -> None:
 
 
 def _warn_without_sdk() -> None:
-    """Say once that nothing will be seen, and what to do: there is neither a tracer provider nor a meter provider."""
+    """Say once, at the first model call, that nothing is seen of it, and what to do: nobody has set up a provider."""
     global _warned
-    if _warned or installed(trace.get_tracer_provider()) or installed(metrics.get_meter_provider()):
+    if _warned:
         return
     _warned = True
     log.warning(
-        "endturn: no OpenTelemetry SDK is set up, so nothing will be recorded; call endturn.configure() "
-        "(pip install 'endturn[otlp]'), run under opentelemetry-instrument, or set the global providers"
+        "endturn: no OpenTelemetry SDK is set up, so this model call is not recorded, nor any until one is; call "
+        "endturn.configure() (pip install 'endturn[otlp]'), use endturn run or opentelemetry-instrument, or set the "
+        "global providers"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any, Final
 
-from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.instrumentation.instrument import begin, uninstrument
 from endturn.telemetry.outlets import Options
 
 log = logging.getLogger("endturn")
@@ -57,9 +57,9 @@ class EndturnInstrumentor(BASE):  # type: ignore[misc, valid-type]  # theirs has
         Args:
             kwargs: the three providers and the options of `endturn.instrument`; others are ignored, which is logged.
         """
-        # Loaders share a process: a configuration file names us, and `opentelemetry-instrument` finds us.
-        if not self._is_instrumented_by_opentelemetry:
-            self._instrument(**kwargs)
+        # Loaders share a process: a configuration file names us, and `opentelemetry-instrument` finds us. Who comes
+        # second, and says nothing, changes nothing.
+        self._instrument(**kwargs)
 
     def uninstrument(self, **kwargs: Any) -> None:
         """Undo `instrument`."""
@@ -73,7 +73,8 @@ class EndturnInstrumentor(BASE):  # type: ignore[misc, valid-type]  # theirs has
         if unknown:
             log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), ", ".join(sorted(known)))
         try:
-            instrument(**given)
+            providers = [given.pop(name, None) for name in PROVIDERS]
+            begin(Options(**given), (providers[0], providers[1], providers[2]), for_host=True)
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CellType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 
@@ -60,3 +60,39 @@ def fill(cell: CellType, wrapper: Any) -> Filled:
     filled = Filled(cell, cell.cell_contents, wrapper)
     cell.cell_contents = wrapper
     return filled
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """What somebody's wrapper object calls, replaced."""
+
+    around: Any
+    original: Any
+    wrapper: Any
+
+    def undo(self) -> None:
+        """Put the original back, unless somebody has put something else there since."""
+        if self.around.__wrapped__ is self.wrapper:
+            self.around.__wrapped__ = self.original
+
+
+def enclose(base: type, name: str, original: Any, wrapper: Any) -> Iterator[Undoable]:
+    """Replace a method that subclasses hold themselves: in wrappers of somebody's, who has wrapped what they inherit.
+
+    Who has unwrapped it again has left them the method itself. Of wrappers only wrapt's objects call what their
+    `__wrapped__` says; that of a function is a note.
+    """
+    below: list[type] = base.__subclasses__()
+    while below:
+        kind = below.pop()
+        below += kind.__subclasses__()
+        around = kind.__dict__.get(name)
+        if around is original:
+            yield put(kind, name, wrapper)
+        while around is not None and type(around) is not FunctionType:  # they claim to be what they hold
+            within = getattr(around, "__wrapped__", None)
+            if within is original:
+                around.__wrapped__ = wrapper
+                yield Enclosed(around, original, wrapper)
+                break
+            around = within

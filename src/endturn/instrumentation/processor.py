@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, ref
 
 from opentelemetry.sdk.trace import SpanProcessor
@@ -31,6 +31,7 @@ from endturn.telemetry.recorder import Options, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import FrameType
 
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.context import Context
@@ -204,7 +205,11 @@ class AdoptingSpanProcessor(SpanProcessor):
                 enclosing.begun_only(one)
                 self._mark(span)
             case Role.CALL if one.taken:
-                _settle(one, over=False)
+                if _is_left(span, one):
+                    _settle(one, over=False)
+                else:
+                    enclosing.release(span)
+                    self._mark(span)
             case Role.CALL if schema.REASON.key in known or schema.COUNTED.key in known:
                 pass  # another process's, or another processor's
             case Role.CALL if one.covered or enclosing.was_announced(known, one.started_ns):
@@ -323,6 +328,34 @@ def _announce(span: Any, one: Foreign, known: Mapping[str, Any]) -> None:
     )
     if ended is not None:
         sequence.ended(one, ended, now_ns)
+
+
+_LEAVING: Final = frozenset({"close", "aclose", "__exit__", "__aexit__", "__del__"})
+
+
+def _is_left(span: Any, one: Foreign) -> bool:
+    """Whether a span ends because its host closes, leaves or loses the response; else that may yet be read.
+
+    An instrumentation that knows nothing of raw responses ends its span when it hands one on.
+    """
+    reading = None if one.call is None or one.call.ended else streams.reading_of(one.call)
+    if reading is None or reading.call.first_chunk_s is not None:
+        return True  # who has seen it begin knows of its end: some end their span with the last word, before the stream
+    if isinstance(sys.exc_info()[1], GeneratorExit):
+        return True
+    frame = sys._getframe().f_back
+    while frame is not None and _package_of(frame) == "endturn":
+        frame = frame.f_back
+    package = "" if frame is None else _package_of(frame)
+    while frame is not None and _package_of(frame) == package:
+        if frame.f_code.co_name in _LEAVING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _settle(one: Foreign, *, over: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import trace
 
 from endturn import announce
-from endturn.announce import Call, Layer, swallow
+from endturn.announce import NOBODY, Call, Caller, Layer, swallow
 from endturn.errors import DecodeError
 from endturn.instrumentation import background, bodies, http_bodies, http_bytes, streams
 from endturn.instrumentation.hosts import Home
@@ -32,7 +32,9 @@ def opened(
     layer: Layer = Layer.SDK,
     stream: bool | None = None,
     model: str = "",
+    operation: str | None = None,
     adopt: bool = False,
+    caller: Caller = NOBODY,
 ) -> SdkCall | None:
     """Open the scope of a call that an SDK is about to make. Never raises.
 
@@ -41,7 +43,9 @@ def opened(
         body: what is sent, or the arguments that become it; read in place, never changed.
         home: who answers.
         stream, model: where the body does not say so.
+        operation: where it is not the wire's usual one.
         adopt: another instrumentation's span of this very call is current.
+        caller: who makes it.
 
     Returns:
         None where the call is being announced already, or could not be read.
@@ -58,9 +62,10 @@ def opened(
         call = announce.open_call(
             layer,
             asked,
+            caller=caller,
             provider=home.provider,
             model=asked.model,
-            operation=OPERATIONS.get(speaks.NAME, "chat"),
+            operation=operation or OPERATIONS.get(speaks.NAME, "chat"),
             stream=asked.stream,
             maximum=asked.maximum,
             choices=asked.choices,
@@ -144,12 +149,12 @@ class SdkCall:
         """
         self.is_taken = True
         try:
-            if isinstance(result, streams_of):
-                self._take_stream(result, asynchronous=isinstance(result, streams_of[1]))
-                return
             # A pydantic model is the parsed answer. Asking one for what it lacks would cost microseconds.
             if hasattr(type(result), "__pydantic_fields__"):
                 self._see(result)
+                return
+            if isinstance(result, streams_of):
+                self._take_stream(result, asynchronous=isinstance(result, streams_of[1]))
                 return
             raw = getattr(result, "http_response", None)
             if raw is None and hasattr(result, "is_stream_consumed"):
@@ -169,8 +174,22 @@ class SdkCall:
     def _take_stream(self, stream: Any, *, asynchronous: bool) -> None:
         watched = bodies.watch_stream(self.scope, self.watching(), stream, asynchronous=asynchronous)
         self.watched = (stream.response, watched)
+        library = http_bodies.library_of(stream.response)
+        if library is not None:
+            # A host may read the response beside the stream, whose iterator then never begins.
+            http_bodies.watch_beside(stream.response, watched, self._bytes_of, library)
 
     def _take_raw(self, response: Any) -> None:
+        library = http_bodies.library_of(response)
+        if library is None:
+            self._unreadable()
+            return
+        passing = http_bodies.watch(self.scope, self._bytes_of(response), response, library)
+        if passing is not None:
+            self.watched = (response, passing)
+
+    def _bytes_of(self, response: Any) -> http_bytes.Bytes:
+        """What is to be shown the bytes of a response."""
         framing = http_bytes.framing_of(response.headers.get("content-type", ""))
         if framing is None and self._context.asked.stream:
             framing = self._wire.FRAMING
@@ -178,14 +197,7 @@ class SdkCall:
         if framing is Framing.EVENTSTREAM and speaks.FRAMING is not framing:
             # Bedrock's envelope: anthropic's client for it opens that before anybody sees an event, unless it is raw.
             speaks = wire("bedrock_invoke")
-        library = http_bodies.library_of(response)
-        if library is None:
-            self._unreadable()
-            return
-        sees = http_bytes.Bytes(speaks.watch(self._context), framing)
-        passing = http_bodies.watch(self.scope, sees, response, library)
-        if passing is not None:
-            self.watched = (response, passing)
+        return http_bytes.Bytes(speaks.watch(self._context), framing)
 
     def let_go(self) -> None:
         """The SDK is done with the call. A connection may keep the context in which it was opened, and this with it."""

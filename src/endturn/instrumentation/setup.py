@@ -11,18 +11,19 @@ import os
 import random
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakMethod
 
 from opentelemetry import _logs, metrics, trace
 
 from endturn.errors import UsageError
-from endturn.instrumentation import endings
+from endturn.instrumentation import closing, endings, exporters
+from endturn.instrumentation.exporters import ARGUMENTS, SIGNALS, Signal
 from endturn.telemetry.bounded import Redact
-from endturn.telemetry.content import Capturing
-from endturn.telemetry.events import mode_from
 from endturn.telemetry.outlets import Options, Prices, installed
 from endturn.telemetry.schema import INSTANCE
 
@@ -35,19 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("endturn")
 
-Signal = Literal["traces", "metrics", "logs"]
-
-OTLP: Final[dict[Signal, tuple[str, str]]] = {
-    "traces": ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
-    "metrics": ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "OTLPMetricExporter"),
-    "logs": ("opentelemetry.exporter.otlp.proto.http._log_exporter", "OTLPLogExporter"),
-}
-CONSOLE: Final[dict[Signal, tuple[str, str]]] = {
-    "traces": ("opentelemetry.sdk.trace.export", "ConsoleSpanExporter"),
-    "metrics": ("opentelemetry.sdk.metrics.export", "ConsoleMetricExporter"),
-    "logs": ("opentelemetry.sdk._logs.export", "ConsoleLogRecordExporter"),
-}
-
 
 class Telemetry:
     """What `configure` set up. As a context manager it shuts down at the end of the block.
@@ -58,27 +46,38 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.instance = ""
-        self._providers: list[Any] = []
+        self._providers: dict[Signal, Any] = {}
+        self._exporters: set[str] = set()
         self._base = ""
         self._pid = os.getpid()
         self._instrumented = False
         self._over = False
+        self._for_host = False
         self._options = Options()
 
     def force_flush(self, timeout_s: float = 10.0) -> bool:
         """Export what has been recorded so far.
 
         Args:
-            timeout_s: for each signal. The SDK keeps to it for metrics only.
+            timeout_s: how long to wait. What takes longer goes on.
 
         Returns:
             False where something could not be exported in time.
         """
-        flushed = [_flushed(provider, timeout_s) for provider in self._providers]
-        return all(flushed)
+        milliseconds = round(timeout_s * 1000)
+        jobs = {
+            f"exporting {signal}": partial(provider.force_flush, milliseconds)
+            for signal, provider in self._providers.items()
+        }
+        done = closing.together(jobs, timeout_s)
+        return len(done) == len(jobs) and all(result is not False for result in done.values())
 
     def shutdown(self) -> None:
-        """End what is open, export the rest, and stop. The process cannot be configured again."""
+        """End what is open, export the rest, and stop. The process cannot be configured again.
+
+        It waits 5 seconds for the exports, or as long as OTEL_EXPORTER_OTLP_TIMEOUT allows one; what could not be
+        exported by then is lost, and logged.
+        """
         atexit.unregister(self.shutdown)
         self._over = True
         if self._instrumented:
@@ -86,12 +85,25 @@ class Telemetry:
             from endturn.instrumentation.instrument import uninstrument
 
             uninstrument()
-        providers, self._providers = self._providers, []
-        for provider in providers:
-            try:
-                provider.shutdown()
-            except Exception:
-                log.warning("endturn: %s could not be shut down", type(provider).__name__, exc_info=True)
+        providers, self._providers = self._providers, {}
+        within_s = closing.seconds()
+        with closing.said_once(self._exporters):
+            jobs = {f"shutting down {signal}": provider.shutdown for signal, provider in providers.items()}
+            done = closing.together(jobs, within_s)
+        late = [signal for signal in providers if f"shutting down {signal}" not in done]
+        if late:
+            log.warning(
+                "endturn: %s could not be exported within %g seconds of the end, and are lost: is a Collector "
+                "listening? (OTEL_EXPORTER_OTLP_ENDPOINT; OTEL_EXPORTER_OTLP_TIMEOUT says how long to wait, "
+                "OTEL_SDK_DISABLED=true sends nothing)",
+                ", ".join(late),
+                within_s,
+            )
+
+    def _flush_worker(self) -> None:
+        """What exit handlers do in any process but a worker of `multiprocessing`."""
+        if not self._instrumented:  # else it has been done
+            self.force_flush(closing.seconds())
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +127,7 @@ class Telemetry:
         from opentelemetry.sdk.resources import Resource
 
         self._named(self._base)
-        for provider in self._providers:
+        for provider in self._providers.values():
             # The SDK has just put a random id in the place of any other. It has no public way to set one.
             update = getattr(provider, "_update_resource", None)
             if update is not None:
@@ -145,8 +157,9 @@ def configure(
     """Set up traces, metrics and logs, exported over OTLP (HTTP), and observe the SDKs' calls.
 
     The standard variables decide what is not given: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_SDK_DISABLED,
-    OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER and OTEL_LOGS_EXPORTER (otlp, console, none), OTEL_EXPORTER_OTLP_*, and
-    those of the SDK's samplers and processors. What is recorded is exported when the process ends.
+    OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER and OTEL_LOGS_EXPORTER (otlp, console, none, or the name that an
+    installed package has registered with the SDK), OTEL_EXPORTER_OTLP_*, and those of the SDK's samplers and
+    processors. What is recorded is exported when the process ends.
 
     Each process is told apart: to `service.instance.id`, as configured, else random, its pid and four hex digits are
     appended, after a fork too. Two processes that write one series make nonsense of it.
@@ -159,27 +172,17 @@ def configure(
         instrument: also call `endturn.instrument()`.
 
     Returns:
-        A handle. Configured already, the process keeps what it has, and gets the same handle; where the first call
-        instrumented, and that was undone, it is done again.
+        A handle. Configured already, the process keeps what it has, and gets the same handle; of the options, a
+        redaction and less content are applied all the same. Where the first call instrumented, and that was undone, it
+        is done again. Under `endturn run` and `opentelemetry-instrument` the first call of the host's own decides.
 
     Raises:
         UsageError: the SDK is not installed, or a variable asks for what this function cannot do.
     """
     global _configured
-    _check_exporter("traces", span_exporter)
-    _check_exporter("metrics", metric_exporter)
-    _check_exporter("logs", log_exporter)
-    if _configured is not None and _configured._over:
-        log.warning(
-            "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
-            "nothing more is recorded. Call configure() once, and shutdown() where the process ends"
-        )
-        return _configured
-    if _configured is not None:
-        log.warning("endturn: configure() was called before; the first call's settings stay")
-        if instrument and _configured._instrumented:
-            _instrument(_configured)
-        return _configured
+    given: dict[Signal, Any] = {"traces": span_exporter, "metrics": metric_exporter, "logs": log_exporter}
+    for signal, exporter in given.items():
+        exporters.check(signal, exporter)
     options = Options(
         counted=counted,
         gen_ai_metrics=gen_ai_metrics,
@@ -190,44 +193,116 @@ def configure(
         content_max_chars=content_max_chars,
         redact=redact,
     )
-    mode_from(events)
-    Capturing.of(content, content_max_chars, redact)
+    options.check()
+    if _configured is not None:
+        named = {"service_name": service_name, "resource": resource}
+        named |= {ARGUMENTS[signal]: exporter for signal, exporter in given.items()}
+        _again(_configured, options, [name for name, value in named.items() if value is not None], instrument)
+        return _configured
     telemetry = Telemetry()
     telemetry._options = options
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing will be recorded")
+    if _is_disabled():
         _configured = telemetry
         return telemetry
-    _check_sdk()
+    check_sdk("configure()")
     from opentelemetry.sdk.resources import Resource
 
     # All exporters before any provider: a setting that cannot be used must leave nothing half done.
-    wanted: dict[Signal, list[Any]] = {
-        "traces": _exporters("traces", span_exporter, skip=installed(trace.get_tracer_provider())),
-        "metrics": _exporters("metrics", metric_exporter, skip=installed(metrics.get_meter_provider())),
-        "logs": _exporters("logs", log_exporter, skip=installed(_logs.get_logger_provider())),
-    }
-    given = resource.attributes if isinstance(resource, Resource) else resource
-    attributes = dict(given or {})
+    wanted = {signal: _exporters(signal, given[signal]) for signal in SIGNALS}
+    attributes = dict((resource.attributes if isinstance(resource, Resource) else resource) or {})
     if service_name is not None:
         attributes["service.name"] = service_name
-    described = Resource.create(attributes)
+    _warn_of_names(attributes)
+    _set_up(telemetry, attributes, wanted)
+    _configured = telemetry
+    if instrument or _is_instrumented():
+        _instrument(telemetry)
+    return telemetry
+
+
+def _is_disabled() -> bool:
+    disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if disabled:
+        log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing will be recorded")
+    return disabled
+
+
+def configure_for_host() -> None:
+    """`configure()`, where the host has not asked for it: what cannot be exported is logged, and the rest is set up.
+
+    Raises:
+        UsageError: the SDK is not installed.
+    """
+    global _configured
+    if _is_disabled():  # the program has said so by now
+        return
+    check_sdk("endturn run")
+    wanted: dict[Signal, list[Any]] = {}
+    for signal in SIGNALS:
+        try:
+            wanted[signal] = _exporters(signal, None)
+        except UsageError as error:
+            log.error("endturn: no %s are exported: %s", signal, error)
+            wanted[signal] = []
+    telemetry = Telemetry()
+    telemetry._for_host = True
+    _set_up(telemetry, {}, wanted)
+    _configured = telemetry
+    _instrument(telemetry)
+
+
+def _set_up(telemetry: Telemetry, attributes: Mapping[str, Any], wanted: Mapping[Signal, list[Any]]) -> None:
+    """Install a provider for each signal that has somewhere to go, and have them shut down when the process ends."""
+    from opentelemetry.sdk.resources import Resource
+
+    described = Resource.create(dict(attributes))
     base = str(described.attributes.get(INSTANCE) or uuid.uuid4())
     described = described.merge(Resource({INSTANCE: telemetry._named(base)}))
-    for signal, exporters in wanted.items():
-        if exporters:
-            telemetry._providers.append(_INSTALL[signal](described, exporters))
+    for signal, made in wanted.items():
+        if made:
+            telemetry._providers[signal] = _INSTALL[signal](described, made)
+            telemetry._exporters |= {type(exporter).__module__ for exporter in made}
     if not telemetry._providers:
         telemetry.instance = ""
     if hasattr(os, "register_at_fork"):
         forked = WeakMethod(telemetry._forked)
         os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+    closing.stand_by()
     atexit.register(telemetry.shutdown)
-    endings.before_worker_ends(telemetry.force_flush)
-    _configured = telemetry
-    if instrument:
+    endings.before_worker_ends(telemetry._flush_worker)
+
+
+def _again(telemetry: Telemetry, options: Options, named: list[str], instrument: bool) -> None:
+    """A later call. What was set up stays; who is told of it, and what of the options is taken, depends on who did."""
+    if telemetry._over:
+        log.warning(
+            "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
+            "nothing more is recorded. Call configure() once, and shutdown() where the process ends"
+        )
+        return
+    if telemetry._for_host:
+        if named:
+            log.warning(
+                "endturn: telemetry was set up with the first model call, as the variables say; configure() came "
+                "after it, and its %s cannot be used any more",
+                ", ".join(named),
+            )
+    else:
+        log.warning("endturn: configure() was called before; the first call's settings stay")
+    from endturn.instrumentation import instrument as instrumentation
+
+    if _is_instrumented():
+        taken = instrumentation.asked_again(options, quiet=not telemetry._for_host)
+        telemetry._options = taken
+    elif instrument and telemetry._instrumented:
         _instrument(telemetry)
-    return telemetry
+        telemetry._options = instrumentation.asked_again(options, quiet=True)
+
+
+def _is_instrumented() -> bool:
+    from endturn.instrumentation import instrument as instrumentation
+
+    return instrumentation.recorder() is not None
 
 
 def is_configured() -> bool:
@@ -236,22 +311,28 @@ def is_configured() -> bool:
 
 
 def load() -> None:
-    """Import what `configure` will need, as far as the variables tell. Nothing is set up.
+    """Import what `configure` will need, as far as the variables tell. Nothing is set up."""
+    try:
+        check_sdk("endturn run")
+    except UsageError:
+        return  # said when it is needed
+    for signal in SIGNALS:
+        try:
+            exporters.wanted(signal)
+        except UsageError:
+            continue
+
+
+def check_sdk(who: str) -> None:
+    """Look for the SDK.
 
     Raises:
-        UsageError: as `configure` would.
+        UsageError: it is not installed, and `who` needs it.
     """
-    _check_sdk()
-    for signal in OTLP:
-        for kind in _wanted(signal):
-            _found(kind)
-
-
-def _check_sdk() -> None:
     try:
         import_module("opentelemetry.sdk.resources")
     except ImportError:
-        raise UsageError("configure() needs the OpenTelemetry SDK: pip install 'endturn[otlp]'") from None
+        raise UsageError(f"{who} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'") from None
 
 
 def _instrument(telemetry: Telemetry) -> None:
@@ -260,106 +341,76 @@ def _instrument(telemetry: Telemetry) -> None:
 
     # A host that has no SDK after configure() asked for none.
     instrumentation.expect_nothing()
-    instrumentation.instrument(**{name: getattr(telemetry._options, name) for name in Options.__slots__})
+    instrumentation.instrument(**{each.name: getattr(telemetry._options, each.name) for each in fields(Options)})
     telemetry._instrumented = True
 
 
-_ARGUMENTS: Final[dict[Signal, str]] = {
-    "traces": "span_exporter",
-    "metrics": "metric_exporter",
-    "logs": "log_exporter",
+_GLOBAL: Final[dict[Signal, Callable[[], Any]]] = {
+    "traces": lambda: trace.get_tracer_provider(),
+    "metrics": lambda: metrics.get_meter_provider(),
+    "logs": lambda: _logs.get_logger_provider(),
 }
 
 
-def _check_exporter(signal: Signal, given: object) -> None:
-    """Refuse what is no exporter, such as the name of one."""
-    if given is None or (hasattr(given, "export") and not isinstance(given, type)):
-        return
-    what = f"the class {given.__name__}" if isinstance(given, type) else f"a value of type {type(given).__name__}"
-    raise UsageError(
-        f"{_ARGUMENTS[signal]} is an exporter object, not {what}; the name of one (otlp, console, none) goes into the "
-        f"variable OTEL_{signal.upper()}_EXPORTER"
-    )
-
-
-def _exporters(signal: Signal, given: Any, *, skip: bool) -> list[Any]:
+def _exporters(signal: Signal, given: Any) -> list[Any]:
     """The exporters of one signal: none where the host has a provider of its own."""
-    if skip:
+    if installed(_GLOBAL[signal]()):
         log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
         return []
-    return [given] if given is not None else [_found(kind)() for kind in _wanted(signal)]
+    return [given] if given is not None else [make() for make in exporters.wanted(signal)]
 
 
-def _wanted(signal: Signal) -> list[tuple[str, str]]:
-    """The classes of the exporters that the variables ask for, by module and name."""
-    variable = f"OTEL_{signal.upper()}_EXPORTER"
-    names = [name.strip().lower() for name in os.environ.get(variable, "").split(",") if name.strip()] or ["otlp"]
-    wanted = []
-    for name in names:
-        match name:
-            case "none":
-                continue
-            case "console":
-                wanted.append(CONSOLE[signal])
-            case "otlp":
-                _check_protocol(signal)
-                wanted.append(OTLP[signal])
-            case _:
-                raise UsageError(f"{variable}={name!r}: use otlp, console or none, or pass an exporter to configure()")
-    return wanted
-
-
-def _check_protocol(signal: Signal) -> None:
-    for variable in (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        protocol = os.environ.get(variable, "").strip().lower()
-        if protocol == "http/protobuf":
-            return
-        if protocol:
-            raise UsageError(
-                f"{variable}={protocol!r}: configure() exports over http/protobuf (port 4318). Unset the variable or "
-                "set it to http/protobuf; for gRPC, pip install opentelemetry-exporter-otlp-proto-grpc and pass its "
-                "exporters as span_exporter, metric_exporter and log_exporter"
+def _warn_of_names(attributes: Mapping[str, Any]) -> None:
+    """Say so where signals will not have the name that was given: an installed provider has one of its own."""
+    for signal in SIGNALS:
+        provider = _GLOBAL[signal]()
+        resource = getattr(provider, "resource", None)
+        resource = resource or getattr(getattr(provider, "_sdk_config", None), "resource", None)
+        if not attributes or resource is None or not installed(provider):
+            continue
+        other = [key for key, value in attributes.items() if resource.attributes.get(key) != value]
+        if other:
+            log.warning(
+                "endturn: the providers that are installed already keep their names: what configure() was given as %s "
+                "is not used for %s. Set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which whoever installs them "
+                "reads",
+                ", ".join(other),
+                signal,
             )
-
-
-def _found(kind: tuple[str, str]) -> Any:
-    module, name = kind
-    try:
-        return getattr(import_module(module), name)
-    except ImportError:
-        raise UsageError(f"{module} is not installed: pip install 'endturn[otlp]'") from None
+            return
 
 
 # Shutting down is ours, not the SDK's exit handlers': what is still open has to end first.
 
 
-def _install_traces(resource: Resource, exporters: list[Any]) -> Any:
+def _install_traces(resource: Resource, made: list[Any]) -> Any:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    for exporter in exporters:
+    for exporter in made:
         provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return provider
 
 
-def _install_metrics(resource: Resource, exporters: list[Any]) -> Any:
+def _install_metrics(resource: Resource, made: list[Any]) -> Any:
     from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 
-    readers = [PeriodicExportingMetricReader(exporter) for exporter in exporters]
+    # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
+    readers = [each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each) for each in made]
     provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
     return provider
 
 
-def _install_logs(resource: Resource, exporters: list[Any]) -> Any:
+def _install_logs(resource: Resource, made: list[Any]) -> Any:
     from opentelemetry.sdk._logs import LoggerProvider
     from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 
     provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-    for exporter in exporters:
+    for exporter in made:
         provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
     _logs.set_logger_provider(provider)
     return provider
@@ -370,11 +421,3 @@ _INSTALL: Final[dict[Signal, Callable[[Resource, list[Any]], Any]]] = {
     "metrics": _install_metrics,
     "logs": _install_logs,
 }
-
-
-def _flushed(provider: Any, timeout_s: float) -> bool:
-    try:
-        return provider.force_flush(timeout_millis=round(timeout_s * 1000)) is not False
-    except Exception:
-        log.warning("endturn: %s could not be flushed", type(provider).__name__, exc_info=True)
-        return False

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from endturn import announce
-from endturn.announce import swallow
+from endturn.announce import Caller, swallow
 from endturn.instrumentation import background, bodies, hosts, sdk_call
-from endturn.instrumentation.patches import Patch, put
+from endturn.instrumentation.patches import Undoable, enclose, put
 from endturn.instrumentation.sdk_call import SdkCall
 from endturn.wires import wire
 
@@ -87,7 +87,7 @@ SDKS: Final[Mapping[str, Sdk]] = {
 """The module of each SDK's base client."""
 
 
-def patch(sdk: Sdk, module: ModuleType, active: Callable[[], bool]) -> Iterator[Patch]:
+def patch(sdk: Sdk, module: ModuleType, active: Callable[[], bool]) -> Iterator[Undoable]:
     """Wrap the base clients of an SDK, telling each method as it is replaced.
 
     Args:
@@ -102,7 +102,9 @@ def patch(sdk: Sdk, module: ModuleType, active: Callable[[], bool]) -> Iterator[
             (whole, make_whole(getattr(client, whole), sdk, streams, active)),
             ("_process_response", make_answer(client._process_response, streams)),
         ):
-            yield put(client, name, wrapper)
+            patch = put(client, name, wrapper)
+            yield patch
+            yield from enclose(client, name, patch.original, wrapper)
 
 
 def _begin(sdk: Sdk, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any], active: bool) -> SdkCall | None:
@@ -124,6 +126,7 @@ def _begin(sdk: Sdk, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
             home,
             stream=True if kwargs.get("stream") else None,
             adopt=kwargs.get("call") is not None,
+            caller=Caller(id(client), id(getattr(client, "_client", client))),
         )
         if under_way is not None:
             under_way.outlast()

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Final
 
 from endturn import announce
 from endturn.errors import UsageError
-from endturn.instrumentation import imports, instrument, setup
+from endturn.instrumentation import exporters, imports, instrument, setup
 from endturn.records import Record
+from endturn.telemetry.content import REDACT
+from endturn.telemetry.outlets import Options
 
 log = logging.getLogger("endturn")
 
@@ -47,7 +51,7 @@ def _start() -> None:
         late = Late()
         late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
         imports.OnImport(dict.fromkeys(instrument.SDKS, _load)).start()
-    instrument.instrument()
+    instrument.begin(Options(), for_host=True)
 
 
 def is_disabled() -> bool:
@@ -56,21 +60,47 @@ def is_disabled() -> bool:
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or NAME in names or "*" in names
 
 
-def check() -> None:
-    """Refuse what no process could be set up with, before one is started.
+def check(folder: str) -> list[str]:
+    """Look at what the processes of a program will need, before it is started.
+
+    A program may never call a model, or set up for itself what the variables ask for in vain: it is told of, and run.
+
+    Args:
+        folder: where Python will look for the program's own modules.
+
+    Returns:
+        What will not be done, and why, a sentence each.
 
     Raises:
-        UsageError: what is missing, or which variable asks for what cannot be done.
+        UsageError: the SDK is not installed, so that nothing could ever be recorded.
     """
     if is_disabled():
-        return
-    file = os.environ.get("OTEL_CONFIG_FILE")
-    if not file:
-        setup.load()
-    elif not os.path.isfile(file):
-        raise UsageError(f"OTEL_CONFIG_FILE={file!r} is not a file")
-    else:
-        _configuration()
+        return []
+    setup.check_sdk("endturn run")
+    try:
+        said = [*_unreachable_redaction(folder)]
+        file = os.environ.get("OTEL_CONFIG_FILE")
+        if file:
+            if not os.path.isfile(file):
+                raise UsageError(f"OTEL_CONFIG_FILE={file!r} is not a file")
+            _configuration()
+            return said
+    except UsageError as error:
+        return [f"the program is not observed: {error}"]
+    for signal in exporters.SIGNALS:
+        try:
+            exporters.wanted(signal)
+        except UsageError as error:
+            said.append(f"unless the program sets them up itself, no {signal} are exported: {error}")
+    return said
+
+
+def _unreachable_redaction(folder: str) -> Iterator[str]:
+    """Where ENDTURN_REDACT names a module that is nowhere. It is not imported: it may be the program's own."""
+    module, _, _ = os.environ.get(REDACT, "").strip().partition(":")
+    top = module.partition(".")[0]
+    if top and top not in sys.builtin_module_names and PathFinder.find_spec(top, [folder, *sys.path]) is None:
+        yield f"{REDACT} names a module {top!r} that is not found: nothing of what was said will be recorded"
 
 
 def _configuration() -> ModuleType:
@@ -130,7 +160,7 @@ class Late:
                 return
             try:
                 if not setup.is_configured():
-                    setup.configure()
+                    setup.configure_for_host()
             except UsageError as error:
                 log.error("endturn: nothing is recorded: %s", error)
             except Exception:

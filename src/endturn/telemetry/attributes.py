@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from endturn.errors import ProviderError
 from endturn.records import (
     CallEnded,
     CallStarted,
@@ -26,6 +27,9 @@ NO_WORD: Final = "[not a word]"
 """Stands for a stop reason that is none."""
 LONGEST_WORD: Final = 64
 LONGEST_NAME: Final = 256
+MOST_CHOICES: Final = 128
+"""Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
+but does not bound how many values one holds."""
 
 
 def chat_asked(started: CallStarted) -> Attributes:
@@ -116,12 +120,12 @@ def chat_placed(started: CallStarted) -> Attributes:
 
 
 def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
-    """One word per choice. Choice 0 is normalised; another is too where it stopped for the same raw reason."""
+    """One word for each of the first choices. Choice 0's is normalised, another's where its raw reason is the same."""
     first = s.finish_reason(stop.reason, None if stop.raw is None else raw_shown(stop))
     if len(raws) < 2:
         return (first,)
     same = first if stop.promoted_from is None else None
-    return (first, *(raw_word(raw, stop.raw, same) for raw in raws[1:]))
+    return (first, *(raw_word(raw, stop.raw, same) for raw in raws[1:MOST_CHOICES]))
 
 
 def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
@@ -294,7 +298,12 @@ def signalled(record: TerminationSignalled) -> Attributes:
 
 
 def error_type(error: BaseException | None) -> str | None:
-    """The class of an error; its message may hold what was said, so it is recorded nowhere."""
+    """The class of an error, of ours the HTTP status that it was made from: the class is one for many of these.
+
+    Its message may hold what was said, so it is recorded nowhere.
+    """
+    if isinstance(error, ProviderError) and error.status is not None:
+        return str(error.status)
     return None if error is None else type(error).__name__
 
 

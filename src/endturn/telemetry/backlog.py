@@ -24,10 +24,12 @@ Item = TypeVar("Item")
 WAIT_S: Final = 0.5
 """How long an item waits at most. The SDK makes batches every second, or rarer."""
 
-MANY: Final = 32
-"""Items that wait no longer: about a millisecond's work, for which the host's threads may have to wait."""
+MANY: Final = 256
+"""Items that wait no longer: about four milliseconds' work, for which the host's threads may have to wait.
 
-MOST: Final = 512
+Waking the other thread is dear, and what it does for few it does with cold caches."""
+
+MOST: Final = 1_024
 """Items that wait at most, where the other thread cannot keep up: whoever adds one then does the work."""
 
 
@@ -130,6 +132,9 @@ class Place:
             return False
         if not any(type(each) is First and each.tells(self._backlog) for each in others):
             others = (First(self._backlog), *others)
+        for each in others:
+            if not type(each).__module__.startswith("endturn."):
+                Flush.put_on(each, self._backlog)
         if others != processors:
             with self._together._lock:
                 if getattr(self._together, self._name) is not processors:
@@ -144,6 +149,31 @@ class Place:
         if kind.__module__.startswith("endturn."):
             return True
         return kind.__name__ == self._batching and kind.__module__.startswith("opentelemetry.sdk.")
+
+
+class Flush:
+    """Stands for one processor's `force_flush`: a host may flush the processor itself, as functions do that freeze."""
+
+    __slots__ = ("_backlog", "_kind", "_processor")
+
+    def __init__(self, processor: Any, backlog: Backlog[Any]) -> None:
+        # No strong reference: the processor would keep itself alive.
+        self._processor = ref(processor)
+        self._kind = type(processor)
+        self._backlog = ref(backlog)
+
+    @classmethod
+    def put_on(cls, processor: Any, backlog: Backlog[Any]) -> None:
+        """Have a processor hand on what waits before it is flushed. One whose method is somebody's own is left so."""
+        present = vars(processor).get("force_flush")
+        if present is None or (type(present) is cls and present._backlog() is None):
+            processor.force_flush = cls(processor, backlog)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        backlog, processor = self._backlog(), self._processor()
+        if backlog is not None:
+            backlog.drain()
+        return True if processor is None else self._kind.force_flush(processor, *args, **kwargs)
 
 
 class First:

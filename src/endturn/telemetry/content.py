@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +28,8 @@ CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EMIT_EVENT: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 MAX_CHARS: Final = "ENDTURN_CONTENT_MAX_CHARS"
 REDACT: Final = "ENDTURN_REDACT"
+
+_NAMED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 LONGEST: Final = 8_192
 """Characters of one text that are recorded, where the host does not say."""
@@ -71,6 +74,10 @@ class Capturing:
         if redact is not None and not callable(redact):
             raise UsageError(f"redact is a function from text to text, not a value of type {type(redact).__name__}")
         named = os.environ.get(REDACT, "").strip()
+        if named and not _NAMED.fullmatch(named):
+            say_once(
+                REDACT, f"is not module:function: {named!r} redacts nothing, so nothing of what was said is recorded"
+            )
         return cls(
             on_span=capture in (Capture.SPAN_ONLY, Capture.SPAN_AND_EVENT),
             on_event=on_event and details,
@@ -112,6 +119,20 @@ class Capturing:
         return found
 
 
+def narrower(before: str | None, asked: str | None) -> str | None:
+    """Of two words for where what was said is recorded, what both allow; None, which the environment decides, is one.
+
+    Raises:
+        UsageError: one is no such word.
+    """
+    if asked is None:
+        return before
+    one, other = _capture(before), _capture(asked)
+    if Capture.SPAN_AND_EVENT in (one, other):
+        return other if one is Capture.SPAN_AND_EVENT else one
+    return one if one is other else Capture.NO_CONTENT
+
+
 def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
     """The same for a span, whose attributes are flat: JSON in place of lists, as other instrumentations write it."""
     return {
@@ -142,7 +163,8 @@ class _Named:
 _said: set[str] = set()
 
 
-def _say_once(variable: str, told: str) -> None:
+def say_once(variable: str, told: str) -> None:
+    """Warn of a variable that cannot be used, the first time that it is read."""
     if variable not in _said:
         _said.add(variable)
         log.warning("endturn: %s %s", variable, told)
@@ -161,7 +183,7 @@ def _capture(given: str | None) -> Capture:
         return Capture(word)
     except ValueError:
         # `true` too: it is an older generation's word, for something else.
-        _say_once(CAPTURE, f"is none of {', '.join(Capture)}: no content is recorded")
+        say_once(CAPTURE, f"is none of {', '.join(Capture)}: no content is recorded")
         return Capture.NO_CONTENT
 
 
@@ -170,7 +192,7 @@ def _flag(variable: str, *, otherwise: bool) -> bool:
     if word in ("true", "false"):
         return word == "true"
     if word:
-        _say_once(variable, "is neither true nor false: it is as if it were not set")
+        say_once(variable, "is neither true nor false: it is as if it were not set")
     return otherwise
 
 
@@ -183,5 +205,5 @@ def _longest(given: int | None) -> int:
     if word.isascii() and word.isdigit() and int(word) > 0:
         return int(word)
     if word:
-        _say_once(MAX_CHARS, f"is no number of characters: {LONGEST:,} are recorded")
+        say_once(MAX_CHARS, f"is no number of characters: {LONGEST:,} are recorded")
     return LONGEST

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from weakref import finalize, ref
+from weakref import WeakSet, finalize, ref
 
 from opentelemetry import trace
 from opentelemetry.trace import Span
@@ -72,8 +72,9 @@ class Foreign:
 
     def turn_of_calls(self) -> Turn | None:
         """The turn that a call in this agent's span belongs to, begun with the first."""
-        if self.declared is not None or self.over:
-            return self.declared
+        declared = None if self.declared is None else self.declared.still_open()
+        if declared is not None or self.over:
+            return declared
         if self.turn is None:
             span = self.span()
             if span is None:
@@ -292,6 +293,8 @@ def claim(provider: str, model: str) -> Span | None:
     It is current, or what is current is inside it, or nobody made it current but it began last here.
     """
     current = trace.get_current_span()
+    if current is trace.INVALID_SPAN and not _open:
+        return None
     here = current.get_span_context().span_id  # 0 where there is none
     frame = _frames.get(here)
     if frame is not None and frame[1] is not None:
@@ -340,8 +343,23 @@ def take(span: Span, call: Call | None = None) -> None:
             _claimed.pop(next(iter(_claimed)), None)
 
 
+_released: WeakSet[Any] = WeakSet()
+"""Spans that have ended while the response of their call goes on."""
+
+
+def release(span: Any) -> None:
+    """A span has ended, and the response of its call is not over: who made it tells nothing of that, and measures none.
+
+    What comes of the call stands in events and metrics alone.
+    """
+    one = _open.get(span.get_span_context().span_id)
+    _released.add(span if one is None else one.span() or span)
+
+
 def emitters_of(span: Any) -> tuple[str, ...]:
-    """The scopes of a span, and of those around it that are of the same call."""
+    """The scopes of a span, and of those around it that are of the same call; none where the call has outlived it."""
+    if _released and span in _released:
+        return ()
     one = _open.get(span.get_span_context().span_id)
     if one is None:
         return (getattr(getattr(span, "instrumentation_scope", None), "name", "") or "",)

@@ -11,8 +11,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from endturn.errors import UsageError
-from endturn.telemetry.content import as_text
+from endturn.telemetry.content import as_text, say_once
 from endturn.telemetry.schema import INFERENCE_DETAILS, Event, Level
+
+EVENTS: Final = "ENDTURN_EVENTS"
 
 Mode = Literal["logs", "spans", "both"]
 MODES: Final[tuple[Mode, ...]] = ("logs", "spans", "both")
@@ -28,13 +30,17 @@ def mode_from(given: str | None) -> Mode:
     """Where events go: what was given, else ENDTURN_EVENTS, else `logs`.
 
     Raises:
-        UsageError: it is none of logs, spans, both.
+        UsageError: what was given is none of logs, spans, both. A variable that is none is warned of.
     """
-    value = given or os.environ.get("ENDTURN_EVENTS", "").strip().lower() or "logs"
+    value = given or os.environ.get(EVENTS, "").strip().lower()
     for mode in MODES:
         if value == mode:
             return mode
-    raise UsageError(f"events={value!r}: use one of {', '.join(MODES)} (argument `events`, or ENDTURN_EVENTS)")
+    if given:
+        raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
+    if value:
+        say_once(EVENTS, f"is none of {', '.join(MODES)}: events go to logs")
+    return "logs"
 
 
 class Events:

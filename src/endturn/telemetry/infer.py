@@ -63,9 +63,8 @@ class Inferring:
 
     # --- announce.Inference ---
 
-    def resolve(self, asked: object) -> tuple[Turn, Continuation | None]:
-        """The turn of a call that is about to be made, and what the call continues."""
-        turn = announce.current_turn()
+    def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
+        """The turn of a call that is about to be made in an explicit one or none, and what the call continues."""
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
             continuation = turn.continuation
             if continuation is not None and continuation.strategy is Strategy.PROMPT and isinstance(asked, Asked):
@@ -149,33 +148,40 @@ class Inferring:
         """The cut turn that a call continues and how; and the turns that it shows to have been left."""
         with self._lock:
             lengths = self._waiting.lengths(asked.length)
-        # Outside the lock: a long history takes a while.
-        found = digests(asked, lengths) if lengths else {}
         left: list[Cut] = []
-        with self._lock:
-            for cut, added in self._candidates(asked, found):
-                if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
-                    continue
-                same, strategy = self._judge(cut, added)
-                if strategy is not None:
+        for bare in (False, True):
+            # One that is the same but for its system prompts has to repeat the answer.
+            begun = [length for length in lengths if length < asked.length] if bare else lengths
+            # Outside the lock: a long history takes a while.
+            found = digests(asked, begun, bare=bare) if begun else {}
+            with self._lock:
+                for cut, added in self._candidates(asked, found, bare=bare):
+                    if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
+                        continue
+                    same, strategy = self._judge(cut, added)
+                    if strategy is not None:
+                        self._waiting.remove(cut)
+                        self._taken[cut.number] = cut
+                        return cut, strategy, []
+                    if same and cut not in left:
+                        left.append(cut)
+                for cut in left:
                     self._waiting.remove(cut)
-                    self._taken[cut.number] = cut
-                    return cut, strategy, []
-                if same and cut not in left:
-                    left.append(cut)
-            for cut in left:
-                self._waiting.remove(cut)
+            if left:
+                break
         return None, None, left
 
-    def _candidates(self, asked: Asked, found: dict[int, bytes]) -> Iterator[tuple[Cut, Added]]:
+    def _candidates(self, asked: Asked, found: dict[int, bytes], *, bare: bool) -> Iterator[tuple[Cut, Added]]:
         """Cut turns that the call's history begins with, and what it adds.
 
         The longest history first; among equals those of the same model, then the latest. Then those that it names.
         """
         for length in sorted(found, reverse=True):
             same = list(self._waiting.of((length, found[length])))
-            added = Added(asked, length)
+            added = Added(asked, length, bare=bare)
             yield from ((cut, added) for cut in sorted(same, key=lambda cut: cut.turn.model != asked.model))
+        if bare:
+            return
         added = Added(asked, 0, named=True)
         for kind, name in (("response", asked.previous_id), ("conversation", asked.conversation_id)):
             if name is not None:
@@ -184,6 +190,8 @@ class Inferring:
     def _judge(self, cut: Cut, added: Added) -> tuple[bool, Strategy | None]:
         """Whether the call is of the same conversation, and how it continues the cut answer, if it does."""
         asked, history = added.asked, added.asked.history
+        if added.bare and not (added.answers and cut.tail.strip()):
+            return False, None  # another agent was asked the same: its instructions are all that tells it apart
         if not added.number and not added.named:
             if asked.model != cut.turn.model:
                 return False, None  # one prompt sent to several models: each has its own turn
@@ -223,15 +231,15 @@ class Inferring:
 
     def _cut(self, ended: CallEnded, asked: Asked, tail: str, before: Cut | None, *, failed: bool) -> Cut | None:
         """How the continuation of this call would be known; None where it could not be."""
-        keys = before.keys[:1] if before is not None else ()
-        if asked.length:
-            latest = asked.length, digests(asked, [asked.length])[asked.length]
-            keys = keys if latest in keys else (*keys, latest)
+        keys, bare = (before.keys, before.bare) if before is not None else ((), ())
         if before is not None and failed:
             tail, response_id = before.tail, before.response_id
-            keys = tuple(dict.fromkeys((*before.keys, *keys)))
         else:
-            response_id = ended.response_id
+            keys, bare, response_id = keys[:1], bare[:1], ended.response_id
+        if asked.length:
+            lengths = [asked.length]
+            keys = tuple(dict.fromkeys((*keys, *digests(asked, lengths).items())))
+            bare = tuple(dict.fromkeys((*bare, *digests(asked, lengths, bare=True).items())))
         if not keys and response_id is None and asked.conversation_id is None:
             return None
         lost = failed or ended.stop.reason is StopReason.MISSING
@@ -245,6 +253,7 @@ class Inferring:
             number,
             question,
             keys,
+            bare,
             tail,
             lost,
             failed,

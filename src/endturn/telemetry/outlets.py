@@ -16,6 +16,7 @@ from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.bounded import Redact
+from endturn.telemetry.content import Capturing
 from endturn.telemetry.events import Events, mode_from
 from endturn.telemetry.metrics import Meters, exports, meters_of
 
@@ -49,6 +50,11 @@ class Options:
     content: str | None = None
     content_max_chars: int | None = None
     redact: Redact | None = None
+
+    def check(self) -> None:
+        """Raises UsageError where a value cannot be used."""
+        mode_from(self.events)
+        Capturing.of(self.content, self.content_max_chars, self.redact)
 
 
 class Outlets:
@@ -106,7 +112,7 @@ class Outlets:
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
-        if self._looking:
+        if self._looking and not (self._has_looked and _none_set()):
             self._looking = [look for look in self._looking if not look()]
 
     def awake(self) -> bool:
@@ -162,6 +168,18 @@ class Outlets:
         logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.events.logger = None if isinstance(logger, NoOpLogger) else logger
         return True
+
+
+def _none_set() -> bool:
+    """Whether there is no global provider of any kind, told by the API's own variables where it has them.
+
+    Where nothing records, this is all that a call comes to.
+    """
+    return (
+        getattr(trace, "_TRACER_PROVIDER", trace) is None
+        and getattr(metrics._internal, "_METER_PROVIDER", trace) is None
+        and getattr(_logs._internal, "_LOGGER_PROVIDER", trace) is None
+    )
 
 
 def installed(provider: object) -> bool:

@@ -66,7 +66,7 @@ class Recorder:
         clock: nanoseconds since the epoch, for what is announced without a time.
 
     Raises:
-        UsageError: `options.events` or ENDTURN_EVENTS is no known place.
+        UsageError: an option cannot be used, or a provider is none.
     """
 
     def __init__(
@@ -78,12 +78,8 @@ class Recorder:
         options: Options | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._out = Outlets(tracer_provider, meter_provider, logger_provider, options or Options())
         self._clock = clock
-        options = self._out.options
-        self._capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
-        self.takes_content = self._capturing.takes_content
-        """Whether it wants to be told what was said; `announce` asks."""
+        self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
         self._backlog: Backlog[CallEnded | TurnEnded] = Backlog(self._fold)
         self._places: tuple[Place, ...] = ()
         self._outlets: object = None
@@ -105,6 +101,25 @@ class Recorder:
         if hasattr(os, "register_at_fork"):
             forked = WeakMethod(self._forked)
             os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+
+    def use(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        logger_provider: LoggerProvider | None,
+        *,
+        options: Options,
+    ) -> None:
+        """Record so from now on. What is open, and what has been counted, stays.
+
+        Raises:
+            UsageError: as when it is made; then nothing changes.
+        """
+        capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
+        self._out = Outlets(tracer_provider, meter_provider, logger_provider, options)
+        self._capturing = capturing
+        self.takes_content = capturing.takes_content
+        """Whether it wants to be told what was said; `announce` asks, when it begins to listen."""
 
     def __call__(self, record: Record) -> Activation | None:
         """Fold one record; answer what begins with the activation of its span."""

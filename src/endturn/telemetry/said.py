@@ -94,24 +94,35 @@ def only_text(message: Any) -> bool:
     return isinstance(body, str) or all(_text(part) is not None for part in items(body))
 
 
-def digests(asked: Asked, lengths: Sequence[int]) -> dict[int, bytes]:
+def digests(asked: Asked, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
     """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
+
+    With `bare`, of what is left of them without system prompts, which many hosts write anew for each call: the time is
+    in it. Only where there are any, and anything besides.
 
     What hosts change from call to call without changing what is said does not count: cache marks, the ids that a
     server gave, and whether a text stands alone, in an object or in a list of one part. What a server keeps, which a
     call only names, counts by its name.
     """
-    state = blake2b(digest_size=16)
-    _absorb(state, asked.system)
+    state = blake2b(digest_size=16, person=b"bare" if bare else b"")
+    instructed = asked.system is not None
+    heard = 0
+    if not bare:
+        _absorb(state, asked.system)
     for kept in (asked.previous_id, asked.conversation_id):
         if kept is not None:
             _absorb(state, kept)
     found, position = {}, 0
     for length in lengths:
         for message in asked.history[position:length]:
+            if bare and role(message) == "system":
+                instructed = True
+                continue
+            heard += 1
             _message(state, message)
         position = length
-        found[length] = state.copy().digest()
+        if not bare or (instructed and heard):
+            found[length] = state.copy().digest()
     return found
 
 

@@ -145,7 +145,9 @@ TOOL_NAME = _standard("gen_ai.tool.name", "string", "The tool that was run.", "s
 TOOL_CALL_ID = _standard("gen_ai.tool.call.id", "string", "The call's id.", "call_1")
 SERVER_ADDRESS = _standard("server.address", "string", "The provider's host.", "api.openai.com")
 SERVER_PORT = _standard("server.port", "int", "The provider's port, where not 443.", 8080)
-ERROR_TYPE = _standard("error.type", "string", "The class of the error.", "RateLimitError")
+ERROR_TYPE = _standard(
+    "error.type", "string", "The class of the error; without an SDK's, the HTTP status.", "RateLimitError"
+)
 
 SYSTEM_INSTRUCTIONS = _standard(
     "gen_ai.system_instructions",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Histogram, Observation
 
+from endturn import announce
 from endturn.telemetry import bulk, schema
 from endturn.telemetry.schema import Metric
 
@@ -26,6 +26,13 @@ PAIRS: Final = 100
 
 PROVIDERS: Final = 32
 """Providers of one process: twice the conventions' well-known ones."""
+
+MOST: Final = 2**53
+"""The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that got into a sum would
+fail every later export of the process, the host's own metrics too."""
+
+LOST: Final = "Distribution.hand_over"
+"""What measurements that an SDK refused are counted under, in `endturn.listener.failures`."""
 
 Capped = Callable[[str], None]
 """Is told that one measurement's label was replaced, and which, in the words of `endturn.series.capped_label`."""
@@ -122,6 +129,8 @@ class Counter:
 
     def add(self, values: Values, amount: float = 1) -> None:
         """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
+        if not 0 <= amount <= MOST:
+            return
         known = self.sums.get(values)
         if known is None:
             values, _ = self.sets.attributes(values)
@@ -150,7 +159,7 @@ class Distribution:
 
     def record(self, amount: float, values: Values, where: bulk.Where) -> None:
         """Keep one measurement, and the ids of the span that becomes its exemplar."""
-        if 0 <= amount < inf:
+        if 0 <= amount <= MOST:
             waiting = self._waiting.get(values)
             if waiting is None:
                 self._waiting[values] = [(amount, where)]
@@ -166,6 +175,9 @@ class Distribution:
 
         Args:
             collecting: a reader is collecting, and this is its thread.
+
+        Raises:
+            Exception: what the SDK first raised, once the measurements of all other attribute sets are recorded.
         """
         if not self._waiting:
             return
@@ -173,9 +185,15 @@ class Distribution:
             self._at_once = bulk.recording(type(self.instrument))
         record = self._at_once if collecting and self._at_once is not None else bulk.one_by_one
         waiting, self._waiting = self._waiting, {}
-        try:
-            for values, measured in waiting.items():
+        failure: Exception | None = None
+        for values, measured in waiting.items():
+            try:
                 record(self.instrument, self.sets.attributes(values)[1], measured)
-        except Exception:
-            self._at_once = bulk.one_by_one
-            raise
+            except Exception as error:  # those of one attribute set are lost: how many the SDK took cannot be told
+                record = self._at_once = bulk.one_by_one
+                if failure is None:
+                    failure = error
+                else:
+                    announce.lost(LOST)
+        if failure is not None:
+            raise failure

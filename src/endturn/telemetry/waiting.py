@@ -23,6 +23,7 @@ class Cut:
         number: of the call.
         question: what marks the user's message that it answers.
         keys: the histories of the turn's first and latest call: frameworks append each part, or merge them into one.
+        bare: the same histories without their system prompts, where they have any.
         tail: the last visible characters of the cut answer.
         lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
         failed: the latest attempt raised.
@@ -36,6 +37,7 @@ class Cut:
     number: int
     question: bytes | None
     keys: tuple[Key, ...]
+    bare: tuple[Key, ...]
     tail: str
     lost: bool
     failed: bool
@@ -65,7 +67,7 @@ class Waiting:
         """Let one wait; it is the youngest then."""
         self.remove(cut)
         self.by_number[cut.number] = cut
-        for length, _ in cut.keys:
+        for length, _ in (*cut.keys, *cut.bare):
             self._lengths[length] = self._lengths.get(length, 0) + 1
         for key in _keys(cut):
             self._by_key.setdefault(key, {})[cut.number] = cut
@@ -75,7 +77,7 @@ class Waiting:
         if self.by_number.get(cut.number) is not cut:
             return
         del self.by_number[cut.number]
-        for length, _ in cut.keys:
+        for length, _ in (*cut.keys, *cut.bare):
             self._lengths[length] -= 1
             if not self._lengths[length]:
                 del self._lengths[length]
@@ -96,7 +98,7 @@ class Waiting:
 
 def _keys(cut: Cut) -> list[Key | Name]:
     named = (("response", cut.response_id), ("conversation", cut.conversation_id))
-    return [*cut.keys, *((kind, name) for kind, name in named if name is not None)]
+    return [*cut.keys, *cut.bare, *((kind, name) for kind, name in named if name is not None)]
 
 
 @dataclass
@@ -106,11 +108,13 @@ class Added:
     Attributes:
         begin: where it begins in the call's history.
         named: the call names the response or its conversation, and need not repeat the answer.
+        bare: the histories are the same but for their system prompts: it has to repeat the answer.
     """
 
     asked: Asked
     begin: int
     named: bool = False
+    bare: bool = False
 
     @cached_property
     def answers(self) -> int:

@@ -75,6 +75,8 @@ class Routed:
     model: str | None = None
     stream: bool | None = None
     retrieve: str | None = None
+    operation: str | None = None
+    """The conventions' operation, where the path asks for another than the format's usual one."""
 
 
 @dataclass(frozen=True, slots=True)

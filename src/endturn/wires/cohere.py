@@ -19,7 +19,7 @@ from endturn.wires.cohere_reply import call_of, reply, reply_error
 from endturn.wires.cohere_response import NAME, Decoder, decode
 from endturn.wires.cohere_watch import REASONS, Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, text
+from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, seed_of, text
 
 __all__ = [
     "APIS",
@@ -287,7 +287,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         json_format=member(form, "type") == "json_object",
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("p")),
-        seed=count(kwargs.get("seed")),
+        seed=seed_of(kwargs.get("seed")),
         system=system,
         history=history,
         length=len(history),

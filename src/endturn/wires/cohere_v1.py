@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from endturn.chat import Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError
-from endturn.wires.reading import arguments, count, items, member, minted, number, text
+from endturn.wires.reading import arguments, count, items, member, minted, number, seed_of, text
 
 _OURS: Final = frozenset(
     {"model", "message", "chat_history", "preamble", "tools", "tool_results", "max_tokens", "temperature", "seed"}
@@ -143,8 +143,8 @@ def request(body: Json) -> Request:
         found["max_tokens"] = count(body["max_tokens"])
     if number(body.get("temperature")) is not None:
         found["temperature"] = body["temperature"]
-    if count(body.get("seed")) is not None:
-        found["seed"] = count(body["seed"])
+    if seed_of(body.get("seed")) is not None:
+        found["seed"] = body["seed"]
     form = body.get("response_format")
     if member(form, "type") == "json_object":
         schema = member(form, "schema")

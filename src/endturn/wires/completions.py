@@ -17,7 +17,7 @@ from endturn.wires.completions_response import NAME, Decoder, decode
 from endturn.wires.completions_shapes import SHAPES, Shape, asked_in
 from endturn.wires.completions_watch import Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import SEGMENTS, count, items, member, number, text
+from endturn.wires.reading import SEGMENTS, count, items, member, number, seed_of, text
 
 __all__ = [
     "APIS",
@@ -249,7 +249,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         stream_usage=bool(dialect) or member(kwargs.get("stream_options"), "include_usage") is True,
         temperature=number(member(settings, "temperature")),
         top_p=number(member(settings, "top_p")),
-        seed=count(member(settings, shape.seed)) if shape.seed else None,
+        seed=seed_of(member(settings, shape.seed)) if shape.seed else None,
         history=({"role": "user", "content": said},) if said else (),
         length=1 if said else 0,
     )

@@ -21,7 +21,7 @@ from endturn.wires.gemini_contents import contents, messages, parts, unfinished
 from endturn.wires.gemini_reply import WORDS, reply, reply_error
 from endturn.wires.gemini_response import NAME, Decoder, decode
 from endturn.wires.gemini_watch import REASONS, Watch, either
-from endturn.wires.reading import SEGMENTS, count, items, member, number, text
+from endturn.wires.reading import SEGMENTS, SETTINGS, count, items, member, number, seed_of, text
 
 __all__ = [
     "APIS",
@@ -202,7 +202,7 @@ def _read_settings(settings: _Read) -> Json:
         ("seed", "seed", "seed"),
     ):
         value = settings.take(name, snake)
-        known: Any = number(value) if ours == "temperature" else count(value)
+        known = SETTINGS[ours](value)
         if known is not None and not (ours == "max_tokens" and known == 0):
             found[ours] = known
         elif value is not None:
@@ -287,7 +287,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         json_format=schema is not None or either(settings, "responseMimeType", "response_mime_type") == _JSON,
         temperature=number(member(settings, "temperature")),
         top_p=number(either(settings, "topP", "top_p")),
-        seed=count(member(settings, "seed")),
+        seed=seed_of(member(settings, "seed")),
         system=system,
         history=history,
         length=len(history),

@@ -17,7 +17,7 @@ from endturn.wires.framing import parse
 from endturn.wires.gemini_interactions_reply import reply, reply_error
 from endturn.wires.gemini_interactions_response import NAME, Decoder, decode, refused
 from endturn.wires.gemini_interactions_watch import CLIENT_CALL, CONTENT, REASONS, Watch
-from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, text, text_or_none
+from endturn.wires.reading import SEGMENTS, SETTINGS, count, items, member, minted, number, seed_of, text, text_or_none
 
 __all__ = [
     "APIS",
@@ -231,7 +231,7 @@ def _read_config(config: Any, found: Json) -> Json:
     left = dict(config)
     for name, ours in _CONFIG.items():
         value = config.get(name)
-        if (number(value) if ours == "temperature" else count(value)) is not None and (value or ours != "max_tokens"):
+        if SETTINGS[ours](value) is not None and (value or ours != "max_tokens"):
             found[ours] = left.pop(name)
     choice = config.get("tool_choice")
     allowed = member(choice, "allowed_tools")
@@ -382,7 +382,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         previous_id=text_or_none(member(body, "previous_interaction_id")),
         temperature=number(member(config, "temperature")),
         top_p=number(member(config, "top_p")),
-        seed=count(member(config, "seed")),
+        seed=seed_of(member(config, "seed")),
         system=system if isinstance(system, str) else None,
         history=history,
         length=len(history),

@@ -15,7 +15,7 @@ from endturn.wires.failure import error_of
 from endturn.wires.ollama_reply import call_of, reply, reply_error
 from endturn.wires.ollama_response import NAME, Decoder, decode
 from endturn.wires.ollama_watch import REASONS, Watch
-from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, text
+from endturn.wires.reading import SEGMENTS, SETTINGS, arguments, count, items, member, minted, number, seed_of, text
 
 __all__ = [
     "APIS",
@@ -65,7 +65,10 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
 
 def routed(method: str, path: str) -> Routed | None:
     """`/api/chat` or `/api/generate`, after whatever a gateway puts before it."""
-    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
+    bare = path.partition("?")[0]
+    if method != "POST" or not _PATH.fullmatch(bare):
+        return None
+    return Routed(operation="text_completion" if bare.endswith("/generate") else None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -176,7 +179,7 @@ def request(body: Json) -> Request:
     for name, ours in _OPTIONS.items():
         value = left.get(name)
         # -1 is no limit, -2 the window: neither is a number of tokens.
-        if (number(value) if ours == "temperature" else count(value)) is not None and (value or ours != "max_tokens"):
+        if SETTINGS[ours](value) is not None and (value or ours != "max_tokens"):
             found[ours] = left.pop(name)
     if left:
         extra["options"] = left
@@ -263,7 +266,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         json_format=form == "json" or isinstance(form, Mapping),
         temperature=number(member(options, "temperature")),
         top_p=number(member(options, "top_p")),
-        seed=count(member(options, "seed")),
+        seed=seed_of(member(options, "seed")),
         system=system if isinstance(system, str) else None,
         history=history,
         length=len(history),

@@ -17,7 +17,7 @@ from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
 from endturn.wires.openai_chat_watch import Watch, whole
 from endturn.wires.openai_chat_words import shows
-from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, text
+from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, seed_of, text
 
 __all__ = [
     "APIS",
@@ -327,20 +327,22 @@ def _visible(cut: ChatResponse, said: str) -> Blocks | None:
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
     """What a call of an SDK asks for, read in place."""
-    history = items(kwargs.get("messages"))
-    limit = count(kwargs.get("max_completion_tokens"))
-    form = kwargs.get("response_format")
-    seed = count(kwargs.get("random_seed"))  # Mistral's word.
+    # On the path of every call, of which most say little: what is not there is not looked at.
+    get = kwargs.get
+    history, form, options, choices = items(get("messages")), get("response_format"), get("stream_options"), get("n")
+    limit = count(get("max_completion_tokens"))
+    seed = seed_of(get("random_seed"))  # Mistral's word.
     return Asked(
-        model=text(kwargs.get("model")),
-        maximum=count(kwargs.get("max_tokens")) if limit is None else limit,
-        choices=count(kwargs.get("n")) or 1,
-        stream=kwargs.get("stream") is True,
-        stream_usage=member(kwargs.get("stream_options"), "include_usage") is True,
-        json_format=isinstance(form, type) or member(form, "type") in ("json_object", "json_schema"),
-        temperature=number(kwargs.get("temperature")),
-        top_p=number(kwargs.get("top_p")),
-        seed=count(kwargs.get("seed")) if seed is None else seed,
+        model=text(get("model")),
+        maximum=count(get("max_tokens")) if limit is None else limit,
+        choices=1 if choices is None else count(choices) or 1,
+        stream=get("stream") is True,
+        stream_usage=options is not None and member(options, "include_usage") is True,
+        json_format=form is not None
+        and (isinstance(form, type) or member(form, "type") in ("json_object", "json_schema")),
+        temperature=number(get("temperature")),
+        top_p=number(get("top_p")),
+        seed=seed_of(get("seed")) if seed is None else seed,
         history=history,
         length=len(history),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2s
 from math import isfinite
 from typing import Any, Final, NoReturn
 
 from endturn.chat import Json
 from endturn.errors import UsageError
+from endturn.records import MOST
 from endturn.stop import Row, Stop, StopReason, find_row
 from endturn.wires import TAIL
 
@@ -71,19 +72,32 @@ def text_or_none(value: Any) -> str | None:
 
 
 def count(value: Any) -> int | None:
-    """The value if it is a number of things (12, or 12.0 as some servers write it), else None."""
+    """The value if it is a number of things (12, or 12.0 as some servers write it), at most MOST, else None."""
     if value is None or value.__class__ is bool:
         return None
     if value.__class__ is int:
-        return value if value >= 0 else None
+        return value if 0 <= value <= MOST else None
     if isinstance(value, float) and isfinite(value) and value == int(value):
         value = int(value)
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if isinstance(value, int) and 0 <= value <= MOST else None
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number, else None: SDKs stand a sentinel where an argument was not given."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """The value if it is a number that a setting may be, else None: SDKs stand a sentinel where one was not given."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST else None
+
+
+def seed_of(value: Any) -> int | None:
+    """The value if it is a whole number that 64 bits hold, as a seed may be any of them; else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
+
+
+SETTINGS: Final[Mapping[str, Callable[[Any], float | None]]] = {
+    "max_tokens": count,
+    "temperature": number,
+    "seed": seed_of,
+}
+"""How the numbers of our Request are read, by their names in it."""
 
 
 def items(value: Any) -> Sequence[Any]:

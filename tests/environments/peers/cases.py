@@ -27,6 +27,15 @@ def stream(on: Scene) -> None:
     list(on.openai().chat.completions.create(**ASK, stream=True, stream_options={"include_usage": True}))
 
 
+def raw_stream(on: Scene) -> None:
+    list(on.openai().chat.completions.with_raw_response.create(**ASK, stream=True).parse())
+
+
+def lines(on: Scene) -> None:
+    with on.openai().chat.completions.with_streaming_response.create(**ASK, stream=True) as response:
+        list(response.iter_lines())
+
+
 def early(on: Scene) -> None:
     chunks = on.openai().chat.completions.create(**ASK, stream=True)
     next(iter(chunks))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.environments.peers.cases import ASKED, alone, enriched
+from endturn.scripted import truncate
+from tests.environments.peers.cases import ASKED, alone, enriched, lines, raw_stream
 from tests.environments.peers.scene import Scene, openinference
 
 
@@ -16,6 +17,13 @@ from tests.environments.peers.scene import Scene, openinference
 def test_a_patched_call_enriches_their_span(ask: Callable[[Scene], None], reply: Any, reason: str, first: str) -> None:
     """Whoever is set up first: one response, one span that says why it stopped, and none of ours."""
     enriched(openinference, ask, reply, reason, first=first)
+
+
+@pytest.mark.parametrize("first", ["emitter", "endturn"])
+@pytest.mark.parametrize("ask", [raw_stream, lines])
+def test_a_raw_stream_enriches_their_span(ask: Callable[[Scene], None], first: str) -> None:
+    """A raw response is seen to its end, also where they had wrapped what the client inherits before it was patched."""
+    enriched(openinference, ask, truncate("Hello there", after=1), "max_tokens", first=first)
 
 
 @ASKED

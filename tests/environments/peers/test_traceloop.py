@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.environments.peers.cases import ASKED, alone, dropped, early, enriched, lost, responses
-from tests.environments.peers.scene import Scene, traceloop
+import pytest
+
+from endturn.scripted import truncate
+from tests.environments.peers.cases import ASKED, alone, dropped, early, enriched, lines, lost, raw_stream, responses
+from tests.environments.peers.scene import Scene, scene, traceloop
 
 UNTOLD = {
     (lost, "missing"): "unknown",
@@ -22,6 +25,18 @@ off at its limit (0.62.4)."""
 def test_a_patched_call_enriches_its_span(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
     """One response, one span that says why it stopped; ours only of Responses, whose span it makes afterwards."""
     enriched(traceloop, ask, reply, reason, ours=ask is responses)
+
+
+@pytest.mark.parametrize("first", ["emitter", "endturn"])
+@pytest.mark.parametrize("ask", [raw_stream, lines])
+def test_a_raw_stream_outlives_its_span(ask: Callable[[Scene], None], first: str) -> None:
+    """Its span of a raw stream ends before that is read: the reason then stands in metrics and events alone."""
+    with scene(truncate("Hello there", after=1), emit=traceloop, patched=True, first=first) as on:
+        on.ask(ask)
+        assert on.responses() == {"max_tokens": 1}
+        assert sum(on.counted()["gen_ai.client.operation.duration"].values()) == 1
+        assert on.marked() == on.uncounted() == []
+        assert on.events().count("endturn.stop_reason_observed") == 1
 
 
 @ASKED

@@ -1,0 +1,209 @@
+"""Figures that cannot be: whatever a server or a host says, the host's own signals leave the process."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from endturn import announce
+from endturn.announce import Layer
+from endturn.chat import ChatResponse, Request, Usage
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.controller import ContinuationController
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.records import MOST, believed
+from endturn.stop import Stop, StopReason
+from endturn.telemetry import bulk, schema
+from endturn.telemetry.series import LOST, Distribution
+from endturn.wires.reading import count, number, seed_of
+from tests.support.turns import Played, cut, said
+from tests.telemetry.mocked import ASK
+from tests.telemetry.stage import Stage
+from tests.wires.replies import chat_body
+
+HOSTILE = [
+    2**31, 2**53, 2**63 - 1, 2**63, 10**309, 10**400, -1, -(2**63), -(2**63) - 1, -(10**309),
+    math.nan, math.inf, -math.inf, 1e308, -1e308, 1.5, True, "12", [1],
+]  # fmt: skip
+ANY = st.sampled_from(HOSTILE) | st.integers() | st.integers(0, 4_096) | st.floats() | st.none()
+
+
+@contextmanager
+def instrumented() -> Iterator[Stage]:
+    stage = Stage()
+    instrument(tracer_provider=stage.tracers, meter_provider=stage.meters, logger_provider=stage.loggers)
+    try:
+        yield stage
+    finally:
+        uninstrument()
+
+
+def exported(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Encode all three signals as an exporter does: nothing raises, and nothing of them is dropped."""
+    stage.tracers.force_flush()
+    stage.loggers.force_flush()
+    (reader,) = stage.readers
+    assert isinstance(reader, InMemoryMetricReader)
+    data = reader.get_metrics_data()
+    assert data is not None
+    encode_metrics(data).SerializeToString()
+    encode_spans(stage.spans.get_finished_spans()).SerializeToString()
+    encode_logs(stage.logs.get_finished_logs()).SerializeToString()
+    stage.spans.clear()
+    stage.logs.clear()
+    assert not [entry for entry in caplog.records if entry.levelname == "ERROR"]
+
+
+def client_of(bodies: list[dict[str, Any]]) -> openai.OpenAI:
+    """A client that gets the last of these bodies, numbers and all, as a server wrote it."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        content = json.dumps(bodies[-1])
+        return httpx2.Response(200, headers={"content-type": "application/json"}, content=content)
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return openai.OpenAI(api_key="none", base_url="http://h/v1", max_retries=0, http_client=http)
+
+
+def test_no_figure_of_a_reply_or_a_request_fails_an_export(caplog: pytest.LogCaptureFixture) -> None:
+    """Spans, events and metrics of calls with hostile numbers pass OTLP's encoder, and so do those that come after."""
+    with instrumented() as stage:
+        bodies: list[dict[str, Any]] = []
+        client = client_of(bodies)
+
+        @settings(max_examples=150, deadline=None, database=None)
+        @given(
+            usage=st.fixed_dictionaries({
+                "prompt_tokens": ANY, "completion_tokens": ANY,
+                "prompt_tokens_details": st.fixed_dictionaries({"cached_tokens": ANY}),
+                "completion_tokens_details": st.fixed_dictionaries({"reasoning_tokens": ANY}),
+            }),
+            asked=st.dictionaries(st.sampled_from(["seed", "max_tokens", "top_p", "n", "temperature"]), ANY),
+        )  # fmt: skip
+        def law(usage: dict[str, Any], asked: dict[str, Any]) -> None:
+            bodies.append({**chat_body({"content": "x"}), "usage": usage})
+            with_sendable = {key: value for key, value in asked.items() if _is_json(value)}
+            client.chat.completions.create(**ASK, **with_sendable)
+            exported(stage, caplog)
+
+        law()
+
+
+def _is_json(value: object) -> bool:
+    """Whether the SDK would send it: it refuses what is no JSON itself."""
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def test_figures_of_a_host_s_own_are_not_believed_either(caplog: pytest.LogCaptureFixture) -> None:
+    """Where a provider function of the host's says how much was used, the turn's sums hold only what can be."""
+    with instrumented() as stage:
+
+        @settings(max_examples=60, deadline=None, database=None)
+        @given(ANY, ANY, ANY)
+        def law(asked: Any, answered: Any, seed: Any) -> None:
+            usage = Usage(asked, answered, answered, asked)
+            script = (cut("one two ").but(usage=usage), said("three").but(usage=usage))
+            controller = ContinuationController(Played(*script), policy=ContinuationPolicy(prices={"m": (0.1, 0.2)}))
+            request = Request(model="m", messages=[{"role": "user", "content": "q"}]).but(seed=seed, temperature=seed)
+            assert controller.run(request).text
+            exported(stage, caplog)
+
+        law()
+
+
+@pytest.mark.parametrize("figure", [2**31, 10**309, -1, math.nan, math.inf])
+def test_a_figure_that_cannot_be_is_unknown(figure: float) -> None:
+    """It is taken for one that the server did not give; those beside it stand."""
+    assert count(figure) is None
+    assert believed(Usage(3, figure)) == Usage(3, None)  # type: ignore[arg-type]  # a host gives what it likes
+
+
+def test_a_figure_that_can_be_is_known() -> None:
+    """Up to 32 bits for what is counted, 64 for a seed; a usage without wild figures is not even copied."""
+    usage = Usage(MOST, 4)
+    assert believed(usage) is usage
+    assert count(MOST) == MOST
+    assert [seed_of(seed) for seed in (2**63 - 1, -(2**63), 2**63, True, 1.0)] == [
+        2**63 - 1,
+        -(2**63),
+        None,
+        None,
+        None,
+    ]
+    assert [number(value) for value in (0.2, -1, 10**400, math.nan, math.inf)] == [0.2, -1, None, None, None]
+
+
+def test_a_request_s_wild_numbers_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The span of a call has the numbers that can be, and the host's log no traceback of the others."""
+    with instrumented() as stage:
+        client = client_of([chat_body({"content": "x"})])
+        client.chat.completions.create(**ASK, seed=2**63, max_tokens=10**30, temperature=0.5)
+        stage.tracers.force_flush()
+        (span,) = stage.spans.get_finished_spans()
+        assert span.attributes is not None
+        found = {key: value for key, value in span.attributes.items() if key.startswith("gen_ai.request.")}
+        assert found == {"gen_ai.request.model": ASK["model"], "gen_ai.request.temperature": 0.5}
+        exported(stage, caplog)
+
+
+def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measurements of other attribute sets are recorded; each that is lost is counted."""
+    monkeypatch.setattr(announce, "_failed", {})
+    stage = Stage()
+
+    def refusing(self: Any, amount: float, attributes: Any = None, context: Any = None) -> None:
+        if amount in (7, 8):
+            raise OverflowError
+        record(self, amount, attributes, context)
+
+    metric = schema.TURN_OUTPUT
+    made = stage.meters.get_meter("x").create_histogram(
+        metric.name, metric.unit, explicit_bucket_boundaries_advisory=metric.buckets
+    )
+    record = type(made).record
+    monkeypatch.setattr(type(made), "record", refusing)
+    distribution = Distribution(metric, lambda label: None, made)
+    for amount in (5, 7, 8, 9):
+        distribution.record(amount, ("p", f"m{amount}", True), (0, 0))
+    with pytest.raises(OverflowError):
+        distribution.hand_over(collecting=False)
+    assert sorted(total for _, total in stage.points()[metric.name].values()) == [5, 9]
+    assert announce.listener_failures() == {LOST: 1}  # the other is counted by whoever called
+    distribution.hand_over(collecting=False)
+    assert bulk.one_by_one is distribution._at_once
+
+
+def test_many_choices_are_told_in_part() -> None:
+    """A reply of five thousand choices puts 128 reasons on its span."""
+    with instrumented() as stage:
+        choice = chat_body({"content": "x"}, "length")["choices"][0]
+        many = {**chat_body({"content": "x"}), "choices": [{**choice, "index": index} for index in range(5_000)]}
+        client_of([many]).chat.completions.create(**ASK)
+        stage.tracers.force_flush()
+        (span,) = stage.spans.get_finished_spans()
+        assert span.attributes is not None
+        assert span.attributes["gen_ai.response.finish_reasons"] == ("length",) * 128
+
+
+def test_a_call_s_facts_without_a_number_are_as_they_were() -> None:
+    """Facts that a call does not have are not made up, and a wild one leaves its default behind."""
+    call = announce.open_call(Layer.WRAPPER, provider="p", model="m", choices=10**400, maximum="many", server_port=-1)
+    assert call is not None
+    ended = call.end(Stop(StopReason.END_TURN))
+    assert ended is not None
+    started = ended.started
+    assert (started.choices, started.maximum, started.server_port, started.seed) == (1, None, None, None)
+    assert ChatResponse(text="x", stop=ended.stop).usage is None
