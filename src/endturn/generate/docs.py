@@ -69,10 +69,11 @@ def reference(config: RuleConfig) -> str:
         f"{config.overlap} of them, so a longer window's count is `sum_over_time(rule[window]) / {config.overlap}`.",
         _table(("rule", "what", "labels"), [_recorded(count, config) for count in indicators.COUNTS]),
         "Not counted: what a series gained when it was born within the first "
-        f"{promql.duration(config.increase + config.lead)} after an outage of the path, and a birth together with a "
-        f"restart within {promql.duration(config.increase)}. Counted too often: a series that was silent for longer "
-        f"than {promql.duration(config.lookback)} counts from zero again. SDKs export cumulative values all the time: "
-        "that concerns only senders with delta temporality.",
+        f"{promql.duration(config.increase + config.lead)} after an outage of the path; what happened in such an "
+        f"outage of more than {promql.duration(config.lookback)}; a new life of a counter that has as many events as "
+        "the old one before it is seen again. Counted too often: a series that was silent for longer than "
+        f"{promql.duration(config.known)}, while others were there, counts from zero again. Up to then a sender that "
+        "was cut off is recognised when it comes back.",
         "## What is shown",
         _table(("name", "question", "formula", "look from", "act from"), [*map(_shown, _numbers())]),
         "## Events",
