@@ -88,6 +88,8 @@ QUIET_PANELS = {
     "Tool payload repairs": "no tools here",
     "Recording failures": "endturn does not fail",
     "Labels capped": "no label is unbounded",
+    "Processes": "the agents have ended, longer ago than one increment's window",
+    "Collector failures": "nothing is lost here, and nobody scrapes what the Collector says of itself",
 }
 """Panels that have nothing to show, or only zeros, because of what the script does not do."""
 LATE = 1 / FAST.overlap
