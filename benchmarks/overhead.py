@@ -497,7 +497,7 @@ that of single rounds.{missing}
 
 How each figure is taken stands at the top of `benchmarks/overhead.py`.
 
-## Why it costs no more
+## What is done about it
 
 - On the path of a call stands what must: one span's start, and reading why the model stopped, in place.
 - What is left to do for a whole response (the span's attributes and end, the log record, the facts that metrics are
