@@ -54,8 +54,8 @@ KINDS: Final = ("chat", "stream", "long")
 CHUNKS: Final = {"chat": 0, "stream": 200, "long": 600}
 SHARE: Final = {"chat": 1, "stream": 10, "long": 20}
 """How many plain calls are made for each of a kind."""
-BATCHES: Final = 20
-"""Of one process's calls, for their CPU time: its clock is too coarse for one call."""
+WARM: Final = 3
+"""For how many measured calls one is made before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,23 +269,18 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
             for _ in create(**REQUEST, stream=True, **options):
                 pass
 
-    batches = min(BATCHES, calls)
-    size = max(1, calls // batches)
-    for _ in range(2 * size):
+    for _ in range(max(1, calls // WARM)):
         once()
-    walls, cpus = [], []
-    for _ in range(batches):
-        cpu = time.process_time()
-        for _ in range(size):
-            wall = time.perf_counter()
-            once()
-            walls.append(time.perf_counter() - wall)
-        cpus.append((time.process_time() - cpu) / size)
+    walls = []
     cpu = time.process_time()
+    for _ in range(calls):
+        wall = time.perf_counter()
+        once()
+        walls.append(time.perf_counter() - wall)
     flush()
-    last = (time.process_time() - cpu) / (size * batches)
+    spent = (time.process_time() - cpu) / calls
     least = statistics.quantiles(walls, n=4)[0] if len(walls) > 1 else walls[0]
-    return {"wall": least, "cpu": statistics.median(cpus) + last}
+    return {"wall": least, "cpu": spent}
 
 
 # --- All of them --------------------------------------------------------------------------------------------------

@@ -9,15 +9,19 @@ SDK is open. An outer layer adds its turn to every inner record and never makes 
 SDK's call asks another client meanwhile is another call (see `Caller`).
 
 A scope is a context variable that is set and reset inside one step; it never stays set across a `yield`.
+
+A call outside any turn may be announced when it is over, beginning and end together and a little later: where every
+listener would as soon be told then, and the call turns out whole (see `Deferral`).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -27,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.records import (
     COMPLETE,
+    WHOLE,
     CallEnded,
     CallStarted,
     Content,
@@ -70,7 +75,30 @@ Listener = Callable[[Record], Activation | None]
 
 FAILURES_BEFORE_DETACHING: Final = 100
 
+
+class Deferral(Protocol):
+    """Puts off what is made of calls that are whole. A listener may have one, as its attribute `deferral`.
+
+    It is used where every other listener has a method `waits` that says that it would as soon be told later.
+    """
+
+    def opened(self, call: Call) -> Activation | bool:
+        """What stands for the call's span until it is announced, True where it has none; False: announce it now."""
+        ...
+
+    def add(self, call: Call) -> None:
+        """Have `tell` of a call that has ended run soon; calls in order and one at a time."""
+        ...
+
+    def drain(self) -> None:
+        """Return when all have been told."""
+        ...
+
+
 _listeners: tuple[Listener, ...] = ()
+_deferral: Deferral | None = None
+_patient: tuple[Callable[[], bool], ...] = ()
+"""Are asked whether a call may be announced later."""
 _failures: dict[Callable[..., object], int] = {}
 _failed: dict[str, int] = {}
 _lock = threading.Lock()
@@ -98,8 +126,13 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 def _told(listeners: tuple[Listener, ...]) -> None:
     """These are told from now on."""
-    global _listeners, _content
+    global _listeners, _content, _deferral, _patient
     _listeners = listeners
+    deferrals = [found for listener in listeners if (found := getattr(listener, "deferral", None)) is not None]
+    others = [listener for listener in listeners if getattr(listener, "deferral", None) is None]
+    is_patient = len(deferrals) == 1 and all(hasattr(other, "waits") for other in others)
+    _deferral = deferrals[0] if is_patient else None
+    _patient = tuple(other.waits for other in others) if is_patient else ()  # type: ignore[attr-defined]
     _content = any(getattr(listener, "takes_content", False) for listener in listeners)
 
 
@@ -199,6 +232,25 @@ def swallow(what: str) -> None:
         return
     _noted.add(what)
     log.warning("endturn: %s failed; the call that it watched goes on", what, exc_info=True)
+
+
+def settle() -> None:
+    """Announce what was put off."""
+    if _deferral is not None:
+        _deferral.drain()
+
+
+_beginning = threading.RLock()
+"""Held while a call that was put off is announced: its span may be asked for meanwhile."""
+
+
+def _forked() -> None:
+    global _beginning
+    _beginning = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Layer(StrEnum):
@@ -336,6 +388,13 @@ class Call:
     caller: Caller = NOBODY
     content: Callable[[], Content | None] | None = None
     """Gives what was said, once the call has ended; None where nobody takes it."""
+    deferral: Deferral | None = None
+    """Puts off the call's announcement, where that may wait."""
+    origin: object = None
+    """What the deferral keeps of where the call began."""
+    came: tuple[Callable[..., Mapping[str, Any]], tuple[Any, ...]] | None = None
+    """Of a call that ended and has yet to be told: what gives the arguments of `end`, and what that is given."""
+    over_s: float = 0.0
 
     def step(self) -> Step:
         """Make this call, and its span, current for one step."""
@@ -362,36 +421,105 @@ class Call:
         """A stream's first chunk has arrived."""
         self.first_chunk_s = time.perf_counter() - self.started_s
 
-    def begin(self) -> CallStarted:
-        """Announce the start, and mark every enclosing scope as announced from below."""
-        here = _turn.get()
-        if here is None or here is not self.within:
-            here = current_turn()
-        turn, continuation = self.placed or _inference.resolve(self.asked, here)
+    def announced(self) -> CallStarted:
+        """The record of the start, announced now where it was put off."""
+        if self.started is None:
+            with _beginning:
+                if self.started is None:
+                    self.begin()
+        assert self.started is not None
+        return self.started
+
+    def begin(self) -> None:
+        """Announce the start."""
+        if self.placed is not None:
+            turn, continuation = self.placed
+        elif self.deferral is not None:
+            # When it began nothing waited to be continued: what does now began later.
+            turn, continuation = Turn(kind=TurnKind.IMPLICIT), None
+        else:
+            here = _turn.get()
+            if here is None or here is not self.within:
+                here = current_turn()
+            turn, continuation = _inference.resolve(self.asked, here)
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
-            # A wrapper's call begins, here, when it has ended: its turn began with it.
+            # The turn began with the call, which may be announced when it has ended.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
         believe(self.facts)
-        self.started = started = CallStarted(
+        started = CallStarted(
             number=next(_number),
             turn=turn,
             iteration=turn.iterations,
             continuation=continuation,
             started_ns=self.started_ns,
             started_s=self.started_s,
+            origin=self.origin,
+            over=self.ended,
             **self.facts,
         )
+        if self.deferral is None:
+            self.cover()
+        self.activations = announce(started)
+        self.started = started
+
+    def cover(self) -> None:
+        """Mark the enclosing wrappers as announced from below."""
         outer = self.outer
-        # That of an SDK, or over HTTP, has a record of its own, of which all that is further out knows.
+        # A call of an SDK, or over HTTP, has a record of its own, of which all that is further out knows.
         while outer is not None and not outer.covered and outer.layer is Layer.WRAPPER:
             outer.covered = True
             outer = outer.outer
-        self.activations = announce(started)
-        return started
 
-    def end(
+    def end(self, stop: Stop, **came: Any) -> CallEnded | None:
+        """Close the scope and announce what came, unless a layer below already did.
+
+        Args:
+            came: the fields of CallEnded that describe the response (usage, response_id, response_model, reasons,
+                output_chars) or its lack (error), and `tail`: the last visible characters of the answer, to recognise
+                its continuation; never recorded.
+
+        Returns:
+            The record, None where this layer makes none, or it is made later.
+        """
+        if self.ended:
+            return None
+        self.ended = True
+        if self.covered:
+            return None
+        self.over_s = time.perf_counter()
+        if self.deferral is not None and stop.reason in WHOLE and came.get("error") is None:
+            self._wait(self.deferral, dict, ({"stop": stop, **came},))
+            return None
+        return self._tell(stop, **came)
+
+    def end_later(self, read: Callable[..., Mapping[str, Any]], *given: Any) -> None:
+        """Close the scope of a call whose response is whole and that has a deferral; announce later what came.
+
+        Args:
+            read: given these, gives the arguments of `end`; must not raise, nor need much memory until then.
+        """
+        if not self.ended and self.deferral is not None:
+            self.ended = True
+            self.over_s = time.perf_counter()
+            self._wait(self.deferral, read, given)
+
+    def _wait(self, deferral: Deferral, read: Callable[..., Mapping[str, Any]], given: tuple[Any, ...]) -> None:
+        self.came = read, given
+        # Nothing is kept that is not needed: a history may be large, and the garbage collector looks at all there is.
+        self.asked, self.outer, self.caller = None, None, NOBODY
+        if self.started is None:
+            self.activations = ()
+        deferral.add(self)
+
+    def tell(self) -> None:
+        """Announce a call whose end was put off."""
+        if self.came is not None:
+            (read, given), self.came = self.came, None
+            self._tell(**read(*given))
+
+    def _tell(
         self,
         stop: Stop,
         *,
@@ -402,21 +530,8 @@ class Call:
         output_chars: int = 0,
         tail: str = "",
         error: BaseException | None = None,
-    ) -> CallEnded | None:
-        """Close the scope and announce what came, unless a layer below already did.
-
-        Args:
-            tail: the last visible characters of the answer, to recognise its continuation; never recorded.
-
-        Returns:
-            The record, None where this layer makes none.
-        """
-        if self.ended:
-            return None
-        self.ended = True
-        if self.covered:
-            return None
-        started = self.started or self.begin()
+    ) -> CallEnded:
+        started = self.announced()
         ended = CallEnded(
             started=started,
             stop=stop,
@@ -426,7 +541,7 @@ class Call:
             reasons=reasons,
             output_chars=output_chars,
             error=error,
-            duration_s=time.perf_counter() - self.started_s,
+            duration_s=self.over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             content=None if self.content is None else _said(self.content),
         )
@@ -467,6 +582,10 @@ class Inference(Protocol):
         """A call of a turn that `resolve` gave has ended."""
         ...
 
+    def waits(self) -> bool:
+        """Whether any turn waits for a continuation, which the next call may be."""
+        ...
+
 
 class Alone:
     """The default: inside an explicit turn a call belongs to it, outside it is its own turn and ends with the call."""
@@ -480,6 +599,9 @@ class Alone:
             end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
         elif ended.whole:
             turn.cut.clear()  # nothing is known of which call is whose
+
+    def waits(self) -> bool:
+        return False
 
 
 _inference: Inference = Alone()
@@ -533,10 +655,30 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
         and (layer is Layer.WRAPPER or not outer.is_another(caller, asked))
     ):
         return None
-    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=declared_turn(), caller=caller)
-    if layer is not Layer.WRAPPER:
-        call.begin()
+    within = declared_turn()
+    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within, caller=caller)
+    if layer is not Layer.WRAPPER and (_deferral is None or not _put_off(call, _deferral)):
+        call.announced()
     return call
+
+
+def _put_off(call: Call, deferral: Deferral) -> bool:
+    """Whether a call that begins may be announced when it is over. Then it is."""
+    if call.within is not None or call.facts.get("adopt") or _content or _inference.waits():
+        return False
+    for waits in _patient:
+        if not waits():
+            return False
+    if _find_turn is not None and _find_turn() is not None:
+        return False
+    activation = deferral.opened(call)
+    if activation is False:
+        return False
+    call.deferral = deferral
+    if activation is not True:
+        call.activations = (activation,)
+    call.cover()
+    return True
 
 
 def is_covered(caller: Caller = NOBODY) -> bool:

@@ -71,6 +71,8 @@ BUDGETS: Final = frozenset(
     {TurnOutcome.TOKEN_BUDGET, TurnOutcome.CHAR_BUDGET, TurnOutcome.COST_BUDGET, TurnOutcome.DEADLINE}
 )
 COMPLETE: Final = frozenset({TurnOutcome.COMPLETED, TurnOutcome.IMPLICIT_COMPLETION})
+WHOLE: Final = frozenset({StopReason.END_TURN, StopReason.TOOL_CALL})
+"""Why a response stops that is all that the model had to say."""
 STOPPED_BY_PERSON: Final = frozenset({TurnOutcome.CANCELLED, TurnOutcome.STOPPED})
 
 
@@ -265,6 +267,8 @@ class CallStarted:
         iteration: 1 for the turn's first call.
         adopt: the span that another instrumentation already makes of this call: it is enriched, and none is made. True:
             the one that is current.
+        origin: what a listener's deferral kept of where the call began, where it is announced late.
+        over: it is announced when it has ended: the record of its end follows.
     """
 
     number: int
@@ -283,6 +287,8 @@ class CallStarted:
     server_port: int | None = None
     continuation: Continuation | None = None
     adopt: object = False
+    origin: object = None
+    over: bool = False
     started_ns: int
     started_s: float
 
@@ -354,7 +360,7 @@ class CallEnded:
     @property
     def whole(self) -> bool:
         """Whether the response is all that the model had to say."""
-        return self.stop.reason is StopReason.END_TURN or self.stop.reason is StopReason.TOOL_CALL
+        return self.stop.reason in WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

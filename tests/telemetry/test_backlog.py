@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,8 +57,13 @@ class Host:
 
     @property
     def waiting(self) -> int:
-        """How many records wait."""
-        return len(self.recorder._backlog._items)
+        """How many calls wait."""
+        return len(self.recorder.deferral._backlog._calls)
+
+    def waits(self, recorder: Recorder | None = None) -> bool:
+        """Whether calls would wait."""
+        deferral = (recorder or self.recorder).deferral
+        return deferral._waits(deferral.out)
 
     def counted(self) -> int:
         """Responses, as a reader that collects now sees them."""
@@ -70,7 +76,7 @@ class Host:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """A host whose records wait until somebody ends the wait: the janitor's thread does not."""
+    """A host whose calls wait until somebody ends the wait: the janitor's thread does not."""
     monkeypatch.setattr(janitor, "after", lambda seconds, job: None)
     monkeypatch.setattr(janitor, "later", lambda job: None)
     made = Host()
@@ -85,7 +91,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 def test_a_whole_call_waits_and_a_flush_ends_the_wait(host: Host) -> None:
     """`force_flush` of the tracer provider exports the span of a call that has just ended, with all its attributes."""
     host.call()
-    assert host.waiting == 2
+    assert host.waiting == 1
     assert host.tracers.force_flush()
     (span,) = host.spans.get_finished_spans()
     assert span.attributes is not None
@@ -154,10 +160,52 @@ def test_nothing_waits_where_it_could_be_told(host: Host, signal: str) -> None:
 
 def test_what_waits_is_bounded(host: Host) -> None:
     """Where nobody works on it, whoever adds to it does."""
+    for _ in range(4 * backlog.MANY):
+        host.call()
+        assert host.waiting <= backlog.MANY
+    assert host.counted() == 4 * backlog.MANY
+
+
+def test_what_another_thread_is_at_is_bounded(host: Host) -> None:
+    """Whoever adds to it does not wait for another thread, until far too many wait."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with host.recorder.deferral._backlog._lock:
+            held.set()
+            done.wait(10)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert held.wait(10)
     for _ in range(backlog.MOST):
         host.call()
-        assert host.waiting <= backlog.MOST
-    assert host.counted() == backlog.MOST
+    assert host.waiting == backlog.MOST
+    threading.Timer(0.1, done.set).start()
+    host.call()
+    assert host.waiting == 0
+    holding.join()
+
+
+def test_many_are_left_to_those_who_add_more(host: Host) -> None:
+    """The thread tells what few calls there were a tick ago; of many it says that they are due."""
+    waiting = host.recorder.deferral._backlog
+    for _ in range(3):
+        host.call()
+    waiting._tick()
+    assert host.waiting == 3
+    waiting._tick()
+    assert host.waiting == 0
+    for _ in range(backlog.BUSY):
+        host.call()
+    waiting._tick()
+    assert host.waiting == backlog.BUSY
+    for _ in range(backlog.BUSY):
+        host.call()
+    waiting._tick()
+    assert host.waiting == 2 * backlog.BUSY
+    host.call()
+    assert host.waiting == 2 * backlog.BUSY + 1 - backlog.AT_ONCE
 
 
 def test_the_thread_ends_the_wait() -> None:
@@ -182,13 +230,13 @@ def test_recorders_that_are_gone_leave_no_processor(host: Host) -> None:
     processors: Any = host.tracers._active_span_processor
     assert [type(each).__name__ for each in processors._span_processors] == ["First", "BatchSpanProcessor"]
     other = Recorder(host.tracers, host.meters, host.loggers)
-    assert other._waits()
-    assert host.recorder._waits()
+    assert host.waits(other)
+    assert host.waits()
     assert len(processors._span_processors) == 3
     del other
     gc.collect()
     third = Recorder(host.tracers, host.meters, host.loggers)
-    assert third._waits()
+    assert host.waits(third)
     assert len(processors._span_processors) == 3
 
 
@@ -205,13 +253,13 @@ def test_a_forked_child_leaves_what_waits_to_its_parent(host: Host) -> None:
     assert os.read(reading, 8) == b"0"
     os.close(reading)
     os.close(writing)
-    assert host.waiting == 2
+    assert host.waiting == 1
 
 
 def test_what_fails_is_counted_and_the_rest_goes_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One record that cannot be recorded costs no other."""
+    """One call that cannot be announced costs no other."""
     host.call()
-    host.recorder._backlog._items.appendleft(object())  # type: ignore[arg-type]  # what nobody adds
+    host.recorder.deferral._backlog._calls.appendleft(object())  # type: ignore[arg-type]  # what nobody adds
     before = sum(announce.listener_failures().values())
     with monkeypatch.context() as lenient:
         lenient.setattr(announce, "_strict", False)

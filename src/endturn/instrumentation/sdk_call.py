@@ -129,6 +129,7 @@ class SdkCall:
         """Where the call only starts a job on the server, let it last until the job's response has been fetched."""
         try:
             if self._context.asked.background:
+                self.call.announced()
                 self.scope = background.Job(self.call, self._wire, self._context)
         except Exception:
             swallow("letting a call last")
@@ -204,6 +205,11 @@ class SdkCall:
         self.response = self.watched = None
 
     def _see(self, result: Any, error: BaseException | None = None) -> None:
+        if self.call.deferral is not None and error is None and self.scope is self.call:
+            read = self._wire.glance(self._context, result)
+            if read is not None:
+                streams.end_later(self.call, read)
+                return
         streams.end(self.scope, self._wire.whole(self._context, result), error)
 
     def failed(self, error: BaseException) -> None:

@@ -19,9 +19,10 @@ from endturn.announce import swallow
 from endturn.errors import DecodeError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
-from endturn.wires import Seen
+from endturn.wires import Reader, Seen
 
 if TYPE_CHECKING:
+    from endturn.announce import Call
     from endturn.instrumentation.background import Scope
 
 UNREADABLE: Final = "unreadable"
@@ -208,16 +209,33 @@ class Reading:
 
 def end(call: Scope, seen: Seen, error: BaseException | None = None) -> None:
     """End a call with what was seen of its response."""
-    call.end(
-        seen.stop,
-        usage=seen.usage,
-        response_id=seen.id,
-        response_model=seen.model,
-        reasons=seen.reasons,
-        output_chars=seen.output_chars,
-        tail=seen.tail,
-        error=error,
-    )
+    call.end(**_fields(seen), error=error)
+
+
+def end_later(call: Call, reader: Reader) -> None:
+    """End a call whose response is whole; read the response later."""
+    call.end_later(_read, *reader)
+
+
+def _read(read: Callable[..., Seen], *given: Any) -> dict[str, Any]:
+    try:
+        return _fields(read(*given))
+    except Exception:
+        swallow("reading a response")
+        return {"stop": Stop(StopReason.UNKNOWN, detail=UNREADABLE)}
+
+
+def _fields(seen: Seen) -> dict[str, Any]:
+    """What was seen, as the arguments of `Call.end`."""
+    return {
+        "stop": seen.stop,
+        "usage": seen.usage,
+        "response_id": seen.id,
+        "response_model": seen.model,
+        "reasons": seen.reasons,
+        "output_chars": seen.output_chars,
+        "tail": seen.tail,
+    }
 
 
 def _raised_over(response: Any) -> Exception | None:

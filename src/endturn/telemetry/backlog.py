@@ -1,10 +1,13 @@
-"""What is made of a call that has ended, made within half a second by another thread and not on the call's own path.
+"""What is made of a call that has ended, made up to half a second later and not on the call's own path.
 
-Most calls are whole: what is left to do for one (its span's attributes and end, its log record, its metrics) needs
-nobody's answer. Done for many at once it costs a third of what it costs between two calls, where the processor's caches
-hold everything but this code. That it happens later nobody can tell where the host's tracer and logger providers hand
-on in batches, at their own time, anyway; only there is it done. The wait is over at once when a provider is flushed or
-shut down, or a reader collects: processors of ours, which stand first, are told before the others are.
+Most calls are whole: what is to be done for one (its span, its log record, its metrics) needs nobody's answer. Done for
+many at once it costs half of what it costs between two calls, where the processor's caches hold everything but this
+code. That it happens later nobody can tell where the host's tracer and logger providers hand on in batches, at their
+own time, anyway; only there is it done. The wait is over at once when a provider is flushed or shut down, or a reader
+collects: processors of ours, which stand first, are told before the others are.
+
+Where calls are few another thread does it. Where they are many, whoever adds one does it for some of them: a thread
+that wants the interpreter from a busy one is woken in vain each time that one lets go of it for a moment.
 """
 
 from __future__ import annotations
@@ -12,92 +15,102 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 from weakref import WeakMethod, ref
 
 from endturn import announce
+from endturn.announce import Call
 from endturn.telemetry import janitor
 
-Item = TypeVar("Item")
+TICK_S: Final = 0.25
+"""How often the thread looks for calls that were there when it looked last. The SDK makes batches every second, or
+rarer."""
 
-WAIT_S: Final = 0.5
-"""How long an item waits at most. The SDK makes batches every second, or rarer."""
+BUSY: Final = 64
+"""Calls within a tick from which on they are left to whoever adds more."""
 
 MANY: Final = 256
-"""Items that wait no longer: about four milliseconds' work, for which the host's threads may have to wait.
+"""Calls that wait at most: whoever adds one more tells some of them."""
 
-Waking the other thread is dear, and what it does for few it does with cold caches."""
+AT_ONCE: Final = 64
+"""How many: a few milliseconds' work."""
 
-MOST: Final = 1_024
-"""Items that wait at most, where the other thread cannot keep up: whoever adds one then does the work."""
+MOST: Final = 4_096
+"""Calls that wait at most where another thread is at work on them: whoever adds one more waits for it."""
 
 
-class Backlog(Generic[Item]):
-    """Items in order, each given to `work` later.
+class Backlog:
+    """Calls that have ended, announced later in order, by one thread at a time."""
 
-    Args:
-        work: is given each item, by one thread at a time; what it raises is counted as a listener's failure.
-    """
-
-    def __init__(self, work: Callable[[Item], object]) -> None:
-        self._work = work
-        self._items: deque[Item] = deque()
+    def __init__(self) -> None:
+        self._calls: deque[Call] = deque()
         self._lock = threading.RLock()
-        self._is_scheduled = False
-        self._is_hurried = False
+        self._is_ticking = False
+        self._told = self._due = self._owed = 0
         self.is_closed = False
         """A provider has been shut down: nothing waits from then on."""
         if hasattr(os, "register_at_fork"):
             forked = WeakMethod(self._forked)
             os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
 
-    def add(self, item: Item) -> None:
-        """Have an item worked on soon."""
-        items = self._items
-        items.append(item)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            janitor.after(WAIT_S, self.drain)
-        if len(items) >= MANY:
-            self._hurry(len(items))
+    def add(self, call: Call) -> None:
+        """Have a call announced soon; at once where nothing may wait any more."""
+        calls = self._calls
+        calls.append(call)
+        if not self._is_ticking:
+            self._is_ticking = True
+            janitor.after(TICK_S, self._tick)
+        if len(calls) > MANY or self._owed > self._told or self.is_closed:
+            self._relieve(len(calls))
 
-    def _hurry(self, waiting: int) -> None:
-        if waiting > MOST:
+    def _relieve(self, waiting: int) -> None:
+        if waiting > MOST or self.is_closed:
             self.drain()
-        elif not self._is_hurried:
-            self._is_hurried = True
-            janitor.later(self._relieve)
-
-    def _relieve(self) -> None:
-        self._is_hurried = False
-        self.drain()
+        elif self._lock.acquire(blocking=False):  # else another thread is at it
+            try:
+                self._run(AT_ONCE)
+            finally:
+                self._lock.release()
 
     def drain(self) -> None:
-        """Work on all that waits."""
+        """Announce all that wait."""
         # Reentrant: a signal's handler may flush while its thread is here.
         with self._lock:
-            self._is_scheduled = False
-            for _ in range(len(self._items)):
-                try:
-                    item = self._items.popleft()
-                except IndexError:
-                    break
-                self._guarded(item)
+            self._run(len(self._calls))
 
-    def _guarded(self, item: Item) -> None:
-        try:
-            self._work(item)
-        except Exception:
-            if announce.is_strict():
-                raise
-            announce.failed(self._work)
+    def _tick(self) -> None:
+        """Announce what was there a tick ago, or have it announced by those who add more."""
+        last, self._due = self._due, self._told + len(self._calls)
+        if self._due - last >= BUSY:
+            self._owed = last
+        else:
+            while self._told < last and self._calls:
+                with self._lock:  # not for long: whoever wants it may be the host
+                    self._run(1)
+        self._is_ticking = False
+        if self._calls:  # looked at last: whoever adds one now sees that nobody ticks
+            self._is_ticking = True
+            janitor.after(TICK_S, self._tick)
+
+    def _run(self, count: int) -> None:
+        for _ in range(count):
+            try:
+                call = self._calls.popleft()
+            except IndexError:
+                break
+            self._told += 1
+            try:
+                call.tell()
+            except Exception:
+                announce.lost("Backlog.drain")
+                announce.swallow("announcing a call")
 
     def _forked(self) -> None:
         """In the child: what waits is the parent's to work on."""
-        self._items.clear()
+        self._calls.clear()
         self._lock = threading.RLock()
-        self._is_scheduled = self._is_hurried = False
+        self._is_ticking = False
+        self._told = self._due = self._owed = 0
 
 
 class Place:
@@ -111,7 +124,7 @@ class Place:
 
     __slots__ = ("_backlog", "_batching", "_composite", "_known", "_name", "_together")
 
-    def __init__(self, backlog: Backlog[Any], together: Any, name: str, composite: str, batching: str) -> None:
+    def __init__(self, backlog: Backlog, together: Any, name: str, composite: str, batching: str) -> None:
         self._backlog = backlog
         self._together = together
         self._name = name
@@ -156,14 +169,14 @@ class Flush:
 
     __slots__ = ("_backlog", "_kind", "_processor")
 
-    def __init__(self, processor: Any, backlog: Backlog[Any]) -> None:
+    def __init__(self, processor: Any, backlog: Backlog) -> None:
         # No strong reference: the processor would keep itself alive.
         self._processor = ref(processor)
         self._kind = type(processor)
         self._backlog = ref(backlog)
 
     @classmethod
-    def put_on(cls, processor: Any, backlog: Backlog[Any]) -> None:
+    def put_on(cls, processor: Any, backlog: Backlog) -> None:
         """Have a processor hand on what waits before it is flushed. One whose method is somebody's own is left so."""
         present = vars(processor).get("force_flush")
         if present is None or (type(present) is cls and present._backlog() is None):
@@ -181,14 +194,14 @@ class First:
 
     __slots__ = ("_backlog",)
 
-    def __init__(self, backlog: Backlog[Any]) -> None:
+    def __init__(self, backlog: Backlog) -> None:
         self._backlog = ref(backlog)
 
     def is_over(self) -> bool:
         """Whether its recorder is no more."""
         return self._backlog() is None
 
-    def tells(self, backlog: Backlog[Any]) -> bool:
+    def tells(self, backlog: Backlog) -> bool:
         """Whether it is that backlog's."""
         return self._backlog() is backlog
 
@@ -223,11 +236,19 @@ class First:
             backlog.drain()
 
 
-def places_of(backlog: Backlog[Any], tracer: object, logger: object) -> tuple[Place, ...]:
+def _is_known(sampler: object) -> bool:
+    """Whether a sampler is the SDK's, and made of such: it asks nothing but what it is told when a span begins."""
+    if not type(sampler).__module__.startswith("opentelemetry.sdk."):
+        return False
+    return all(_is_known(part) for part in getattr(sampler, "__dict__", {}).values() if hasattr(part, "should_sample"))
+
+
+def places_of(backlog: Backlog, tracer: object, logger: object) -> tuple[Place, ...]:
     """Where a tracer's spans and a logger's records go; those that are None go nowhere."""
     found = []
     if tracer is not None:
-        together = getattr(tracer, "span_processor", None)
+        known = _is_known(getattr(tracer, "sampler", None))
+        together = getattr(tracer, "span_processor", None) if known else None
         names = "_span_processors", "SynchronousMultiSpanProcessor", "BatchSpanProcessor"
         found.append(Place(backlog, together, *names))
     if logger is not None:

@@ -112,12 +112,13 @@ def _proven() -> bool:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
     from opentelemetry.sdk.metrics.view import View
+    from opentelemetry.sdk.resources import Resource
 
     views = [View(instrument_name="*", attribute_keys={"a"})]
     seen: list[list[object]] = [[], []]
     for found, record in zip(seen, (one_by_one, at_once), strict=True):
         readers = [InMemoryMetricReader(), InMemoryMetricReader({Kind: AggregationTemporality.DELTA})]
-        provider = MeterProvider(readers, views=views, shutdown_on_exit=False)
+        provider = MeterProvider(readers, Resource({}), views=views, shutdown_on_exit=False)
         meter = provider.get_meter("endturn")
         instrument = meter.create_histogram("proof", explicit_bucket_boundaries_advisory=(1, 2, 4))
         for values in ((0.5, 3, 2, 9), (1, 7)):

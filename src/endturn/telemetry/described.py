@@ -1,18 +1,21 @@
-"""A span's attributes set all at once: values that are known to be clean are not looked at one by one again.
+"""Attributes set all at once: values that are known to be clean are not looked at one by one again.
 
-The SDK checks and copies every value that a span is given, which takes as long as all else that endturn does when a
-call has ended. What `endturn.telemetry.attributes` makes is clean by its type, so where the SDK is as it was when this
-was written its own dictionary is added to. That is done only after it has been seen, once in each process, to give the
-same span as `set_attributes`, and only within the span's limits; `set_attributes` serves otherwise.
+The SDK checks and copies every value that a span or a log record is given, which takes as long as all else that
+endturn does when a call has ended. What `endturn.telemetry.attributes` makes is clean by its type, so where the SDK is
+as it was when this was written its own dictionary is added to. That is done only after it has been seen, once in each
+process, to give the same as the API's own way, and only within the SDK's limits; the API's own way serves otherwise.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from opentelemetry.trace import Span
+from opentelemetry._logs import Logger, LogRecord
+from opentelemetry.trace import Span, Tracer
 
 from endturn.telemetry.attributes import Attributes
 
@@ -71,3 +74,82 @@ def _proven(kind: type) -> bool:
         span.end()
         seen.append(list(span.attributes.items()))  # type: ignore[attr-defined]  # a span of the SDK's has them
     return seen[0] is True and seen[1] == seen[2] and len(found) == 5
+
+
+def emit(logger: Logger, attributes: Mapping[str, Any], **fields: Any) -> None:
+    """Emit a log record. `attributes` is not to be changed afterwards; `fields`: the others of `Logger.emit`."""
+    made = _record(logger, attributes, fields) if _is_known_logger(type(logger)) else None
+    if made is None:
+        logger.emit(attributes=attributes, **fields)
+    else:
+        logger.emit(made)
+
+
+def _record(logger: Any, attributes: Mapping[str, Any], fields: dict[str, Any]) -> Any:
+    """A record of the SDK's own kind; None where the attributes exceed a limit."""
+    limits = logger._log_record_limits
+    most = limits.max_log_record_attributes
+    if limits.max_log_record_attribute_length is not None or (most is not None and len(attributes) > most):
+        return None
+    record: Any = LogRecord(**fields)
+    made = _kind_of_records()(record, logger._resource, logger._instrumentation_scope, limits)
+    bounded = record.attributes
+    with bounded._lock:
+        bounded._dict.update(attributes)
+    return made
+
+
+@cache
+def _kind_of_records() -> Any:
+    from opentelemetry.sdk._logs import ReadWriteLogRecord
+
+    return ReadWriteLogRecord
+
+
+@cache
+def _is_known_logger(kind: type) -> bool:
+    """Whether loggers of this class are the SDK's, and giving them whole records is right in the SDK's version."""
+    try:
+        return kind.__module__.startswith("opentelemetry.sdk._logs") and _proven_logger(kind)
+    except Exception:
+        log.debug("endturn: a log record's attributes are set one by one", exc_info=True)
+        return False
+
+
+def _proven_logger(kind: type) -> bool:
+    """Whether both ways give the same log record."""
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+    from opentelemetry.sdk.resources import Resource
+
+    kept: Any = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    provider = LoggerProvider(Resource({"a": "b"}), shutdown_on_exit=False)
+    provider.add_log_record_processor(SimpleLogRecordProcessor(kept))
+    logger = provider.get_logger("endturn", "1", "https://example.com")
+    if type(logger) is not kind:
+        return False
+    found: Attributes = {"text": "x", "count": 1, "share": 0.5, "yes": True, "words": ("a", "b")}
+    fields: dict[str, Any] = {"event_name": "proof", "timestamp": 1, "observed_timestamp": 2, "severity_text": "INFO"}
+    logger.emit(attributes=found, **fields)
+    logger.emit(_record(logger, found, fields))
+    one, other = (json.loads(each.to_json()) for each in kept.get_finished_logs())
+    return bool(one == other and one["attributes"]) and len(found) == 5
+
+
+_BLIND: Final = frozenset(
+    {"StaticSampler", "TraceIdRatioBased", "ParentBased", "ParentBasedTraceIdRatio", "AlwaysRecordSampler"}
+    | {"_AlwaysOff", "_AlwaysOn", "_ParentBasedAlwaysOff", "_ParentBasedAlwaysOn"}
+)
+"""The SDK's samplers that do not look at a span's attributes."""
+
+
+def decides_blindly(tracer: Tracer) -> bool:
+    """Whether a tracer's sampler is known not to look at attributes, so that a span may be given them later."""
+    return _is_blind(getattr(tracer, "sampler", None))
+
+
+def _is_blind(sampler: object) -> bool:
+    kind = type(sampler)
+    if kind.__name__ not in _BLIND or kind.__module__ != "opentelemetry.sdk.trace.sampling":
+        return False
+    return all(_is_blind(part) for part in vars(sampler).values() if hasattr(part, "should_sample"))

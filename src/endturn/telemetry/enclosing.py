@@ -200,6 +200,8 @@ def is_idle() -> bool:
 def was_announced(known: Mapping[str, Any], started_ns: int) -> bool:
     """Whether the response that a span tells of was announced by a call that lasted when the span began."""
     response_id = foreign.response_id_of(known)
+    if response_id is not None and response_id not in _recent:
+        announce.settle()
     return response_id is not None and started_ns <= _recent.get(response_id, 0)
 
 
@@ -221,6 +223,11 @@ class _Hearing:
     def awake() -> bool:
         """Remembering alone is no reason to observe a call."""
         return False
+
+    @staticmethod
+    def waits() -> bool:
+        """Whether it may be told of a call later: no span is open that may be of the same call."""
+        return is_idle()
 
 
 hearing = _Hearing()

@@ -11,6 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from endturn.errors import UsageError
+from endturn.telemetry import described
 from endturn.telemetry.content import as_text, say_once
 from endturn.telemetry.schema import INFERENCE_DETAILS, Event, Level
 
@@ -68,14 +69,17 @@ class Events:
     ) -> None:
         """Emit one event: to the log with its context's ids, and to the span while that is still open."""
         if self.logger is not None:
-            self.logger.emit(
-                event_name=event.name,
-                timestamp=timestamp_ns,
-                severity_text=level.upper(),
-                severity_number=SEVERITY[level],
-                attributes=attributes,
-                context=context,
-            )
+            fields: dict[str, Any] = {
+                "event_name": event.name,
+                "timestamp": timestamp_ns,
+                "severity_text": level.upper(),
+                "severity_number": SEVERITY[level],
+                "context": context,
+            }
+            if event is INFERENCE_DETAILS:  # what was said is nested
+                self.logger.emit(attributes=attributes, **fields)
+            else:
+                described.emit(self.logger, attributes, **fields)
         if self.mirrored and span is not None and span.is_recording():
             flat = as_text(attributes) if event is INFERENCE_DETAILS else attributes
             span.add_event(event.name, flat, timestamp_ns)

@@ -105,6 +105,10 @@ class Inferring:
                 outcome = TurnOutcome.NOT_CONTINUED
             announce.end_turn(turn, outcome, error=ended.error)
 
+    def waits(self) -> bool:
+        """Whether any turn waits for a continuation."""
+        return bool(self._waiting)
+
     # --- for the host's side ---
 
     @property

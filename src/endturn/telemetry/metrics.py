@@ -58,7 +58,7 @@ class Meters:
         self._expected: set[BornFacts] = set()
         self._failures_before: dict[str, int] = {}
         self.collected = False
-        self.before: WeakSet[Backlog[Any]] = WeakSet()
+        self.before: WeakSet[Backlog] = WeakSet()
         self._instruments: list[object] = []
 
         def histogram(metric: Metric) -> Histogram:

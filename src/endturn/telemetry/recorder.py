@@ -33,8 +33,8 @@ from endturn.records import (
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, enclosing, schema, tally
 from endturn.telemetry import metrics as metering
-from endturn.telemetry.backlog import Backlog, Place, places_of
 from endturn.telemetry.content import Capturing, as_text
+from endturn.telemetry.deferred import Deferred
 from endturn.telemetry.described import describe
 from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, told_by, where_of
 from endturn.telemetry.outlets import Options, Outlets, installed
@@ -80,17 +80,16 @@ class Recorder:
     ) -> None:
         self._clock = clock
         self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
-        self._backlog: Backlog[CallEnded | TurnEnded] = Backlog(self._fold)
-        self._places: tuple[Place, ...] = ()
-        self._outlets: object = None
+        self.deferral = Deferred(self._out)
+        """Puts off what is made of whole calls; `announce` asks for it."""
         self._open: dict[int, Opened] = {}
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, str, str]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
             CallStarted: self._call_started,
-            CallEnded: self._call_over,
+            CallEnded: self._call_ended,
             TurnStarted: self._turn_started,
-            TurnEnded: self._turn_over,
+            TurnEnded: self._turn_ended,
             ContinuationAttempted: self._continuation_attempted,
             PayloadRepaired: self._payload_repaired,
             DispatchBlocked: self._dispatch_blocked,
@@ -117,6 +116,8 @@ class Recorder:
         """
         capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
         self._out = Outlets(tracer_provider, meter_provider, logger_provider, options)
+        if hasattr(self, "deferral"):
+            self.deferral.out = self._out
         self._capturing = capturing
         self.takes_content = capturing.takes_content
         """Whether it wants to be told what was said; `announce` asks, when it begins to listen."""
@@ -150,17 +151,18 @@ class Recorder:
         if out.tracer is None:
             return None
         # Given the context, the SDK need not look for it again and again.
-        context = get_current()
+        context: Any = get_current() if started.origin is None else started.origin
         continued = self._continued(started)
+        bare = started.over and out.is_blind
         span = out.tracer.start_span(
             f"{started.operation} {started.model}",
             context,
             SpanKind.CLIENT,
-            attributes.chat_asked(started),
+            None if bare else attributes.chat_asked(started),
             links=None if continued is None else (Link(continued),),
             start_time=started.started_ns,
         )
-        opened = Opened(span, trace.set_span_in_context(span, context))
+        opened = Opened(span, trace.set_span_in_context(span, context), bare=bare)
         self._keep(started.number, opened)
         return opened
 
@@ -181,36 +183,6 @@ class Recorder:
         continuation = started.continuation
         return None if continuation is None or continuation.of is None else self._cut.get(continuation.of)
 
-    def _call_over(self, ended: CallEnded) -> None:
-        """A call has ended. What is made of a whole one, which nobody has to wait for, waits itself."""
-        plain = ended.whole and ended.error is None and ended.content is None
-        if plain and not (ended.started.turn.truncated or ended.started.adopt) and self._waits():
-            self._backlog.add(ended)
-        else:
-            self._call_ended(ended)
-
-    def _waits(self) -> bool:
-        """Whether spans and log records may be handed on a little later."""
-        out = self._out
-        outlets = out.tracer, out.events.logger, out.meters
-        if outlets != self._outlets:
-            self._outlets, self._places = outlets, places_of(self._backlog, out.tracer, out.events.logger)
-            if out.meters is not None:
-                out.meters.before.add(self._backlog)
-        if out.events.mirrored or self._backlog.is_closed:
-            return False
-        # A generator expression would cost every call a frame.
-        for place in self._places:  # noqa: SIM110
-            if not place.waits():
-                return False
-        return True
-
-    def _fold(self, ended: CallEnded | TurnEnded) -> None:
-        if isinstance(ended, CallEnded):
-            self._call_ended(ended)
-        else:
-            self._turn_ended(ended)
-
     def _call_ended(self, ended: CallEnded) -> None:
         started, stop = ended.started, ended.stop
         opened = self._open.pop(started.number, None)
@@ -221,7 +193,7 @@ class Recorder:
         if opened is not None:
             span = opened.span
             if span.is_recording():
-                self._describe(span, ended, error, ours=opened.ours)
+                self._describe(opened, ended, error)
                 if said and self._capturing.on_span:
                     span.set_attributes(as_text(said))
             if stop.truncated or stop.incomplete:
@@ -241,11 +213,13 @@ class Recorder:
         if opened is not None and opened.ours:
             opened.span.end(ended_ns)
 
-    def _describe(self, span: Span, ended: CallEnded, error: str | None, *, ours: bool) -> None:
-        if not ours:
+    def _describe(self, opened: Opened, ended: CallEnded, error: str | None) -> None:
+        span = opened.span
+        if not opened.ours:
             describe(span, attributes.chat_stopped(ended, counted=self._out.counted()))
             return
-        found = attributes.chat_answered(ended, counted=self._out.counted())
+        found = attributes.chat_asked(ended.started) if opened.bare else {}
+        found |= attributes.chat_answered(ended, counted=self._out.counted())
         if error is not None:
             found[schema.ERROR_TYPE.key] = error
             span.set_status(StatusCode.ERROR, error)
@@ -314,13 +288,6 @@ class Recorder:
         )
         turn.state[self] = opened = Opened(span, trace.set_span_in_context(span))
         return opened
-
-    def _turn_over(self, ended: TurnEnded) -> None:
-        """A turn has ended. One that was a whole call, or calls, comes after it."""
-        if ended.turn.kind is TurnKind.IMPLICIT and not ended.turn.truncated and self._waits():
-            self._backlog.add(ended)
-        else:
-            self._turn_ended(ended)
 
     def _turn_ended(self, ended: TurnEnded) -> None:
         turn = ended.turn

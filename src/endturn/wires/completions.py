@@ -10,7 +10,7 @@ from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import StopReason
-from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, at_once, whole_with
 from endturn.wires.completions_reasons import APIS, REASONS
 from endturn.wires.completions_reply import reply, reply_error
 from endturn.wires.completions_response import NAME, Decoder, decode
@@ -32,6 +32,7 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
+    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -260,3 +261,4 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
+glance = at_once

@@ -15,7 +15,7 @@ from endturn.wires.failure import error_of
 from endturn.wires.openai_chat_reasons import APIS, REASONS
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
-from endturn.wires.openai_chat_watch import Watch, whole
+from endturn.wires.openai_chat_watch import Watch, glance, whole
 from endturn.wires.openai_chat_words import shows
 from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, seed_of, text
 
@@ -32,6 +32,7 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
+    "glance",
     "inspect",
     "reply",
     "reply_error",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Row, Stop, find_row, normalize, raw_text
-from endturn.wires import TAIL, Context, Seen
+from endturn.stop import Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.wires import TAIL, Context, Reader, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_calls import Call, find, repeated
 from endturn.wires.openai_chat_objects import unwrapped, written
@@ -43,16 +43,32 @@ _NO_REASON: Final = frozenset({"null", "None"})
 
 def whole(ctx: Context, body: Any) -> Seen:
     """What a whole body says of its stop. One whose only choice does nothing but speak is read the short way."""
-    seen = _plain(ctx, body)
-    if seen is None:
-        watch = Watch(ctx)
-        watch.see(body)
-        seen = watch.close()
-    return seen
+    plain = _plain(body)
+    if plain is not None:
+        return _judged(plain, rows_of(ctx.dialect), ctx.asked.maximum, ctx.window)
+    watch = Watch(ctx)
+    watch.see(body)
+    return watch.close()
 
 
-def _plain(ctx: Context, event: Any) -> Seen | None:
-    """What `Watch` would have seen, without building one; None for whatever is not plain."""
+def glance(ctx: Context, body: Any) -> Reader | None:
+    """What gives, later, what `whole` would, of a plain body whose reason is that the model was done; else None."""
+    plain = _plain(body)
+    if plain is None:
+        return None
+    rows = rows_of(ctx.dialect)
+    row = rows.get(plain[0])
+    if row is None or row.reason is not StopReason.END_TURN or not row.terminal:
+        return None
+    return _judged, plain, rows, ctx.asked.maximum, ctx.window
+
+
+_Plain = tuple[str, Usage | None, Any, Any, str, int]
+"""Of a plain body: why it stopped, its usage, id and model, its last characters, and how many there are."""
+
+
+def _plain(event: Any) -> _Plain | None:
+    """What counts of a body whose only choice does nothing but speak; None of any other."""
     body = members(event)
     if body is None:
         return None
@@ -75,17 +91,21 @@ def _plain(ctx: Context, event: Any) -> Seen | None:
         return None
     if part.get("tool_calls") or part.get("function_call") or part.get("refusal"):
         return None
-    usage = usage_of(said)
+    return raw, usage_of(said), body.get("id"), body.get("model"), content[-TAIL:], len(content)
+
+
+def _judged(plain: _Plain, rows: Mapping[str, Row], maximum: int | None, window: int | None) -> Seen:
+    """What `Watch` would have seen, without one."""
+    raw, usage, id_, model, tail, chars = plain
     stop = normalize(
         raw,
-        rows_of(ctx.dialect),
+        rows,
         output_tokens=usage.output_tokens if usage else None,
         prompt_tokens=usage.input_tokens if usage else None,
-        maximum=ctx.asked.maximum,
-        window=ctx.window,
+        maximum=maximum,
+        window=window,
     )
-    id_, model = text_or_none(body.get("id")), text_or_none(body.get("model"))
-    return Seen(stop, usage, id_, model, content[-TAIL:], len(content), (raw,))
+    return Seen(stop, usage, text_or_none(id_), text_or_none(model), tail, chars, (raw,))
 
 
 class Keeper(Protocol):

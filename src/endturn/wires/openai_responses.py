@@ -11,7 +11,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, at_once, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.openai_responses_items import answered, paired, read, written
 from endturn.wires.openai_responses_objects import client_call
@@ -34,6 +34,7 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
+    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -268,3 +269,4 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
+glance = at_once

@@ -1,0 +1,64 @@
+"""What a recorder does with calls that are announced when they are over: a span that is not begun, and a queue."""
+
+from __future__ import annotations
+
+from opentelemetry.context import get_current
+from opentelemetry.trace import set_span_in_context
+
+from endturn.announce import Activation, Call
+from endturn.telemetry.backlog import Backlog, Place, places_of
+from endturn.telemetry.opened import Opened
+from endturn.telemetry.outlets import Outlets
+from endturn.telemetry.pending import Pending
+
+
+class Deferred:
+    """An `announce.Deferral`: for recorders whose outlets hand on in batches, at their own time, anyway.
+
+    Attributes:
+        out: where the recorder's signals go.
+    """
+
+    def __init__(self, out: Outlets) -> None:
+        self.out = out
+        self._backlog = Backlog()
+        self._places: tuple[Place, ...] = ()
+        self._outlets: object = None
+
+    def opened(self, call: Call) -> Activation | bool:
+        """What stands for a call's span; see `announce.Deferral`."""
+        out = self.out
+        out.look()
+        if not self._waits(out):
+            return False
+        if out.meters is not None:
+            out.meters.expect((call.facts["provider"], call.facts["model"], None))
+        if out.tracer is None:
+            return True
+        parent = get_current()
+        call.origin = parent
+        pending = Pending(call)
+        return Opened(pending, set_span_in_context(pending, parent))
+
+    def add(self, call: Call) -> None:
+        """Have a call told soon."""
+        self._backlog.add(call)
+
+    def drain(self) -> None:
+        """Return when all have been told."""
+        self._backlog.drain()
+
+    def _waits(self, out: Outlets) -> bool:
+        """Whether spans and log records may be handed on a little later."""
+        outlets = out.tracer, out.events.logger, out.meters
+        if outlets != self._outlets:
+            self._outlets, self._places = outlets, places_of(self._backlog, out.tracer, out.events.logger)
+            if out.meters is not None:
+                out.meters.before.add(self._backlog)
+        if out.events.mirrored or self._backlog.is_closed:
+            return False
+        # A generator expression would cost every call a frame.
+        for place in self._places:  # noqa: SIM110
+            if not place.waits():
+                return False
+        return True
