@@ -32,6 +32,7 @@ them, so it costs several times what it costs a plain call.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -271,6 +272,10 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
 
     for _ in range(max(1, calls // WARM)):
         once()
+    # One full collection of all that was imported takes as long as a hundred calls: whether a variant comes to it within
+    # its few calls is chance.
+    gc.collect()
+    gc.freeze()
     walls = []
     cpu = time.process_time()
     for _ in range(calls):

@@ -548,7 +548,9 @@ class Call:
         turn = started.turn
         turn.count(ended)
         announce(ended)
-        if self.placed is None:
+        if self.deferral is not None and ended.whole:
+            end_turn(turn, outcome_of(ended))  # it was a turn of its own
+        elif self.placed is None:
             _inference.ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
         if turn.ending is not None and not turn.open_streams:
@@ -679,6 +681,12 @@ def _put_off(call: Call, deferral: Deferral) -> bool:
         call.activations = (activation,)
     call.cover()
     return True
+
+
+def is_sending(client: int) -> bool:
+    """Whether an SDK's call is open that sends through this HTTP client: what is sent now is part of it."""
+    outer = _call.get()
+    return outer is not None and outer.caller.http == client and outer.layer is not Layer.WRAPPER and not outer.ended
 
 
 def is_covered(caller: Caller = NOBODY) -> bool:

@@ -72,9 +72,9 @@ def _asend(original: Any, library: ModuleType, active: Callable[[], bool]) -> An
 
 def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active: Callable[[], bool]) -> SdkCall | None:
     try:
-        if not announce.listening():
-            return None
         # What an SDK sends for a call of its own is looked at no further than this.
+        if announce.is_sending(id(client)) or not announce.listening():
+            return None
         sender = attempts.sent_by(client)
         caller = Caller(None if sender is None else id(client), id(client))
         if announce.is_covered(caller):

@@ -291,7 +291,7 @@ class Recorder:
 
     def _turn_ended(self, ended: TurnEnded) -> None:
         turn = ended.turn
-        opened = turn.state.pop(self, None)
+        opened: Any = turn.state.pop(self, None)
         enclosed: Any = turn.state.get(enclosing.ENCLOSING)
         if enclosed is not None:
             opened = Opened(enclosed, trace.set_span_in_context(enclosed), ours=False)
