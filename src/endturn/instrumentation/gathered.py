@@ -6,7 +6,7 @@ not know of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -141,10 +141,6 @@ class _Beside:
     def see(self, item: Any) -> None:
         self._answer.add(item)
         self._watch.see(item)
-
-    def see_all(self, events: Iterable[Any]) -> None:
-        for each in events:
-            self.see(each)
 
     def close(self, *, left: bool = False) -> Seen:
         return self._watch.close(left=left)

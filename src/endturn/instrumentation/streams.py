@@ -31,12 +31,6 @@ UNREADABLE: Final = "unreadable"
 ABANDONED: Final = "abandoned"
 """The detail of a stream that its host dropped without closing it."""
 
-HELD: Final = 32
-"""How many chunks wait before they are looked at, together and in one loop. Within a real stream a chunk then costs
-about 1.5 µs. Looked at alone, by code that the SDK's work on it has driven out of the processor's caches, it costs
-up to 3 µs; all of a stream kept alive to its end cost as much."""
-
-
 _SDKS: Final = frozenset(
     {"openai", "anthropic", "groq", "together", "cerebras", "fireworks", "sambanova", "perplexity", "writerai"}
 )
@@ -54,7 +48,7 @@ class Sees(Protocol):
 class Reading:
     """One response while it arrives, and the end of its call: said once, by whoever sees it first."""
 
-    __slots__ = ("__weakref__", "_blind", "_dropped", "_variables", "_watch", "call", "held", "see", "see_all")
+    __slots__ = ("__weakref__", "_blind", "_dropped", "_variables", "_watch", "call", "see")
 
     def __init__(self, call: Scope, watch: Sees, variables: Variables | None = None) -> None:
         self.call = call
@@ -63,10 +57,7 @@ class Reading:
         self._variables = variables
         self._blind = False
         self._dropped = False
-        self.held: list[Any] = []
         self.see: Callable[[Any], None] = watch.see
-        # Many at once, for a watch that can. No method of our own in its place: a cycle would put off `__del__`.
-        self.see_all: Callable[[list[Any]], None] | None = getattr(watch, "see_all", None)
 
     def __del__(self) -> None:
         # Its host let go of it without a word. A destructor may run inside anybody's locked region: it leaves a note.
@@ -90,25 +81,10 @@ class Reading:
         """The response, of which nothing has been read, is read otherwise: `watch` is shown it instead."""
         self._watch = watch
         self.see = watch.see
-        self.see_all = getattr(watch, "see_all", None)
-
-    def settle(self) -> None:
-        """See the chunks that were held."""
-        held = self.held
-        try:
-            if self.see_all is not None:
-                self.see_all(held)
-            else:
-                see = self.see
-                for chunk in held:
-                    see(chunk)
-        except Exception:
-            self.blind()
-        held.clear()
 
     def blind(self) -> None:
         """`see` raised: nothing that follows is looked at. That a provider sent no JSON is not our failure."""
-        self.see = self.see_all = _nothing
+        self.see = _nothing
         self._blind = True
         if not isinstance(sys.exc_info()[1], DecodeError):
             swallow("reading a response")
@@ -135,7 +111,6 @@ class Reading:
 
     def _is_done(self) -> bool:
         """Whether the word that ends a stream has passed among a body's bytes. Chunks know of none."""
-        self.settle()
         try:
             return bool(getattr(self._watch, "done", False))
         except Exception:
@@ -156,7 +131,6 @@ class Reading:
         if not isinstance(error, Exception):
             self._end(StopReason.CANCELLED, error, left=True)
             return
-        self.settle()
         body = getattr(error, "body", None)
         if isinstance(body, dict) and not self._blind:
             # The SDKs raise what the provider wrote into the stream: the wire knows what it says of the stop.
@@ -198,7 +172,6 @@ class Reading:
             swallow("ending a call")
 
     def _seen(self, *, left: bool) -> Seen:
-        self.settle()
         if not self._blind:
             try:
                 return self._watch.close(left=left)
@@ -331,13 +304,12 @@ def _broke(chunks: Chunks | AsyncChunks, error: BaseException) -> None:
 class Chunks:
     """Stands for a stream's iterator: hands on what it gives, and sees it pass."""
 
-    __slots__ = ("__weakref__", "_fresh", "_held", "_inner", "_next", "reading")
+    __slots__ = ("__weakref__", "_fresh", "_inner", "_next", "reading")
 
     def __init__(self, inner: Iterator[Any], reading: Reading) -> None:
         self._inner = inner
         self._next = inner.__next__
         self.reading = reading
-        self._held = reading.held
         self._fresh = True
 
     def __iter__(self) -> Iterator[Any]:
@@ -345,8 +317,7 @@ class Chunks:
         return self._looped() if iter(self._inner) is self._inner else self
 
     def _looped(self) -> Iterator[Any]:
-        reading, held = self.reading, self._held
-        hold = held.append
+        reading = self.reading
         try:
             if self._fresh:
                 for item in self._inner:
@@ -355,9 +326,10 @@ class Chunks:
                     yield item
                     break
             for item in self._inner:
-                hold(item)
-                if len(held) >= HELD:
-                    reading.settle()
+                try:
+                    reading.see(item)
+                except Exception:
+                    reading.blind()
                 yield item
         except GeneratorExit:
             # Who looped has stopped; whoever has the stream may go on, or close it.
@@ -380,10 +352,10 @@ class Chunks:
             self._fresh = False
             self.reading.passed(item)
             return item
-        held = self._held
-        held.append(item)
-        if len(held) >= HELD:
-            self.reading.settle()
+        try:
+            self.reading.see(item)
+        except Exception:
+            self.reading.blind()
         return item
 
     def __getattr__(self, name: str) -> Any:
@@ -397,13 +369,12 @@ class Chunks:
 class AsyncChunks:
     """`Chunks`, of what arrives asynchronously. No generator: those outlive their host until the loop closes them."""
 
-    __slots__ = ("__weakref__", "_fresh", "_held", "_inner", "_next", "reading")
+    __slots__ = ("__weakref__", "_fresh", "_inner", "_next", "reading")
 
     def __init__(self, inner: AsyncIterator[Any], reading: Reading) -> None:
         self._inner = inner
         self._next = inner.__anext__
         self.reading = reading
-        self._held = reading.held
         self._fresh = True
 
     def __aiter__(self) -> AsyncChunks:
@@ -422,10 +393,10 @@ class AsyncChunks:
             self._fresh = False
             self.reading.passed(item)
             return item
-        held = self._held
-        held.append(item)
-        if len(held) >= HELD:
-            self.reading.settle()
+        try:
+            self.reading.see(item)
+        except Exception:
+            self.reading.blind()
         return item
 
     def __getattr__(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from endturn.chat import Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
+from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
 _ROWS: Final[Mapping[str, Row]] = {
     "end_turn": Row(StopReason.END_TURN, source="anthropic 2.12 StopReason"),
@@ -71,9 +71,8 @@ class Watch:
         "_error",
         "_head",
         "_held",
-        "_pieces",
-        "_put",
         "_raw",
+        "_say",
         "_tail",
         "_tokens",
         "broken",
@@ -86,9 +85,7 @@ class Watch:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._blocks: dict[int, _Block] = {}
         # The message of `message_start`, and the blocks in it that may yet be sent again.
         self._head: Any = None
@@ -114,18 +111,14 @@ class Watch:
                     if delta["type"] == "text_delta":
                         piece = delta["text"]
                         if piece.__class__ is str:
-                            self._put(piece)
-                            if len(self._pieces) > PIECES:
-                                self._tail.settle()
+                            self._say(piece)
                         return
             elif event.type == "content_block_delta":
                 delta = event.delta
                 if delta.type == "text_delta":
                     piece = delta.text
                     if piece.__class__ is str:
-                        self._put(piece)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
+                        self._say(piece)
                 return
         except (AttributeError, KeyError, TypeError):
             pass  # Not a plain piece of text; the long way reads anything.

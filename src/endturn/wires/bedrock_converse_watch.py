@@ -9,7 +9,7 @@ from endturn.chat import Json, Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
+from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
     "": {
@@ -69,9 +69,8 @@ class Watch:
         "_calls",
         "_ctx",
         "_detail",
-        "_pieces",
-        "_put",
         "_raw",
+        "_say",
         "_tail",
         "_tokens",
         "_whole",
@@ -83,9 +82,7 @@ class Watch:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         # The client's calls by the index of their block: whether the wire ended it.
         self._calls: dict[int, bool] = {}
         self._tokens: dict[str, int] = {}
@@ -103,9 +100,7 @@ class Watch:
         try:
             piece = event["contentBlockDelta"]["delta"]["text"]
             if piece.__class__ is str:
-                self._put(piece)
-                if len(self._pieces) > PIECES:
-                    self._tail.settle()
+                self._say(piece)
                 return
         except (AttributeError, IndexError, KeyError, TypeError):
             pass  # Not a plain piece of text; the long way reads anything.

@@ -10,7 +10,7 @@ from endturn.chat import Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import PIECES, PLAIN, Tail, arguments, count, items, member, text, text_or_none
+from endturn.wires.reading import PLAIN, Tail, arguments, count, items, member, text, text_or_none
 
 _BOTH: Final[Mapping[str, Row]] = {
     "COMPLETE": Row(StopReason.END_TURN, source="cohere 7.3.1"),
@@ -53,10 +53,9 @@ class Watch:
         "_ctx",
         "_detail",
         "_error",
-        "_pieces",
         "_places",
-        "_put",
         "_raw",
+        "_say",
         "_tail",
         "_usage",
         "_whole",
@@ -68,9 +67,7 @@ class Watch:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._calls: list[_Call] = []
         self._places: dict[int, int] = {}
         self._raw: Any = None
@@ -90,16 +87,12 @@ class Watch:
                 if event["type"] == "content-delta":
                     piece = event["delta"]["message"]["content"].get("text")
                     if piece.__class__ is str:
-                        self._put(piece)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
+                        self._say(piece)
                     return
             elif event.type == "content-delta":
                 piece = event.delta.message.content.text
                 if piece.__class__ is str:
-                    self._put(piece)
-                    if len(self._pieces) > PIECES:
-                        self._tail.settle()
+                    self._say(piece)
                 return
         except (AttributeError, KeyError, TypeError):
             pass  # Not a plain piece of text; the long way reads anything.

@@ -10,7 +10,7 @@ from endturn.wires import Context, Event, Seen
 from endturn.wires.completions_reasons import rows_of
 from endturn.wires.completions_shapes import SHAPES, Shape, told
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
+from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
 
 class Watch:
@@ -28,9 +28,8 @@ class Watch:
         "_ctx",
         "_detail",
         "_error",
-        "_pieces",
-        "_put",
         "_rows",
+        "_say",
         "_spent",
         "_stops",
         "_tail",
@@ -43,9 +42,7 @@ class Watch:
         self._ctx = ctx
         self._rows = rows_of(ctx.dialect)
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._begun = False
         self._stops: dict[int, str | None] = {}
         self._detail: str | None = None
@@ -75,9 +72,7 @@ class Watch:
                 quiet = not strange and said.__class__ is str and choice.get("finish_reason") is None
                 if quiet and choice["index"] == 0 and known.get("usage") is None:
                     self.piece = said
-                    self._put(said)
-                    if len(self._pieces) > PIECES:
-                        self._tail.settle()
+                    self._say(said)
                     return
             except (AttributeError, KeyError, TypeError, ValueError):
                 pass  # Not a plain piece of text; the long way reads anything.

@@ -9,7 +9,7 @@ from endturn.chat import Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of, says_of_stop
-from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
+from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
 _SDK: Final = "google-genai 3.4.0 InteractionStatus"
 
@@ -121,9 +121,8 @@ class Watch:
         "_earlier",
         "_error",
         "_held",
-        "_pieces",
-        "_put",
         "_raw",
+        "_say",
         "_silent",
         "_status",
         "_steps",
@@ -142,9 +141,7 @@ class Watch:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._steps: dict[int, _Step] = {}
         # Where the indices of this hop begin, and its steps whose text is not shown.
         self._base = 0
@@ -177,18 +174,14 @@ class Watch:
                     if delta["type"] == "text" and event["index"] not in self._silent:
                         piece = delta["text"]
                         if piece.__class__ is str:
-                            self._put(piece)
-                            if len(self._pieces) > PIECES:
-                                self._tail.settle()
+                            self._say(piece)
                             return
             elif event.event_type == "step.delta" and not self._held:
                 delta = event.delta
                 if delta.type == "text" and event.index not in self._silent:
                     piece = delta.text
                     if piece.__class__ is str:
-                        self._put(piece)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
+                        self._say(piece)
                         return
         except (AttributeError, KeyError, TypeError):
             pass  # Not a plain piece of text; the long way reads anything.

@@ -9,7 +9,7 @@ from endturn.chat import Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import PIECES, PLAIN, Tail, count, items, member, minted, text, text_or_none
+from endturn.wires.reading import PLAIN, Tail, count, items, member, minted, text, text_or_none
 
 _SDK: Final = "google-genai 3.4.0 FinishReason"
 _BLOCKED: Final = Row(StopReason.SAFETY_BLOCKED, True, source=_SDK)
@@ -114,9 +114,8 @@ class Watch:
         "_cut",
         "_error",
         "_keep",
-        "_pieces",
-        "_put",
         "_reasons",
+        "_say",
         "_tail",
         "_usage",
         "broken",
@@ -130,9 +129,7 @@ class Watch:
         self._ctx = ctx
         self._keep = keep
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._begun = False
         self._reasons: dict[int, str | None] = {}
         self._blocked: str | None = None
@@ -184,9 +181,7 @@ class Watch:
                     if usage is not None:
                         self._usage = usage
                     if not thought:
-                        self._put(piece)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
+                        self._say(piece)
                     return
             except (AttributeError, KeyError, TypeError, ValueError):
                 pass  # Not a plain piece of text or of thinking; the long way reads anything.

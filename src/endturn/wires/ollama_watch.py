@@ -10,7 +10,7 @@ from endturn.chat import Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
-from endturn.wires.reading import PIECES, Tail, count, items, member, text, text_or_none
+from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
 _SERVER: Final = "ollama fb307609 llm/server.go DoneReason"
 
@@ -55,11 +55,10 @@ class Watch:
         "_calls",
         "_ctx",
         "_error",
-        "_pieces",
         "_prompt",
-        "_put",
         "_raw",
         "_said",
+        "_say",
         "_tail",
         "broken",
         "id",
@@ -70,9 +69,7 @@ class Watch:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._calls = 0
         self._prompt: int | None = None
         self._said: int | None = None
@@ -94,17 +91,13 @@ class Watch:
                         message = event["message"]
                         piece = message["content"]
                         if piece.__class__ is str and "tool_calls" not in message:
-                            self._put(piece)
-                            if len(self._pieces) > PIECES:
-                                self._tail.settle()
+                            self._say(piece)
                             return
                 elif event.done is False:
                     message = event.message
                     piece = message.content
                     if piece.__class__ is str and message.tool_calls is None:
-                        self._put(piece)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
+                        self._say(piece)
                         return
         except (AttributeError, KeyError, TypeError):
             pass  # Not a plain piece of text; the long way reads anything.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
@@ -14,7 +14,6 @@ from endturn.wires.openai_chat_objects import unwrapped, written
 from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
 from endturn.wires.openai_chat_words import THINKING, error_in, usage_of, words_of
 from endturn.wires.reading import (
-    PIECES,
     PLAIN,
     Nesting,
     Tail,
@@ -30,6 +29,8 @@ from endturn.wires.reading import (
 
 _WORDS: Final = frozenset({"role", "content", *THINKING})
 """The members of a delta that say nothing of the stop."""
+_SAYING: Final = frozenset({"content"})
+"""What is set of an SDK's delta that does nothing but speak."""
 _CALLING: Final = _WORDS | {"tool_calls"}
 _NOWHERE: Final = object()
 """The index of no call."""
@@ -153,7 +154,7 @@ class _Choice:
 class Watch:
     """Reads what a response of the chat format says of its stop, in place: mappings or the SDK's objects.
 
-    `see_all` is on the path of every chunk. One of nothing but words, or further arguments of the call that came last,
+    `see` is on the path of every chunk. One of nothing but words, or further arguments of the call that came last,
     takes the short way through it, with usage as without.
     """
 
@@ -164,8 +165,7 @@ class Watch:
         "_ctx",
         "_error",
         "_keep",
-        "_pieces",
-        "_put",
+        "_say",
         "_seed",
         "_spoke",
         "_streamed",
@@ -181,9 +181,7 @@ class Watch:
         self._ctx = ctx
         self._keep = keep
         self._tail = Tail()
-        # The tail's own list, and its append: what a plain chunk costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         self._choices: dict[int, _Choice] = {}
         self._usage: Any = None
         self._window = ctx.window
@@ -199,58 +197,65 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one chunk, or one whole body. Never raises over what a provider sent."""
-        self.see_all((event,))
+        if self._begun:
+            try:
+                if event.__class__ is dict:
+                    if self._is_quiet_json(event):
+                        return
+                else:
+                    # A model with a `__getattr__` answers slowly; its members stand in `__dict__`.
+                    known = event.__dict__
+                    (found,) = known["choices"]
+                    choice = found.__dict__
+                    part = choice["delta"]
+                    if (
+                        part.__pydantic_fields_set__ == _SAYING
+                        and choice["finish_reason"] is None
+                        and known["usage"] is None
+                        and not choice["index"]
+                    ):
+                        content = part.__dict__["content"]
+                        if self._spoke and content.__class__ is str:
+                            self._say(content)
+                            return
+                    if self._is_quiet(event, known, choice, part):
+                        return
+            except (AttributeError, KeyError, TypeError, ValueError):
+                pass  # Not a plain chunk; the long way reads anything.
+        self._read(event)
 
-    def see_all(self, events: Iterable[Any]) -> None:
-        """Read many, as `see` would read each: most of what a plain chunk costs is calling somebody to look at it."""
-        put = self._put
-        for event in events:
-            if self._begun:
-                try:
-                    if event.__class__ is dict:
-                        (choice,) = event["choices"]
-                        delta = choice["delta"]
-                        content = delta.get("content")
-                        usage = event.get("usage")
-                        quiet = "error" not in event and "x_groq" not in event
-                        quiet = quiet and choice.get("finish_reason") is None
-                        quiet = quiet and (
-                            delta.keys() <= _WORDS or (delta.keys() <= _CALLING and self._goes_on(delta["tool_calls"]))
-                        )
-                    else:
-                        # A model with a `__getattr__` answers slowly; its members stand in `__dict__`.
-                        known = event.__dict__
-                        (found,) = known["choices"]
-                        choice = found.__dict__
-                        part = choice["delta"]
-                        delta = part.__dict__
-                        content = delta["content"]
-                        usage = known["usage"]
-                        quiet = (
-                            choice["finish_reason"] is None
-                            and delta["refusal"] is None
-                            and delta["function_call"] is None
-                            and (delta["tool_calls"] is None or self._goes_on(delta["tool_calls"]))
-                        )
-                        if quiet and not content:
-                            quiet = known.get("x_groq") is None and "x_groq" not in (event.__pydantic_extra__ or ())
-                            quiet = quiet and delta.get("audio") is None
-                            quiet = quiet and "audio" not in (part.__pydantic_extra__ or ())
-                    if quiet and choice["index"] == 0:
-                        if not content:  # Thinking, arguments, or nothing.
-                            if usage:
-                                self._usage = usage
-                            continue
-                        if content.__class__ is str and self._spoke:
-                            put(content)
-                            if usage:
-                                self._usage = usage
-                            continue
-                except (AttributeError, KeyError, TypeError, ValueError):
-                    pass  # Not a plain chunk; the long way reads anything.
-            self._read(event)
-        if len(self._pieces) > PIECES:
-            self._tail.settle()
+    def _is_quiet_json(self, event: dict[str, Any]) -> bool:
+        """Whether a chunk says nothing of the stop; what it does say is taken."""
+        (choice,) = event["choices"]
+        delta = choice["delta"]
+        quiet = "error" not in event and "x_groq" not in event and choice.get("finish_reason") is None
+        quiet = quiet and (delta.keys() <= _WORDS or (delta.keys() <= _CALLING and self._goes_on(delta["tool_calls"])))
+        return quiet and choice["index"] == 0 and self._takes(delta.get("content"), event.get("usage"))
+
+    def _is_quiet(self, event: Any, known: dict[str, Any], choice: dict[str, Any], part: Any) -> bool:
+        """The same of an SDK's chunk, whose members these are."""
+        delta = part.__dict__
+        content = delta["content"]
+        quiet = (
+            choice["finish_reason"] is None
+            and delta["refusal"] is None
+            and delta["function_call"] is None
+            and (delta["tool_calls"] is None or self._goes_on(delta["tool_calls"]))
+        )
+        if quiet and not content:
+            quiet = known.get("x_groq") is None and "x_groq" not in (event.__pydantic_extra__ or ())
+            quiet = quiet and delta.get("audio") is None and "audio" not in (part.__pydantic_extra__ or ())
+        return quiet and choice["index"] == 0 and self._takes(content, known["usage"])
+
+    def _takes(self, content: Any, usage: Any) -> bool:
+        """Take what a quiet chunk says: words, or thinking, arguments or nothing. False: it is none."""
+        if content:
+            if not (content.__class__ is str and self._spoke):
+                return False
+            self._say(content)
+        if usage:
+            self._usage = usage
+        return True
 
     def close(self, *, left: bool = False) -> Seen:
         """What was seen. Before a terminal the stop is `missing`, or `error` where the stream said so.

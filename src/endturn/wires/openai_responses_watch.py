@@ -10,7 +10,7 @@ from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_responses_objects import Item, client_call, is_response, usage_of
 from endturn.wires.openai_responses_reasons import RUNNING, composed, rows_of
-from endturn.wires.reading import PIECES, Tail, count, items, member, minted, text, text_or_none
+from endturn.wires.reading import Tail, count, items, member, minted, text, text_or_none
 
 _WORD: Final = "response.output_text.delta"
 _BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -68,10 +68,9 @@ class Watch:
         "_keep",
         "_minted",
         "_output",
-        "_pieces",
-        "_put",
         "_reason",
         "_refused",
+        "_say",
         "_status",
         "_tail",
         "_usage",
@@ -85,9 +84,7 @@ class Watch:
         self._ctx = ctx
         self._keep = keep
         self._tail = Tail()
-        # The tail's own list, and its append: what a piece of text costs is these two names.
-        self._pieces = self._tail.pieces
-        self._put = self._tail.pieces.append
+        self._say = self._tail.add
         # Where the last piece of text stood, as the event wrote it: the next one there needs no second look.
         self._output: Any = _NOWHERE
         self._index: Any = _NOWHERE
@@ -119,16 +116,12 @@ class Watch:
                 ):
                     piece = event["delta"]
                     if piece.__class__ is str:
-                        self._put(piece)
-                        if len(self._pieces) > PIECES:
-                            self._tail.settle()
+                        self._say(piece)
                         return
             elif event.type == _WORD and event.output_index is self._output and event.content_index is self._index:
                 piece = event.delta
                 if piece.__class__ is str:
-                    self._put(piece)
-                    if len(self._pieces) > PIECES:
-                        self._tail.settle()
+                    self._say(piece)
                     return
         except (AttributeError, KeyError, TypeError):
             pass  # Not a plain piece of text; the long way reads anything.

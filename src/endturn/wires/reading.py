@@ -21,8 +21,6 @@ SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
 PLAIN: Final = (str, bytes, int, float, list, tuple)
 """What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
 _PLAIN: Final = frozenset({*PLAIN, bool})
-PIECES: Final = 64
-"""How many pieces of text a tail holds before it joins them and lets go of all but the end."""
 
 
 def member(thing: Any, name: str) -> Any:
@@ -194,39 +192,22 @@ def minted(*parts: object) -> str:
 
 
 class Tail:
-    """The last visible characters of an answer, and how many there were; what came before is not kept."""
+    """The last visible characters of an answer, and how many there were.
 
-    __slots__ = ("_count", "_last", "pieces")
+    What is kept of a stream costs it dearly, be it one word of each chunk: the SDK's next chunk cannot be made in the
+    memory of the last, which the processor's caches hold.
+    """
+
+    __slots__ = ("chars", "last")
 
     def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self._last = ""
-        self._count = 0
+        self.last = ""
+        self.chars = 0
 
     def add(self, piece: str) -> None:
-        """Take the next piece of the text. Joining is put off: a stream's path only appends."""
-        self.pieces.append(piece)
-        if len(self.pieces) > PIECES:
-            self.settle()
-
-    def settle(self) -> None:
-        """Count the pieces, and let go of all but the end."""
-        joined = "".join(self.pieces)
-        self.pieces.clear()
-        self._count += len(joined)
-        self._last = (self._last + joined)[-TAIL:]
-
-    @property
-    def last(self) -> str:
-        """The last 64 characters."""
-        self.settle()
-        return self._last
-
-    @property
-    def chars(self) -> int:
-        """How many characters there were."""
-        self.settle()
-        return self._count
+        """Take the next piece of the text."""
+        self.chars += len(piece)
+        self.last = (self.last + piece)[-TAIL:]
 
 
 def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
