@@ -10,8 +10,8 @@ SDK's call asks another client meanwhile is another call (see `Caller`).
 
 A scope is a context variable that is set and reset inside one step; it never stays set across a `yield`.
 
-A call outside any turn may be announced when it is over, beginning and end together and a little later: where every
-listener would as soon be told then, and the call turns out whole (see `Deferral`).
+A call may be announced when it is over, beginning and end together and a little later: where every listener would as
+soon be told then, and the call turns out whole (see `Deferral`). Before its turn ends it is told of.
 """
 
 from __future__ import annotations
@@ -395,6 +395,8 @@ class Call:
     came: tuple[Callable[..., Mapping[str, Any]], tuple[Any, ...]] | None = None
     """Of a call that ended and has yet to be told: what gives the arguments of `end`, and what that is given."""
     over_s: float = 0.0
+    iteration: int = 0
+    """Its place in its turn, where that was taken when it began."""
 
     def step(self) -> Step:
         """Make this call, and its span, current for one step."""
@@ -436,7 +438,7 @@ class Call:
             turn, continuation = self.placed
         elif self.deferral is not None:
             # When it began nothing waited to be continued: what does now began later.
-            turn, continuation = Turn(kind=TurnKind.IMPLICIT), None
+            turn, continuation = self.within or Turn(kind=TurnKind.IMPLICIT), None
         else:
             here = _turn.get()
             if here is None or here is not self.within:
@@ -445,13 +447,14 @@ class Call:
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
             # The turn began with the call, which may be announced when it has ended.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
-        turn.iterations += 1
+        if not self.iteration:
+            turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
         believe(self.facts)
         started = CallStarted(
             number=next(_number),
             turn=turn,
-            iteration=turn.iterations,
+            iteration=self.iteration or turn.iterations,
             continuation=continuation,
             started_ns=self.started_ns,
             started_s=self.started_s,
@@ -489,9 +492,11 @@ class Call:
         if self.covered:
             return None
         self.over_s = time.perf_counter()
-        if self.deferral is not None and stop.reason in WHOLE and came.get("error") is None:
-            self._wait(self.deferral, dict, ({"stop": stop, **came},))
+        if self._may_wait() and stop.reason in WHOLE and came.get("error") is None:
+            self._wait(dict, ({"stop": stop, **came},))
             return None
+        if self.within is not None:
+            settle()  # what is told of a turn is told in order
         return self._tell(stop, **came)
 
     def end_later(self, read: Callable[..., Mapping[str, Any]], *given: Any) -> None:
@@ -500,18 +505,25 @@ class Call:
         Args:
             read: given these, gives the arguments of `end`; must not raise, nor need much memory until then.
         """
-        if not self.ended and self.deferral is not None:
+        if not self._may_wait():
+            self.end(**read(*given))
+        elif not self.ended:
             self.ended = True
             self.over_s = time.perf_counter()
-            self._wait(self.deferral, read, given)
+            self._wait(read, given)
 
-    def _wait(self, deferral: Deferral, read: Callable[..., Mapping[str, Any]], given: tuple[Any, ...]) -> None:
+    def _may_wait(self) -> bool:
+        """Whether it may be told later that the call has ended: in its turn nothing has been cut meanwhile."""
+        return self.deferral is not None and (self.within is None or not self.within.cut)
+
+    def _wait(self, read: Callable[..., Mapping[str, Any]], given: tuple[Any, ...]) -> None:
+        assert self.deferral is not None
         self.came = read, given
         # Nothing is kept that is not needed: a history may be large, and the garbage collector looks at all there is.
         self.asked, self.outer, self.caller = None, None, NOBODY
         if self.started is None:
             self.activations = ()
-        deferral.add(self)
+        self.deferral.add(self)
 
     def tell(self) -> None:
         """Announce a call whose end was put off."""
@@ -548,7 +560,7 @@ class Call:
         turn = started.turn
         turn.count(ended)
         announce(ended)
-        if self.deferral is not None and ended.whole:
+        if self.deferral is not None and self.within is None and ended.whole:
             end_turn(turn, outcome_of(ended))  # it was a turn of its own
         elif self.placed is None:
             _inference.ended(ended, self.asked, tail)
@@ -666,17 +678,23 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
 
 def _put_off(call: Call, deferral: Deferral) -> bool:
     """Whether a call that begins may be announced when it is over. Then it is."""
-    if call.within is not None or call.facts.get("adopt") or _content or _inference.waits():
+    if call.facts.get("adopt") or _content or _inference.waits():
+        return False
+    turn = call.within
+    if turn is not None and (turn.kind is not TurnKind.OBSERVED or turn.truncated or call.facts.get("stream")):
         return False
     for waits in _patient:
         if not waits():
             return False
-    if _find_turn is not None and _find_turn() is not None:
+    if turn is None and _find_turn is not None and _find_turn() is not None:
         return False
     activation = deferral.opened(call)
     if activation is False:
         return False
     call.deferral = deferral
+    if turn is not None:
+        turn.iterations += 1
+        call.iteration = turn.iterations
     if activation is not True:
         call.activations = (activation,)
     call.cover()
@@ -738,7 +756,9 @@ def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = 
     """
     if turn.outcome is not None:
         return
+    over_s = time.perf_counter()
     if turn.kind is TurnKind.OBSERVED:
+        settle()
         if turn.open_streams:
             turn.ending = outcome, error
             return
@@ -752,8 +772,8 @@ def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = 
         if outer.ending is not None and not outer.open_streams:
             end_turn(outer, outer.ending[0], error=outer.ending[1])
         return
-    # An implicit turn is over with its last call, though that is known only later: nobody took up what was cut.
-    over_s = turn.last_s if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None else time.perf_counter()
+    if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None:
+        over_s = turn.last_s  # over with its last call, though that is known only later: nobody took up what was cut
     announce(
         TurnEnded(
             turn=turn,

@@ -32,7 +32,8 @@ class Deferred:
         if not self._waits(out):
             return False
         if out.meters is not None:
-            out.meters.expect((call.facts["provider"], call.facts["model"], None))
+            agent = call.within.agent if call.within is not None and out.agent else None
+            out.meters.expect((call.facts["provider"], call.facts["model"], agent))
         if out.tracer is None:
             return True
         parent = get_current()
