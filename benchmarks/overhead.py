@@ -15,8 +15,7 @@ always to the floor of the same environment. An environment that is not there is
 
 All but bare and nosdk share one pipeline: batch processors, a periodic reader, exporters that throw everything away.
 Wall time is the lower quartile of the calls' own, in every variant: what else the machine does only ever adds to a
-call. CPU time is that of the whole process, with its exporter threads and the last flush, by batches of calls of which
-the median counts. What a variant adds is its time less the bare SDK's of the same round; the ratio that counts is what
+call. CPU time is that of the whole process, with its exporter threads and the last flush, over the number of calls. What a variant adds is its time less the bare SDK's of the same round; the ratio that counts is what
 it adds over what the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider
 than the distance to a goal, the machine was too busy to tell.
 
@@ -499,14 +498,17 @@ How each figure is taken stands at the top of `benchmarks/overhead.py`.
 
 ## What is done about it
 
-- On the path of a call stands what must: one span's start, and reading why the model stopped, in place.
-- What is left to do for a whole response (the span's attributes and end, the log record, the facts that metrics are
-  made of) waits half a second at most for another thread, which does it for many at once. It waits only where the
-  tracer and logger providers hand on in batches anyway; a flush, a shutdown and a metric reader's collection end the
-  wait. Truncated responses, errors, and spans of other instrumentations are never put off.
+- On the path of a call stands what must: what was asked is read in place, a stand-in for the span is made current, and
+  why the model stopped is looked up.
+- A whole response is recorded later, half a second at most, by another thread, or, where calls are many, some dozens at
+  once by whoever makes another call: a few milliseconds then, which the CPU time above includes and the wall time, a
+  quartile, does not show. Its span is begun when somebody asks for it within the call (another span, a log record), else
+  then, with the times that it had. This is so only where the tracer and logger providers hand on in batches anyway; a
+  flush, a shutdown and a metric reader's collection end the wait, and so does the end of an observed turn. Truncated
+  responses, errors, and spans of other instrumentations are never put off.
 - Histograms are folded in bulk when a reader collects; counters are dictionaries that it reads.
 - Nothing is built while nobody listens.
-- Of a stream nothing grows with its length: few chunks wait to be looked at, and 64 characters are kept.
+- Of a stream nothing is kept but a count and 64 characters: each chunk is looked at as it passes.
 """
 
 
