@@ -15,9 +15,10 @@ always to the floor of the same environment. An environment that is not there is
 
 All but bare and nosdk share one pipeline: batch processors, a periodic reader, exporters that throw everything away.
 Wall time is the lower quartile of the calls' own, in every variant: what else the machine does only ever adds to a
-call. CPU time is that of the whole process, with its exporter threads and the last flush, over the number of calls. What a variant adds is its time less the bare SDK's of the same round; the ratio that counts is what
-it adds over what the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider
-than the distance to a goal, the machine was too busy to tell.
+call. CPU time is that of the whole process, with its exporter threads and the last flush, over the number of calls.
+What a variant adds is its time less the bare SDK's of the same round; the ratio that counts is what it adds over what
+the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider than the distance
+to a goal, the machine was too busy to tell.
 
 What a chunk adds is read off the 400 chunks by which one stream is longer than the other. What a stream adds once, at
 its ends, is not divided among its chunks: it runs through code that has left the processor's caches while the SDK read
@@ -271,8 +272,8 @@ def run(variant: str, kind: str, calls: int) -> dict[str, float]:
 
     for _ in range(max(1, calls // WARM)):
         once()
-    # One full collection of all that was imported takes as long as a hundred calls: whether a variant comes to it within
-    # its few calls is chance.
+    # A full collection of all that was imported takes as long as a hundred calls: which variant comes to one within its
+    # few calls is chance.
     gc.collect()
     gc.freeze()
     walls = []
@@ -501,8 +502,8 @@ How each figure is taken stands at the top of `benchmarks/overhead.py`.
 - On the path of a call stands what must: what was asked is read in place, a stand-in for the span is made current, and
   why the model stopped is looked up.
 - A whole response is recorded later, half a second at most, by another thread, or, where calls are many, some dozens at
-  once by whoever makes another call: a few milliseconds then, which the CPU time above includes and the wall time, a
-  quartile, does not show. Its span is begun when somebody asks for it within the call (another span, a log record), else
+  once by whoever makes another call: a few milliseconds then, which the CPU time above includes and the wall time,
+  being a quartile, does not show. Its span is begun when somebody asks for it within the call (another span, a log record), else
   then, with the times that it had. This is so only where the tracer and logger providers hand on in batches anyway; a
   flush, a shutdown and a metric reader's collection end the wait, and so does the end of an observed turn. Truncated
   responses, errors, and spans of other instrumentations are never put off.

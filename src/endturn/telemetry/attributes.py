@@ -18,7 +18,7 @@ from endturn.records import (
     Turn,
     TurnEnded,
 )
-from endturn.stop import Stop
+from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema as s
 
 Attributes = dict[str, str | int | float | bool | tuple[str, ...]]
@@ -121,11 +121,16 @@ def chat_placed(started: CallStarted) -> Attributes:
 
 def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
     """One word for each of the first choices. Choice 0's is normalised, another's where its raw reason is the same."""
-    first = s.finish_reason(stop.reason, None if stop.raw is None else raw_shown(stop))
     if len(raws) < 2:
-        return (first,)
+        return _one_reason(stop.reason, stop.raw)
+    (first,) = _one_reason(stop.reason, stop.raw)
     same = first if stop.promoted_from is None else None
     return (first, *(raw_word(raw, stop.raw, same) for raw in raws[1:MOST_CHOICES]))
+
+
+@lru_cache(256)
+def _one_reason(reason: StopReason, raw: str | None) -> tuple[str, ...]:
+    return (s.finish_reason(reason, None if raw is None else _shown(raw)),)
 
 
 def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
@@ -139,7 +144,10 @@ def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
 
 def raw_shown(stop: Stop) -> str:
     """A provider's value as it is recorded: verbatim, unless it is no word. Then it may be anything, a prompt too."""
-    raw = stop.raw or ""
+    return _shown(stop.raw or "")
+
+
+def _shown(raw: str) -> str:
     return raw if is_word(raw) else NO_WORD
 
 

@@ -292,6 +292,9 @@ class Recorder:
     def _turn_ended(self, ended: TurnEnded) -> None:
         turn = ended.turn
         opened: Any = turn.state.pop(self, None)
+        if turn.kind is TurnKind.IMPLICIT and not turn.truncated:
+            self._count_turn(ended, opened)
+            return
         enclosed: Any = turn.state.get(enclosing.ENCLOSING)
         if enclosed is not None:
             opened = Opened(enclosed, trace.set_span_in_context(enclosed), ours=False)
@@ -309,11 +312,14 @@ class Recorder:
             outcome = ended.outcome
             level: Level = "info" if outcome in records.COMPLETE else "error" if outcome in FAILED else "warn"
             self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
-        if self._out.meters is not None:
-            name = turn.agent if self._out.agent else None
-            self._out.meters.queue(metering.TURN, tally.turn_facts(ended, name, where_of(opened)))
+        self._count_turn(ended, opened)
         if opened is not None and explicit and opened.ours:
             opened.span.end(ended_ns)
+
+    def _count_turn(self, ended: TurnEnded, opened: Opened | None) -> None:
+        if self._out.meters is not None:
+            name = ended.turn.agent if self._out.agent else None
+            self._out.meters.queue(metering.TURN, tally.turn_facts(ended, name, where_of(opened)))
 
     def _continuation_attempted(self, record: ContinuationAttempted) -> None:
         if self._out.events.wanted():
