@@ -1,11 +1,21 @@
-"""A span's attributes are the same whichever way they are set, and its limits hold."""
+"""Attributes of a span or a log record are the same whichever way they are set, and limits hold."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from opentelemetry.sdk._logs import LoggerProvider, LogRecordLimits
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
 
 from endturn.telemetry import described
 from endturn.telemetry.attributes import Attributes
@@ -45,3 +55,56 @@ def test_an_ended_span_takes_nothing() -> None:
     span.end()
     described.describe(span, FOUND)
     assert not span.attributes
+
+
+@pytest.mark.filterwarnings("ignore:Log record attributes were dropped")
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({}, id="no limit is reached"),
+        pytest.param({"max_log_record_attributes": 2}, id="too many attributes"),
+        pytest.param({"max_log_record_attribute_length": 4}, id="too long a value"),
+    ],
+)
+def test_an_emitted_record_is_the_one_that_the_sdk_would_have_made(limits: dict[str, int]) -> None:
+    """Order, truncation and the count of what was dropped are those of `Logger.emit`."""
+    kept: Any = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    provider = LoggerProvider(shutdown_on_exit=False, log_record_limits=LogRecordLimits(**limits))
+    provider.add_log_record_processor(SimpleLogRecordProcessor(kept))
+    logger = provider.get_logger("test", "1")
+    assert described._is_known_logger(type(logger))
+    fields: dict[str, Any] = {"event_name": "e", "timestamp": 1, "observed_timestamp": 2}
+    logger.emit(attributes=dict(FOUND), **fields)
+    described.emit(logger, dict(FOUND), **fields)
+    first, second = (
+        (each.to_json(), list(each.log_record.attributes.items()), each.dropped_attributes)
+        for each in kept.get_finished_logs()
+    )
+    assert first == second
+
+
+class Looking(Sampler):
+    """A sampler that may look at anything."""
+
+    def should_sample(self, *args: Any, **kwargs: Any) -> SamplingResult:
+        return ALWAYS_ON.should_sample(None, 1, "")
+
+    def get_description(self) -> str:
+        return "looking"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "is_blind"),
+    [
+        (ALWAYS_ON, True),
+        (ALWAYS_OFF, True),
+        (ParentBased(TraceIdRatioBased(0.5)), True),
+        (Looking(), False),
+        (ParentBased(Looking()), False),
+        (ParentBased(ALWAYS_ON, remote_parent_not_sampled=Looking()), False),
+    ],
+)
+def test_a_sampler_that_may_look_at_attributes_is_given_them(sampler: Sampler, is_blind: bool) -> None:
+    """Only the SDK's own, all the way down, are known not to look."""
+    tracer = TracerProvider(sampler, shutdown_on_exit=False).get_tracer("test")
+    assert described.decides_blindly(tracer) is is_blind
