@@ -17,17 +17,16 @@ soon be told then, and the call turns out whole (see `Deferral`). Before its tur
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Required, TypedDict, Unpack
 
 from endturn.records import (
     COMPLETE,
@@ -113,10 +112,12 @@ def listen(listener: Listener) -> Callable[[], None]:
     Returns:
         A function that stops it.
     """
+    settle()  # what is over is told to those who listened; not within the lock, which the failures of listeners need
     with _lock:
         _told(_listeners if listener in _listeners else (*_listeners, listener))
 
     def stop() -> None:
+        settle()
         with _lock:
             _told(tuple(other for other in _listeners if other != listener))
             _failures.pop(listener, None)
@@ -236,21 +237,10 @@ def swallow(what: str) -> None:
 
 def settle() -> None:
     """Announce what was put off."""
-    if _deferral is not None:
-        _deferral.drain()
-
-
-_beginning = threading.RLock()
-"""Held while a call that was put off is announced: its span may be asked for meanwhile."""
-
-
-def _forked() -> None:
-    global _beginning
-    _beginning = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    for listener in _listeners:  # each that has one: that of now may not be the one that put it off
+        deferral: Deferral | None = getattr(listener, "deferral", None)
+        if deferral is not None:
+            deferral.drain()
 
 
 class Layer(StrEnum):
@@ -362,6 +352,28 @@ class Step:
             log.debug("endturn: a step ended in another context than it began in")
 
 
+class Came(TypedDict, total=False):
+    """What came of a call beside its stop: the fields of CallEnded, and `tail`.
+
+    Attributes:
+        tail: the last visible characters of the answer, to recognise its continuation; never recorded.
+    """
+
+    usage: Usage | None
+    response_id: str | None
+    response_model: str | None
+    reasons: tuple[str | None, ...]
+    output_chars: int
+    tail: str
+    error: BaseException | None
+
+
+class Told(Came, total=False):
+    """The arguments of `Call.end`."""
+
+    stop: Required[Stop]
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """One provider call as a scope: open from the request until the response has been read to its end.
@@ -390,9 +402,15 @@ class Call:
     """Gives what was said, once the call has ended; None where nobody takes it."""
     deferral: Deferral | None = None
     """Puts off the call's announcement, where that may wait."""
+    beginning: AbstractContextManager[object] | None = None
+    """Held while a call that was put off is announced: its span may be asked for meanwhile. None when it has been.
+
+    One for each call: it is waited for by who tells of many, and by who writes a log record with the span's ids, and
+    each holds a lock that the other may want.
+    """
     origin: object = None
     """What the deferral keeps of where the call began."""
-    came: tuple[Callable[..., Mapping[str, Any]], tuple[Any, ...]] | None = None
+    read: tuple[Callable[..., Told], tuple[Any, ...]] | None = None
     """Of a call that ended and has yet to be told: what gives the arguments of `end`, and what that is given."""
     over_s: float = 0.0
     iteration: int = 0
@@ -425,10 +443,15 @@ class Call:
 
     def announced(self) -> CallStarted:
         """The record of the start, announced now where it was put off."""
-        if self.started is None:
-            with _beginning:
-                if self.started is None:
+        beginning = self.beginning
+        if beginning is not None:
+            with beginning:
+                if self.started is None:  # else it was, or this thread is at it: what announces it asks for the span
+                    self.activations = ()
                     self.begin()
+                    self.beginning = None
+        elif self.started is None:
+            self.begin()
         assert self.started is not None
         return self.started
 
@@ -451,7 +474,7 @@ class Call:
             turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
         believe(self.facts)
-        started = CallStarted(
+        self.started = started = CallStarted(
             number=next(_number),
             turn=turn,
             iteration=self.iteration or turn.iterations,
@@ -459,13 +482,12 @@ class Call:
             started_ns=self.started_ns,
             started_s=self.started_s,
             origin=self.origin,
-            over=self.ended,
+            over=self.ended and self.deferral is not None,
             **self.facts,
         )
         if self.deferral is None:
             self.cover()
         self.activations = announce(started)
-        self.started = started
 
     def cover(self) -> None:
         """Mark the enclosing wrappers as announced from below."""
@@ -475,13 +497,8 @@ class Call:
             outer.covered = True
             outer = outer.outer
 
-    def end(self, stop: Stop, **came: Any) -> CallEnded | None:
+    def end(self, stop: Stop, **came: Unpack[Came]) -> CallEnded | None:
         """Close the scope and announce what came, unless a layer below already did.
-
-        Args:
-            came: the fields of CallEnded that describe the response (usage, response_id, response_model, reasons,
-                output_chars) or its lack (error), and `tail`: the last visible characters of the answer, to recognise
-                its continuation; never recorded.
 
         Returns:
             The record, None where this layer makes none, or it is made later.
@@ -493,13 +510,13 @@ class Call:
             return None
         self.over_s = time.perf_counter()
         if self._may_wait() and stop.reason in WHOLE and came.get("error") is None:
-            self._wait(dict, ({"stop": stop, **came},))
+            self._wait(_as_it_is, ({"stop": stop, **came},))
             return None
         if self.within is not None:
             settle()  # what is told of a turn is told in order
         return self._tell(stop, **came)
 
-    def end_later(self, read: Callable[..., Mapping[str, Any]], *given: Any) -> None:
+    def end_later(self, read: Callable[..., Told], *given: Any) -> None:
         """Close the scope of a call whose response is whole and that has a deferral; announce later what came.
 
         Args:
@@ -516,19 +533,22 @@ class Call:
         """Whether it may be told later that the call has ended: in its turn nothing has been cut meanwhile."""
         return self.deferral is not None and (self.within is None or not self.within.cut)
 
-    def _wait(self, read: Callable[..., Mapping[str, Any]], given: tuple[Any, ...]) -> None:
+    def _wait(self, read: Callable[..., Told], given: tuple[Any, ...]) -> None:
         assert self.deferral is not None
-        self.came = read, given
+        self.read = read, given
         # Nothing is kept that is not needed: a history may be large, and the garbage collector looks at all there is.
         self.asked, self.outer, self.caller = None, None, NOBODY
-        if self.started is None:
-            self.activations = ()
+        beginning = self.beginning
+        if beginning is not None:
+            with beginning:
+                if self.started is None:
+                    self.activations = ()
         self.deferral.add(self)
 
     def tell(self) -> None:
         """Announce a call whose end was put off."""
-        if self.came is not None:
-            (read, given), self.came = self.came, None
+        if self.read is not None:
+            (read, given), self.read = self.read, None
             self._tell(**read(*given))
 
     def _tell(
@@ -573,6 +593,10 @@ class Call:
         return ended
 
 
+def _as_it_is(told: Told) -> Told:
+    return told
+
+
 def _said(content: Callable[[], Content | None]) -> Content | None:
     try:
         return content()
@@ -593,7 +617,7 @@ class Inference(Protocol):
         ...
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
-        """A call of a turn that `resolve` gave has ended."""
+        """A call has ended that nobody placed. One that was put off and came whole was a turn of its own: not told."""
         ...
 
     def waits(self) -> bool:
@@ -653,7 +677,8 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
     """Open the scope of one provider call.
 
     Args:
-        layer: an SDK or HTTP call is announced now, a wrapper's when it ends and only if nothing below announced.
+        layer: an SDK or HTTP call is announced now, or put off (see `Deferral`); a wrapper's when it ends and only if
+            nothing below announced.
         asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
         caller: who makes it.
         facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
@@ -696,7 +721,7 @@ def _put_off(call: Call, deferral: Deferral) -> bool:
         turn.iterations += 1
         call.iteration = turn.iterations
     if activation is not True:
-        call.activations = (activation,)
+        call.activations, call.beginning = (activation,), threading.RLock()
     call.cover()
     return True
 

@@ -268,7 +268,7 @@ class CallStarted:
         adopt: the span that another instrumentation already makes of this call: it is enriched, and none is made. True:
             the one that is current.
         origin: what a listener's deferral kept of where the call began, where it is announced late.
-        over: it is announced when it has ended: the record of its end follows.
+        over: it was put off until it had ended: the record of its end follows.
     """
 
     number: int

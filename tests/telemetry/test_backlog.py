@@ -6,11 +6,12 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import (
     BatchLogRecordProcessor,
@@ -19,12 +20,13 @@ from opentelemetry.sdk._logs.export import (
 )
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import announce
 from endturn.announce import Layer
+from endturn.records import CallStarted, Record
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import backlog, janitor
 from endturn.telemetry.recorder import Recorder
@@ -265,3 +267,102 @@ def test_what_fails_is_counted_and_the_rest_goes_on(host: Host, monkeypatch: pyt
         lenient.setattr(announce, "_strict", False)
         assert host.counted() == 1
     assert sum(announce.listener_failures().values()) == before + 1
+
+
+class Watchful:
+    """A listener that would as soon be told later, and does something when a call begins."""
+
+    def __init__(self, begun: Callable[[], object]) -> None:
+        self.begun = begun
+        self.starts = 0
+
+    def waits(self) -> bool:
+        return True
+
+    def __call__(self, record: Record) -> None:
+        if isinstance(record, CallStarted):
+            self.starts += 1
+            if self.starts == 1:
+                self.begun()
+
+
+def test_a_span_that_is_asked_for_while_it_begins_begins_once(host: Host) -> None:
+    """What logs while a call is announced asks for the span of that very call."""
+    watchful = Watchful(lambda: trace.get_current_span().get_span_context())
+    stop = announce.listen(watchful)
+    try:
+        call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+        assert call is not None
+        with call.step():
+            asked = trace.get_current_span().get_span_context()
+        call.end(DONE)
+        host.tracers.force_flush()
+    finally:
+        stop()
+    (span,) = host.spans.get_finished_spans()
+    assert watchful.starts == 1
+    assert span.context == asked
+
+
+def test_a_flush_while_a_span_begins_waits_for_no_thread_that_waits_for_it(host: Host) -> None:
+    """A signal's handler may flush in the midst of a beginning, while another thread tells of other calls."""
+    waiting, held, told = host.recorder.deferral._backlog, threading.Event(), threading.Event()
+    call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+    assert call is not None
+    host.call()
+
+    def tell() -> None:
+        with waiting._lock:
+            held.set()
+            waiting._run(1)
+        told.set()
+
+    def handle() -> None:
+        threading.Thread(target=tell, daemon=True).start()
+        assert held.wait(10)
+        assert told.wait(10)
+
+    stop = announce.listen(Watchful(handle))
+    try:
+        with call.step():
+            assert trace.get_current_span().get_span_context().is_valid
+        call.end(DONE)
+    finally:
+        stop()
+
+
+def test_who_listens_later_is_told_nothing_that_was_over(host: Host) -> None:
+    """What waits is told to those who listened; nothing of it is lost when the recorder stops."""
+    host.call()
+    heard: list[Record] = []
+    stop = announce.listen(heard.append)
+    assert host.waiting == 0
+    stop()
+    assert heard == []
+
+
+def test_a_call_put_off_is_told_though_somebody_listens_who_cannot_wait(host: Host) -> None:
+    """`settle` ends the wait of what was put off before an impatient listener came."""
+    call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+    assert call is not None
+    stop = announce.listen(lambda record: None)
+    call.end(DONE)
+    assert host.waiting == 1
+    announce.settle()
+    assert host.waiting == 0
+    stop()
+
+
+def test_a_wrappers_span_begins_with_its_attributes(host: Host) -> None:
+    """It is announced when it has ended, too; a processor of the host's may look at the span's beginning."""
+    seen: list[dict[str, Any]] = []
+
+    class Looking(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            seen.append(dict(span.attributes))
+
+    host.tracers.add_span_processor(Looking())
+    call = announce.open_call(Layer.WRAPPER, provider="openai", model="gpt-5", stream=False)
+    assert call is not None
+    call.end(DONE)
+    assert seen[0]["gen_ai.request.model"] == "gpt-5"

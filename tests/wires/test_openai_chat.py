@@ -663,6 +663,28 @@ def test_further_arguments_are_read_the_short_way(odd: Event, tools: int, sdk: b
     assert len(watch.calls) == len(response.tool_calls) == tools
 
 
+@pytest.mark.parametrize("sdk", [False, True])
+@pytest.mark.parametrize(
+    ("delta", "beside", "said", "spent"),
+    [
+        pytest.param(
+            {}, {"x_groq": {"usage": {"prompt_tokens": 9, "completion_tokens": 2}}}, "Hi", 2, id="Groq's usage"
+        ),
+        pytest.param({"audio": {"transcript": " you"}}, {}, "Hi you", None, id="speech"),
+    ],
+)
+def test_what_stands_beside_empty_words_is_read(
+    delta: Json, beside: Json, said: str, spent: int | None, sdk: bool
+) -> None:
+    """A chunk whose content is the empty text is none of nothing but words."""
+    construct: Any = ChatCompletionChunk.construct
+    watch = chat.watch(CTX)
+    for event in (chunk({"content": "Hi"}), chunk({"content": "", **delta}, **beside)):
+        watch.see(construct(**event.data) if sdk else event.data)
+    seen = watch.close()
+    assert (seen.tail, seen.usage and seen.usage.output_tokens) == (said, spent)
+
+
 def test_mistral_answers_in_parts() -> None:
     """Content may be a list, in bodies and in deltas."""
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "42"}]

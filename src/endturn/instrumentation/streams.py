@@ -22,7 +22,7 @@ from endturn.telemetry import janitor
 from endturn.wires import Reader, Seen
 
 if TYPE_CHECKING:
-    from endturn.announce import Call
+    from endturn.announce import Call, Told
     from endturn.instrumentation.background import Scope
 
 UNREADABLE: Final = "unreadable"
@@ -182,7 +182,9 @@ class Reading:
 
 def end(call: Scope, seen: Seen, error: BaseException | None = None) -> None:
     """End a call with what was seen of its response."""
-    call.end(**_fields(seen), error=error)
+    fields = _fields(seen)
+    fields["error"] = error
+    call.end(**fields)
 
 
 def end_later(call: Call, reader: Reader) -> None:
@@ -190,7 +192,7 @@ def end_later(call: Call, reader: Reader) -> None:
     call.end_later(_read, *reader)
 
 
-def _read(read: Callable[..., Seen], *given: Any) -> dict[str, Any]:
+def _read(read: Callable[..., Seen], *given: Any) -> Told:
     try:
         return _fields(read(*given))
     except Exception:
@@ -198,7 +200,7 @@ def _read(read: Callable[..., Seen], *given: Any) -> dict[str, Any]:
         return {"stop": Stop(StopReason.UNKNOWN, detail=UNREADABLE)}
 
 
-def _fields(seen: Seen) -> dict[str, Any]:
+def _fields(seen: Seen) -> Told:
     """What was seen, as the arguments of `Call.end`."""
     return {
         "stop": seen.stop,

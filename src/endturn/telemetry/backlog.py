@@ -1,4 +1,4 @@
-"""What is made of a call that has ended, made up to half a second later and not on the call's own path.
+"""What is made of a call that has ended, made within a second and not on the call's own path.
 
 Most calls are whole: what is to be done for one (its span, its log record, its metrics) needs nobody's answer. Done for
 many at once it costs half of what it costs between two calls, where the processor's caches hold everything but this
@@ -45,7 +45,7 @@ class Backlog:
     def __init__(self) -> None:
         self._calls: deque[Call] = deque()
         self._lock = threading.RLock()
-        self._is_ticking = False
+        self._ticking = threading.Lock()  # held from one tick to the next: two threads that add begin one, not two
         self._told = self._due = self._owed = 0
         self.is_closed = False
         """A provider has been shut down: nothing waits from then on."""
@@ -57,9 +57,7 @@ class Backlog:
         """Have a call announced soon; at once where nothing may wait any more."""
         calls = self._calls
         calls.append(call)
-        if not self._is_ticking:
-            self._is_ticking = True
-            janitor.after(TICK_S, self._tick)
+        self._tick_later()
         if len(calls) > MANY or self._owed > self._told or self.is_closed:
             self._relieve(len(calls))
 
@@ -78,19 +76,24 @@ class Backlog:
         with self._lock:
             self._run(len(self._calls))
 
+    def _tick_later(self) -> None:
+        if self._ticking.acquire(blocking=False):
+            janitor.after(TICK_S, self._tick)
+
     def _tick(self) -> None:
         """Announce what was there a tick ago, or have it announced by those who add more."""
         last, self._due = self._due, self._told + len(self._calls)
-        if self._due - last >= BUSY:
-            self._owed = last
-        else:
-            while self._told < last and self._calls:
-                with self._lock:  # not for long: whoever wants it may be the host
-                    self._run(1)
-        self._is_ticking = False
+        try:
+            if self._due - last >= BUSY:
+                self._owed = last
+            else:
+                while self._told < last and self._calls:
+                    with self._lock:  # not for long: whoever wants it may be the host
+                        self._run(1)
+        finally:
+            self._ticking.release()
         if self._calls:  # looked at last: whoever adds one now sees that nobody ticks
-            self._is_ticking = True
-            janitor.after(TICK_S, self._tick)
+            self._tick_later()
 
     def _run(self, count: int) -> None:
         for _ in range(count):
@@ -109,7 +112,7 @@ class Backlog:
         """In the child: what waits is the parent's to work on."""
         self._calls.clear()
         self._lock = threading.RLock()
-        self._is_ticking = False
+        self._ticking = threading.Lock()
         self._told = self._due = self._owed = 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opentelemetry.context import get_current
-from opentelemetry.trace import set_span_in_context
+from opentelemetry.trace import INVALID_SPAN, get_current_span, set_span_in_context
 
 from endturn.announce import Activation, Call
 from endturn.telemetry.backlog import Backlog, Place, places_of
@@ -16,11 +16,12 @@ class Deferred:
     """An `announce.Deferral`: for recorders whose outlets hand on in batches, at their own time, anyway.
 
     Attributes:
-        out: where the recorder's signals go.
+        out: where the recorder's signals go; set by the recorder.
     """
 
-    def __init__(self, out: Outlets) -> None:
-        self.out = out
+    out: Outlets
+
+    def __init__(self) -> None:
         self._backlog = Backlog()
         self._places: tuple[Place, ...] = ()
         self._outlets: object = None
@@ -35,7 +36,7 @@ class Deferred:
             agent = call.within.agent if call.within is not None and out.agent else None
             out.meters.expect((call.facts["provider"], call.facts["model"], agent))
         if out.tracer is None:
-            return True
+            return get_current_span() is INVALID_SPAN  # another's, a remote one: its ids are those of the log record
         parent = get_current()
         call.origin = parent
         pending = Pending(call)
@@ -53,7 +54,8 @@ class Deferred:
         """Whether spans and log records may be handed on a little later."""
         outlets = out.tracer, out.events.logger, out.meters
         if outlets != self._outlets:
-            self._outlets, self._places = outlets, places_of(self._backlog, out.tracer, out.events.logger)
+            # The places first: another thread may look at them once the outlets are the same.
+            self._places, self._outlets = places_of(self._backlog, out.tracer, out.events.logger), outlets
             if out.meters is not None:
                 out.meters.before.add(self._backlog)
         if out.events.mirrored or self._backlog.is_closed:

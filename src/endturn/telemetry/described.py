@@ -152,4 +152,5 @@ def _is_blind(sampler: object) -> bool:
     kind = type(sampler)
     if kind.__name__ not in _BLIND or kind.__module__ != "opentelemetry.sdk.trace.sampling":
         return False
-    return all(_is_blind(part) for part in vars(sampler).values() if hasattr(part, "should_sample"))
+    parts = getattr(sampler, "__dict__", None)
+    return parts is not None and all(_is_blind(part) for part in parts.values() if hasattr(part, "should_sample"))

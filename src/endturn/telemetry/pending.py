@@ -12,7 +12,7 @@ from typing import Any
 from opentelemetry.trace import INVALID_SPAN, Span, SpanContext, Status, StatusCode
 from opentelemetry.util import types
 
-from endturn.announce import Call
+from endturn.announce import Call, swallow
 from endturn.telemetry.opened import Opened
 
 
@@ -26,7 +26,10 @@ class Pending(Span):
 
     def span(self) -> Span:
         """The span itself: the call is announced, if it was not. An invalid one where that failed."""
-        self._call.announced()
+        try:
+            self._call.announced()
+        except Exception:
+            swallow("beginning a span")
         spans = (activation.span for activation in self._call.activations if isinstance(activation, Opened))
         return next(spans, INVALID_SPAN)
 

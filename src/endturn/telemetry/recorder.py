@@ -79,9 +79,9 @@ class Recorder:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._clock = clock
-        self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
-        self.deferral = Deferred(self._out)
+        self.deferral = Deferred()
         """Puts off what is made of whole calls; `announce` asks for it."""
+        self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
         self._open: dict[int, Opened] = {}
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, str, str]] = set()
@@ -116,8 +116,7 @@ class Recorder:
         """
         capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
         self._out = Outlets(tracer_provider, meter_provider, logger_provider, options)
-        if hasattr(self, "deferral"):
-            self.deferral.out = self._out
+        self.deferral.out = self._out
         self._capturing = capturing
         self.takes_content = capturing.takes_content
         """Whether it wants to be told what was said; `announce` asks, when it begins to listen."""

@@ -253,7 +253,7 @@ class Wire(Protocol):
     def glance(self, ctx: Context, body: Any) -> Reader | None:
         """Of a body that plainly is all that the model had to say: what gives, later, what `whole` would.
 
-        It keeps nothing of what was said or asked. None of any other body, and wherever that takes a closer look.
+        It keeps no more of what was said than `Seen` does. None of any other body, and where it takes a closer look.
         """
         ...
 

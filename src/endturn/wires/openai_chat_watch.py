@@ -212,10 +212,10 @@ class Watch:
                         part.__pydantic_fields_set__ == _SAYING
                         and choice["finish_reason"] is None
                         and known["usage"] is None
-                        and not choice["index"]
+                        and choice["index"] == 0
                     ):
                         content = part.__dict__["content"]
-                        if self._spoke and content.__class__ is str:
+                        if content and self._spoke and content.__class__ is str:
                             self._say(content)
                             return
                     if self._is_quiet(event, known, choice, part):
