@@ -17,6 +17,7 @@ soon be told then, and the call turns out whole (see `Deferral`). Before its tur
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import traceback
@@ -724,6 +725,19 @@ def _put_off(call: Call, deferral: Deferral) -> bool:
         call.activations, call.beginning = (activation,), threading.RLock()
     call.cover()
     return True
+
+
+def _forking() -> None:
+    """The calls in which a process forks are announced first: they are the parent's, and so are their spans."""
+    call = _call.get()
+    while call is not None:
+        if call.deferral is not None and not call.ended:
+            call.announced()
+        call = call.outer
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_forking)
 
 
 def is_sending(client: int) -> bool:

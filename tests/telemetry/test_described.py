@@ -107,4 +107,4 @@ class Looking(Sampler):
 def test_a_sampler_that_may_look_at_attributes_is_given_them(sampler: Sampler, is_blind: bool) -> None:
     """Only the SDK's own, all the way down, are known not to look."""
     tracer = TracerProvider(sampler, shutdown_on_exit=False).get_tracer("test")
-    assert described.decides_blindly(tracer) is is_blind
+    assert described.begins_anywhere(tracer) is is_blind

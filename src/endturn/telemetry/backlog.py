@@ -21,6 +21,7 @@ from weakref import WeakMethod, ref
 from endturn import announce
 from endturn.announce import Call
 from endturn.telemetry import janitor
+from endturn.telemetry.described import begins_anywhere
 
 TICK_S: Final = 0.25
 """How often the thread looks for calls that were there when it looked last. The SDK makes batches every second, or
@@ -239,19 +240,11 @@ class First:
             backlog.drain()
 
 
-def _is_known(sampler: object) -> bool:
-    """Whether a sampler is the SDK's, and made of such: it asks nothing but what it is told when a span begins."""
-    if not type(sampler).__module__.startswith("opentelemetry.sdk."):
-        return False
-    return all(_is_known(part) for part in getattr(sampler, "__dict__", {}).values() if hasattr(part, "should_sample"))
-
-
 def places_of(backlog: Backlog, tracer: object, logger: object) -> tuple[Place, ...]:
     """Where a tracer's spans and a logger's records go; those that are None go nowhere."""
     found = []
     if tracer is not None:
-        known = _is_known(getattr(tracer, "sampler", None))
-        together = getattr(tracer, "span_processor", None) if known else None
+        together = getattr(tracer, "span_processor", None) if begins_anywhere(tracer) else None
         names = "_span_processors", "SynchronousMultiSpanProcessor", "BatchSpanProcessor"
         found.append(Place(backlog, together, *names))
     if logger is not None:

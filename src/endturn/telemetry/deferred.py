@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opentelemetry.context import get_current
-from opentelemetry.trace import INVALID_SPAN, get_current_span, set_span_in_context
+from opentelemetry.trace import set_span_in_context
 
 from endturn.announce import Activation, Call
 from endturn.telemetry.backlog import Backlog, Place, places_of
@@ -35,11 +35,11 @@ class Deferred:
         if out.meters is not None:
             agent = call.within.agent if call.within is not None and out.agent else None
             out.meters.expect((call.facts["provider"], call.facts["model"], agent))
-        if out.tracer is None:
-            return get_current_span() is INVALID_SPAN  # another's, a remote one: its ids are those of the log record
         parent = get_current()
-        call.origin = parent
-        pending = Pending(call)
+        call.origin = parent, out.tracer
+        if out.tracer is None:
+            return True
+        pending = Pending(call, parent)
         return Opened(pending, set_span_in_context(pending, parent))
 
     def add(self, call: Call) -> None:

@@ -12,10 +12,10 @@ import json
 import logging
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry._logs import Logger, LogRecord
-from opentelemetry.trace import Span, Tracer
+from opentelemetry.trace import Span
 
 from endturn.telemetry.attributes import Attributes
 
@@ -136,21 +136,20 @@ def _proven_logger(kind: type) -> bool:
     return bool(one == other and one["attributes"]) and len(found) == 5
 
 
-_BLIND: Final = frozenset(
-    {"StaticSampler", "TraceIdRatioBased", "ParentBased", "ParentBasedTraceIdRatio", "AlwaysRecordSampler"}
-    | {"_AlwaysOff", "_AlwaysOn", "_ParentBasedAlwaysOff", "_ParentBasedAlwaysOn"}
-)
-"""The SDK's samplers that do not look at a span's attributes."""
+def begins_anywhere(tracer: object) -> bool:
+    """Whether a tracer's span is the same whoever begins it, when, and with what attributes: given later, they count.
+
+    So it is where neither sampler nor ids are of the host's own making: others may look at attributes, and around.
+    """
+    makes_ids = getattr(tracer, "id_generator", None)
+    return _is_the_sdks(getattr(tracer, "sampler", None)) and type(makes_ids).__module__.startswith(
+        "opentelemetry.sdk."
+    )
 
 
-def decides_blindly(tracer: Tracer) -> bool:
-    """Whether a tracer's sampler is known not to look at attributes, so that a span may be given them later."""
-    return _is_blind(getattr(tracer, "sampler", None))
-
-
-def _is_blind(sampler: object) -> bool:
-    kind = type(sampler)
-    if kind.__name__ not in _BLIND or kind.__module__ != "opentelemetry.sdk.trace.sampling":
-        return False
+def _is_the_sdks(sampler: object) -> bool:
+    """Whether a sampler is one that the specification names, and made of such: they look at the trace alone."""
     parts = getattr(sampler, "__dict__", None)
-    return parts is not None and all(_is_blind(part) for part in parts.values() if hasattr(part, "should_sample"))
+    if parts is None or type(sampler).__module__ != "opentelemetry.sdk.trace.sampling":
+        return False  # others of the SDK's are made of a host's rules
+    return all(_is_the_sdks(part) for part in parts.values() if hasattr(part, "should_sample"))

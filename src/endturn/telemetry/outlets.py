@@ -17,7 +17,6 @@ from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import Capturing
-from endturn.telemetry.described import decides_blindly
 from endturn.telemetry.events import Events, mode_from
 from endturn.telemetry.metrics import Meters, exports, meters_of
 
@@ -63,10 +62,9 @@ class Outlets:
 
     Attributes:
         agent: whether turn metrics carry the agent's name.
-        is_blind: the tracer does not look at a span's attributes when it begins.
     """
 
-    __slots__ = ("_exported", "_has_looked", "_looking", "agent", "events", "is_blind", "meters", "options", "tracer")
+    __slots__ = ("_exported", "_has_looked", "_looking", "agent", "events", "meters", "options", "tracer")
 
     def __init__(
         self,
@@ -93,7 +91,6 @@ class Outlets:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
         self.events = Events(mode_from(options.events))
         self.tracer: Tracer | None = None
-        self.is_blind = False
         self.meters: Meters | None = None
         self._exported = False
         self._looking: list[Callable[[], bool]] = []
@@ -160,7 +157,6 @@ class Outlets:
     def _trace_with(self, provider: TracerProvider) -> bool:
         tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
-        self.is_blind = decides_blindly(tracer)
         return True
 
     def _measure_with(self, provider: MeterProvider) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opentelemetry.trace import INVALID_SPAN, Span, SpanContext, Status, StatusCode
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanContext, Status, StatusCode, get_current_span
 from opentelemetry.util import types
 
 from endturn.announce import Call, swallow
@@ -17,21 +18,36 @@ from endturn.telemetry.opened import Opened
 
 
 class Pending(Span):
-    """Stands for the span of a call, and is one."""
+    """Stands for the span of a call, and is one.
 
-    __slots__ = ("_call",)
+    Args:
+        parent: where the call began.
+    """
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    __slots__ = ("_call", "_parent", "_span")
+
+    def __init__(self, call: Call, parent: Context) -> None:
+        self._call: Call | None = call
+        self._parent: Context | None = parent
+        self._span: Span | None = None
 
     def span(self) -> Span:
-        """The span itself: the call is announced, if it was not. An invalid one where that failed."""
-        try:
-            self._call.announced()
-        except Exception:
-            swallow("beginning a span")
-        spans = (activation.span for activation in self._call.activations if isinstance(activation, Opened))
-        return next(spans, INVALID_SPAN)
+        """The span itself: the call is announced, if it was not. The one around it where it has none, or none yet."""
+        parent, call = self._parent, self._call
+        if self._span is None and call is not None:
+            try:
+                call.announced()
+            except Exception:
+                swallow("beginning a span")
+            self._span = next((made.span for made in call.activations if isinstance(made, Opened)), None)
+            if self._span is not None:
+                # Whoever keeps its context keeps no more than its span: not where it began, which may be in another.
+                self._call = self._parent = None
+        return get_current_span(parent) if self._span is None else self._span
+
+    @property  # type: ignore[misc]  # which is declared as an attribute
+    def __class__(self) -> type:  # a host may ask whether it is one of the SDK's
+        return self.span().__class__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -115,7 +115,9 @@ class Recorder:
             UsageError: as when it is made; then nothing changes.
         """
         capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
-        self._out = Outlets(tracer_provider, meter_provider, logger_provider, options)
+        out = Outlets(tracer_provider, meter_provider, logger_provider, options)
+        self.deferral.drain()  # what has been goes where it went
+        self._out = out
         self.deferral.out = self._out
         self._capturing = capturing
         self.takes_content = capturing.takes_content
@@ -147,21 +149,21 @@ class Recorder:
         if started.adopt:
             self._adopt(started)
             return None
-        if out.tracer is None:
-            return None
         # Given the context, the SDK need not look for it again and again.
-        context: Any = get_current() if started.origin is None else started.origin
+        origin: Any = started.origin
+        context, tracer = (get_current(), out.tracer) if origin is None else origin
+        if tracer is None:
+            return None
         continued = self._continued(started)
-        bare = started.over and out.is_blind
-        span = out.tracer.start_span(
+        span = tracer.start_span(
             f"{started.operation} {started.model}",
             context,
             SpanKind.CLIENT,
-            None if bare else attributes.chat_asked(started),
+            None if started.over else attributes.chat_asked(started),
             links=None if continued is None else (Link(continued),),
             start_time=started.started_ns,
         )
-        opened = Opened(span, trace.set_span_in_context(span, context), bare=bare)
+        opened = Opened(span, trace.set_span_in_context(span, context), bare=started.over)
         self._keep(started.number, opened)
         return opened
 
@@ -202,11 +204,12 @@ class Recorder:
                 started.turn.state[self] = opened
         if self._out.events.wanted():
             level: Level = "warn" if stop.truncated else "info"
-            self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
+            around = _around(started) if opened is None else opened
+            self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), around, ended_ns)
             if not stop.mapped:
-                self._say_unmapped(ended, opened, ended_ns)
+                self._say_unmapped(ended, around, ended_ns)
             if self._capturing.details and not told_by(opened):
-                self._detail(ended, error, said, opened, ended_ns)
+                self._detail(ended, error, said, around, ended_ns)
         if self._out.meters is not None:
             self._measure(self._out.meters, ended, error, opened)
         if opened is not None and opened.ours:
@@ -388,3 +391,9 @@ class Recorder:
             span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
         context = None if opened is None else opened.context
         self._out.events.emit(event, level, found, timestamp_ns=timestamp_ns, context=context, span=span)
+
+
+def _around(started: CallStarted) -> Opened | None:
+    """Where a call that has no span began, if it is told of elsewhere; None: here."""
+    origin: Any = started.origin
+    return None if origin is None else Opened(trace.INVALID_SPAN, origin[0], ours=False)
