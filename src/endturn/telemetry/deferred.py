@@ -23,6 +23,8 @@ class Deferred:
 
     def __init__(self) -> None:
         self._backlog = Backlog()
+        self.add = self._backlog.add
+        self.drain = self._backlog.drain
         self._places: tuple[Place, ...] = ()
         self._outlets: object = None
 
@@ -41,14 +43,6 @@ class Deferred:
             return True
         pending = Pending(call, parent)
         return Opened(pending, set_span_in_context(pending, parent))
-
-    def add(self, call: Call) -> None:
-        """Have a call told soon."""
-        self._backlog.add(call)
-
-    def drain(self) -> None:
-        """Return when all have been told."""
-        self._backlog.drain()
 
     def _waits(self, out: Outlets) -> bool:
         """Whether spans and log records may be handed on a little later."""

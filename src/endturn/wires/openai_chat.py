@@ -331,19 +331,23 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     # On the path of every call, of which most say little: what is not there is not looked at.
     get = kwargs.get
     history, form, options, choices = items(get("messages")), get("response_format"), get("stream_options"), get("n")
-    limit = count(get("max_completion_tokens"))
-    seed = seed_of(get("random_seed"))  # Mistral's word.
+    limit, seed, temperature, top_p = get("max_completion_tokens"), get("seed"), get("temperature"), get("top_p")
+    limit = None if limit is None else count(limit)
+    if limit is None and (limit := get("max_tokens")) is not None:
+        limit = count(limit)
+    if (other := get("random_seed")) is not None:  # Mistral's word.
+        seed = seed if seed_of(other) is None else other
     return Asked(
         model=text(get("model")),
-        maximum=count(get("max_tokens")) if limit is None else limit,
+        maximum=limit,
         choices=1 if choices is None else count(choices) or 1,
         stream=get("stream") is True,
         stream_usage=options is not None and member(options, "include_usage") is True,
         json_format=form is not None
         and (isinstance(form, type) or member(form, "type") in ("json_object", "json_schema")),
-        temperature=number(get("temperature")),
-        top_p=number(get("top_p")),
-        seed=seed_of(get("seed")) if seed is None else seed,
+        temperature=None if temperature is None else number(temperature),
+        top_p=None if top_p is None else number(top_p),
+        seed=None if seed is None else seed_of(seed),
         history=history,
         length=len(history),
     )
