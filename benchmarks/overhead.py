@@ -501,7 +501,7 @@ How each figure is taken stands at the top of `benchmarks/overhead.py`.
 
 - On the path of a call stands what must: what was asked is read in place, a stand-in for the span is made current, and
   why the model stopped is looked up.
-- A whole response is recorded later, within a second, by another thread, or, where calls are many, some dozens at
+- A whole response is recorded later, within about a second, by another thread, or, where calls are many, some dozens at
   once by whoever makes another call: a few milliseconds then, which the CPU time above includes and the wall time,
   being a quartile, does not show. Its span is begun when somebody asks for it within the call (another span, a log
   record), else then, with the times that it had. This is so only where the tracer and logger providers hand on in

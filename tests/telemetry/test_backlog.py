@@ -189,8 +189,11 @@ def test_what_another_thread_is_at_is_bounded(host: Host) -> None:
     holding.join()
 
 
-def test_many_are_left_to_those_who_add_more(host: Host) -> None:
-    """The thread tells what few calls there were a tick ago; of many it says that they are due."""
+def test_many_are_left_to_those_who_add_more(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread tells what few calls there were a tick ago. Of many, whoever adds one tells those that are late.
+
+    When no more come the thread tells the rest.
+    """
     waiting = host.recorder.deferral._backlog
     for _ in range(3):
         host.call()
@@ -201,13 +204,15 @@ def test_many_are_left_to_those_who_add_more(host: Host) -> None:
     for _ in range(backlog.BUSY):
         host.call()
     waiting._tick()
-    assert host.waiting == backlog.BUSY
-    for _ in range(backlog.BUSY):
-        host.call()
-    waiting._tick()
-    assert host.waiting == 2 * backlog.BUSY
     host.call()
-    assert host.waiting == 2 * backlog.BUSY + 1 - backlog.AT_ONCE
+    assert host.waiting == backlog.BUSY + 1
+    monkeypatch.setattr(backlog, "LATE_S", 0.0)
+    host.call()
+    assert host.waiting == backlog.BUSY + 2 - backlog.AT_ONCE
+    monkeypatch.setattr(backlog, "TICK_S", 0.0)  # the last has not come just now
+    waiting._tick()
+    waiting._tick()
+    assert host.waiting == 0
 
 
 def test_the_thread_ends_the_wait() -> None:

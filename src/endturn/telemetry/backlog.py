@@ -1,4 +1,4 @@
-"""What is made of a call that has ended, made within a second and not on the call's own path.
+"""What is made of a call that has ended, made within about a second and not on the call's own path.
 
 Most calls are whole: what is to be done for one (its span, its log record, its metrics) needs nobody's answer. Done for
 many at once it costs half of what it costs between two calls, where the processor's caches hold everything but this
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from typing import Any, Final
 from weakref import WeakMethod, ref
@@ -24,11 +25,18 @@ from endturn.telemetry import janitor
 from endturn.telemetry.described import begins_anywhere
 
 TICK_S: Final = 0.25
-"""How often the thread looks for calls that were there when it looked last. The SDK makes batches every second, or
-rarer."""
+"""How often the thread looks for calls that were there when it looked last."""
 
 BUSY: Final = 64
-"""Calls within a tick from which on they are left to whoever adds more."""
+"""Calls since it looked last from which on they are left to whoever adds more."""
+
+BUSY_TICK_S: Final = 1.0
+"""When it looks again then."""
+
+LATE_S: Final = 0.5
+"""Of calls that are left to whoever adds more, how long the first waits.
+
+The SDK makes batches every second, or rarer."""
 
 MANY: Final = 256
 """Calls that wait at most: whoever adds one more tells some of them."""
@@ -47,7 +55,8 @@ class Backlog:
         self._calls: deque[Call] = deque()
         self._lock = threading.RLock()
         self._ticking = threading.Lock()  # held from one tick to the next: two threads that add begin one, not two
-        self._told = self._due = self._owed = 0
+        self._told = self._seen = 0
+        self._is_busy = False
         self.is_closed = False
         """A provider has been shut down: nothing waits from then on."""
         if hasattr(os, "register_at_fork"):
@@ -58,9 +67,16 @@ class Backlog:
         """Have a call announced soon; at once where nothing may wait any more."""
         calls = self._calls
         calls.append(call)
-        self._tick_later()
-        if len(calls) > MANY or self._owed > self._told or self.is_closed:
+        self._tick_later(TICK_S)
+        if len(calls) > MANY or self.is_closed or (self._is_busy and self._is_late(call)):
             self._relieve(len(calls))
+
+    def _is_late(self, call: Call) -> bool:
+        """Whether the first has waited long enough when this one is over."""
+        try:
+            return call.over_s - self._calls[0].over_s > LATE_S
+        except IndexError:  # another thread has told it
+            return False
 
     def _relieve(self, waiting: int) -> None:
         if waiting > MOST or self.is_closed:
@@ -77,24 +93,29 @@ class Backlog:
         with self._lock:
             self._run(len(self._calls))
 
-    def _tick_later(self) -> None:
+    def _tick_later(self, seconds: float) -> None:
         if self._ticking.acquire(blocking=False):
-            janitor.after(TICK_S, self._tick)
+            janitor.after(seconds, self._tick)
 
     def _tick(self) -> None:
-        """Announce what was there a tick ago, or have it announced by those who add more."""
-        last, self._due = self._due, self._told + len(self._calls)
+        """Announce what was there a tick ago; where many have come since, leave it to those who add more."""
+        before, self._seen = self._seen, self._told + len(self._calls)
+        self._is_busy = self._seen - before >= BUSY and self._is_fresh()
         try:
-            if self._due - last >= BUSY:
-                self._owed = last
-            else:
-                while self._told < last and self._calls:
-                    with self._lock:  # not for long: whoever wants it may be the host
-                        self._run(1)
+            while not self._is_busy and self._told < before and self._calls:
+                with self._lock:  # not for long: whoever wants it may be the host
+                    self._run(1)
         finally:
             self._ticking.release()
         if self._calls:  # looked at last: whoever adds one now sees that nobody ticks
-            self._tick_later()
+            self._tick_later(BUSY_TICK_S if self._is_busy else TICK_S)
+
+    def _is_fresh(self) -> bool:
+        """Whether the last has only just come."""
+        try:
+            return time.perf_counter() - self._calls[-1].over_s < TICK_S
+        except IndexError:
+            return False
 
     def _run(self, count: int) -> None:
         for _ in range(count):
@@ -114,7 +135,8 @@ class Backlog:
         self._calls.clear()
         self._lock = threading.RLock()
         self._ticking = threading.Lock()
-        self._told = self._due = self._owed = 0
+        self._told = self._seen = 0
+        self._is_busy = False
 
 
 class Place:
