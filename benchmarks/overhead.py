@@ -16,9 +16,9 @@ always to the floor of the same environment. An environment that is not there is
 All but bare and nosdk share one pipeline: batch processors, a periodic reader, exporters that throw everything away.
 Wall time is the lower quartile of the calls' own, in every variant: what else the machine does only ever adds to a
 call. CPU time is that of the whole process, with its exporter threads and the last flush, over the number of calls.
-What a variant adds is its time less the bare SDK's of the same round; the ratio that counts is what it adds over what
-the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider than the distance
-to a goal, the machine was too busy to tell.
+What a variant adds is the median of its rounds less that of the bare SDK's; the ratio that counts is what it adds over
+what the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider than the
+distance to a goal, the machine was too busy to tell.
 
 What a chunk adds is read off the 400 chunks by which one stream is longer than the other. What a stream adds once, at
 its ends, is not divided among its chunks: it runs through code that has left the processor's caches while the SDK read
@@ -390,6 +390,10 @@ def figures(got: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> d
         pairs = zip(got[kind][variant], got[kind]["bare"], strict=True)
         return [(mine[clock] - alone[clock]) * 1e6 for mine, alone in pairs]
 
+    def typical(kind: str, variant: str, clock: str) -> float:
+        mine, alone = (statistics.median(one[clock] for one in got[kind][name]) for name in (variant, "bare"))
+        return (mine - alone) * 1e6
+
     found: dict[str, Any] = {}
     for variant in got["chat"]:
         if variant == "bare":
@@ -398,13 +402,14 @@ def figures(got: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> d
         for clock in ("wall", "cpu"):
             chat, of_floor = added("chat", variant, clock), added("chat", "floor", clock)
             ratios = [mine / base for mine, base in zip(chat, of_floor, strict=True) if base > 0]
-            row[f"{clock}_us"] = statistics.median(chat)
-            row[f"{clock}_ratio"] = statistics.median(chat) / statistics.median(of_floor)
+            row[f"{clock}_us"] = typical("chat", variant, clock)
+            row[f"{clock}_ratio"] = typical("chat", variant, clock) / typical("chat", "floor", clock)
             row[f"{clock}_spread"] = [min(ratios, default=0.0), max(ratios, default=0.0)]
         more = CHUNKS["long"] - CHUNKS["stream"]
         pairs = zip(added("long", variant, "wall"), added("stream", variant, "wall"), strict=True)
         chunks = [(long - short) / more for long, short in pairs]
-        row["chunk_us"], row["chunk_spread"] = statistics.median(chunks), [min(chunks), max(chunks)]
+        row["chunk_us"] = (typical("long", variant, "wall") - typical("stream", variant, "wall")) / more
+        row["chunk_spread"] = [min(chunks), max(chunks)]
         found[variant] = row
     return {
         "bare_us": {kind: statistics.median(one["wall"] for one in got[kind]["bare"]) * 1e6 for kind in KINDS},
