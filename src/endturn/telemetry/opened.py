@@ -43,13 +43,11 @@ class Opened:
 
     Attributes:
         ours: we made the span, so we end it.
-        bare: it was begun without the attributes that are known from the beginning.
     """
 
     span: Span
     context: Context
     ours: bool = True
-    bare: bool = False
 
     def __call__(self) -> _Step:
         return _Step(self.context)

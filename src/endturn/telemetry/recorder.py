@@ -163,7 +163,7 @@ class Recorder:
             links=None if continued is None else (Link(continued),),
             start_time=started.started_ns,
         )
-        opened = Opened(span, trace.set_span_in_context(span, context), bare=started.over)
+        opened = Opened(span, trace.set_span_in_context(span, context))
         self._keep(started.number, opened)
         return opened
 
@@ -220,7 +220,8 @@ class Recorder:
         if not opened.ours:
             describe(span, attributes.chat_stopped(ended, counted=self._out.counted()))
             return
-        found = attributes.chat_asked(ended.started) if opened.bare else {}
+        # A span that is begun when its call is over is given all at once.
+        found = attributes.chat_asked(ended.started) if ended.started.over else {}
         found |= attributes.chat_answered(ended, counted=self._out.counted())
         if error is not None:
             found[schema.ERROR_TYPE.key] = error
