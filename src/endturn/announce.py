@@ -565,6 +565,8 @@ class Call:
         error: BaseException | None = None,
     ) -> CallEnded:
         started = self.announced()
+        turn = started.turn
+        alone = self.deferral is not None and self.within is None and stop.reason in WHOLE
         ended = CallEnded(
             started=started,
             stop=stop,
@@ -577,13 +579,15 @@ class Call:
             duration_s=self.over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             content=None if self.content is None else _said(self.content),
+            alone=alone,
         )
-        turn = started.turn
+        if alone:
+            turn.outcome = outcome_of(ended)
+            announce(ended)
+            return ended
         turn.count(ended)
         announce(ended)
-        if self.deferral is not None and self.within is None and ended.whole:
-            end_turn(turn, outcome_of(ended))  # it was a turn of its own
-        elif self.placed is None:
+        if self.placed is None:
             _inference.ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
         if turn.ending is not None and not turn.open_streams:

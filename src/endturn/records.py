@@ -305,12 +305,11 @@ def believed(usage: Usage | None) -> Usage | None:
     """A usage in which figures that cannot be are unknown: that very one where there are none."""
     if usage is None:
         return None
-    wild: dict[str, Any] = {
-        name: None
-        for name in _TOKENS
-        if (figure := getattr(usage, name)) is not None
-        and not (isinstance(figure, int | float) and 0 <= figure <= MOST)
-    }
+    wild: dict[str, Any] = {}
+    for name in _TOKENS:
+        figure = getattr(usage, name)
+        if figure is not None and not (isinstance(figure, _NUMBERS) and 0 <= figure <= MOST):
+            wild[name] = None
     return replace(usage, **wild) if wild else usage
 
 
@@ -343,6 +342,7 @@ class CallEnded:
         error: what was raised; None for a response, however it stopped.
         duration_s: from the request to the end of the response; first_chunk_s: to a stream's first chunk.
         content: what was said; None unless a listener takes it.
+        alone: it was put off, came whole, and was all of an implicit turn, whose end is not announced apart.
     """
 
     started: CallStarted
@@ -356,6 +356,7 @@ class CallEnded:
     duration_s: float
     first_chunk_s: float | None = None
     content: Content | None = None
+    alone: bool = False
 
     @property
     def whole(self) -> bool:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry._logs import SeverityNumber
+from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordLimits
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk._logs.export import (
+    BatchLogRecordProcessor,
+    InMemoryLogRecordExporter,
+    SimpleLogRecordProcessor,
+)
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
@@ -73,14 +80,41 @@ def test_an_emitted_record_is_the_one_that_the_sdk_would_have_made(limits: dict[
     provider.add_log_record_processor(SimpleLogRecordProcessor(kept))
     logger = provider.get_logger("test", "1")
     assert described._is_known_logger(type(logger))
-    fields: dict[str, Any] = {"event_name": "e", "timestamp": 1, "observed_timestamp": 2}
-    logger.emit(attributes=dict(FOUND), **fields)
-    described.emit(logger, dict(FOUND), **fields)
-    first, second = (
-        (each.to_json(), list(each.log_record.attributes.items()), each.dropped_attributes)
-        for each in kept.get_finished_logs()
-    )
-    assert first == second
+    text, number = "INFO", SeverityNumber.INFO
+    within = trace.set_span_in_context(trace.NonRecordingSpan(trace.SpanContext(1, 2, False, trace.TraceFlags(1))))
+    for context in (None, within):
+        kept.clear()
+        fields: dict[str, Any] = {"event_name": "e", "timestamp": 1, "severity_text": text, "severity_number": number}
+        logger.emit(attributes=dict(FOUND), context=context, **fields)
+        described.emit(logger, "e", dict(FOUND), 1, context, text, number)
+        first, second = kept.get_finished_logs()
+        assert 0 <= second.log_record.observed_timestamp - first.log_record.observed_timestamp < 10**9
+        second.log_record.observed_timestamp = first.log_record.observed_timestamp
+        assert first.to_json() == second.to_json()
+        assert list(first.log_record.attributes.items()) == list(second.log_record.attributes.items())
+        assert first.dropped_attributes == second.dropped_attributes
+
+
+def test_a_record_that_is_batched_keeps_its_context_for_others() -> None:
+    """A batch processor lets go of the context in its own copy: who comes after it still sees it."""
+    seen: list[Any] = []
+
+    class Second:
+        def on_emit(self, record: Any) -> None:
+            seen.append(record.log_record.context)
+
+        def shutdown(self) -> None:
+            """Nothing is held."""
+
+    kept: Any = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    provider = LoggerProvider(shutdown_on_exit=False)
+    provider.add_log_record_processor(BatchLogRecordProcessor(kept))
+    provider.add_log_record_processor(Second())  # type: ignore[arg-type]  # as much of one as is asked here
+    context = Context({"host": "value"})
+    described.emit(provider.get_logger("test"), "e", dict(FOUND), 1, context, "INFO", SeverityNumber.INFO)
+    provider.shutdown()
+    assert seen == [context]
+    assert [each.log_record.context for each in kept.get_finished_logs()] == [Context()]
 
 
 class Looking(Sampler):

@@ -179,11 +179,11 @@ def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.Monk
     for amount in (5, 7, 8, 9):
         distribution.record(amount, ("p", f"m{amount}", True), (0, 0))
     with pytest.raises(OverflowError):
-        distribution.hand_over(collecting=False)
+        distribution.hand_over()
     assert sorted(total for _, total in stage.points()[metric.name].values()) == [5, 9]
     assert announce.listener_failures() == {LOST: 1}  # the other is counted by whoever called
-    distribution.hand_over(collecting=False)
-    assert bulk.one_by_one is distribution._at_once
+    distribution.hand_over()
+    assert bulk.one_by_one is distribution._record
 
 
 def test_many_choices_are_told_in_part() -> None:

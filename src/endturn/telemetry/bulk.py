@@ -2,14 +2,15 @@
 
 Half of what a call costs in CPU time would be `Histogram.record`, six times, of which nine tenths go into validating,
 copying and hashing the same attributes. The API has no other way to record. So here, where the SDK is as it was when
-this was written, measurements go to the SDK's own aggregations directly; their arithmetic stays the SDK's. It is used
-only after it has been seen, once in each process, to give the same points as `record`, and `record` serves otherwise.
+this was written, measurements go to the SDK's own aggregations directly. It is used only after it has been seen, once
+in each process, to give the same points as `record`, and `record` serves otherwise.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -23,13 +24,15 @@ log = logging.getLogger("endturn")
 Where = tuple[int, int]
 """The ids of a sampled span, of its trace and its own; 0 and 0 where there is none."""
 
-Measured = tuple[float, Where]
 Attributes = dict[str, str | int | bool]
-Record = Callable[[Histogram, Attributes, list[Measured]], None]
+Record = Callable[[Histogram, Attributes, list[float], list[Where]], None]
+"""Records values, each with where it was measured."""
+
+EXPLICIT: Final = "_ExplicitBucketHistogramAggregation"
+"""The SDK's usual aggregation of a histogram. To it all but the last of a batch are added in one go."""
 
 OFFERED: Final = 16
 """Of one batch, how many measurements are offered as exemplars: the SDK keeps the last of each bucket."""
-
 
 NOWHERE: Final = Context({"endturn.exemplar": None})
 """The context of what has no sampled span. Not empty: the SDK would take the collecting thread's own in its place."""
@@ -57,36 +60,57 @@ class _Measurement:
         self.context = NOWHERE
 
 
-def one_by_one(instrument: Histogram, attributes: Attributes, measured: list[Measured]) -> None:
+def one_by_one(instrument: Histogram, attributes: Attributes, values: list[float], wheres: list[Where]) -> None:
     """Record measurements as the API would have it."""
-    for value, where in measured:
+    for value, where in zip(values, wheres, strict=True):
         instrument.record(value, attributes, context_of(where))
 
 
-def at_once(instrument: Any, attributes: Attributes, measured: list[Measured]) -> None:
-    """Record measurements through the SDK's own aggregations. Only while a reader collects: no other can, then.
-
-    With delta temporality a collection replaces the aggregations, and what was still written to the old would be lost.
-    """
+def at_once(instrument: Any, attributes: Attributes, values: list[float], wheres: list[Where]) -> None:
+    """Record measurements through the SDK's own aggregations."""
     # The first is recorded as any other: the SDK checks it, applies its views, and makes the aggregations.
-    instrument.record(measured[0][0], attributes, context_of(measured[0][1]))
+    instrument.record(values[0], attributes, context_of(wheres[0]))
     consumer = instrument._measurement_consumer
     wanted = consumer._sdk_config.exemplar_filter.should_sample
     measurement = _Measurement(attributes, time.time_ns())
-    offered_from = len(measured) - OFFERED
+    offered_from = len(values) - OFFERED
     for storage in consumer._reader_storages.values():
         for match in storage._get_or_init_view_instrument_match(instrument):
             kept = match._view._attribute_keys
             shown = attributes if kept is None else {key: attributes[key] for key in attributes if key in kept}
+            # With delta temporality a collection, which takes the lock, replaces the aggregations: what was still
+            # written to the old would be lost.
             with match._lock:
-                aggregate = match._get_or_create_aggregation(_key(shown), shown).aggregate
-            for position in range(1, len(measured)):
-                measurement.value, where = measured[position]
-                offered = position >= offered_from
-                if offered:
-                    measurement.context = context_of(where)
-                    offered = wanted(measurement.value, measurement.time_unix_nano, shown, measurement.context)
-                aggregate(measurement, offered)
+                aggregation = match._get_or_create_aggregation(_key(shown), shown)
+                if type(aggregation).__name__ == EXPLICIT:
+                    added = max(1, offered_from)
+                    _add(aggregation, values[1:added])
+                else:
+                    added = 1
+                for position in range(added, len(values)):
+                    measurement.value = values[position]
+                    offered = position >= offered_from
+                    if offered:
+                        measurement.context = context_of(wheres[position])
+                        offered = wanted(measurement.value, measurement.time_unix_nano, shown, measurement.context)
+                    aggregation.aggregate(measurement, offered)
+
+
+def _add(aggregation: Any, values: list[float]) -> None:
+    """What the SDK's histogram of explicit buckets does with values that are not offered as exemplars."""
+    if not values:
+        return
+    with aggregation._lock:
+        if aggregation._value is None:
+            aggregation._value = aggregation._get_empty_bucket_counts()
+        counts, bounds, total = aggregation._value, aggregation._boundaries, aggregation._sum
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+            total += value
+        aggregation._sum = total
+        if aggregation._record_min_max:
+            aggregation._min = min(aggregation._min, min(values))
+            aggregation._max = max(aggregation._max, max(values))
 
 
 def _key(attributes: Attributes) -> Any:
@@ -121,9 +145,10 @@ def _proven() -> bool:
         provider = MeterProvider(readers, Resource({}), views=views, shutdown_on_exit=False)
         meter = provider.get_meter("endturn")
         instrument = meter.create_histogram("proof", explicit_bucket_boundaries_advisory=(1, 2, 4))
-        for values in ((0.5, 3, 2, 9), (1, 7)):
-            record(instrument, {"a": "x", "b": True}, [(value, (1, 2)) for value in values])
-            record(instrument, {"a": "y"}, [(value, (1, 2)) for value in values])
+        batches: list[list[float]] = [[0.5, 3, 2, 9], [n % 10 / 2 for n in range(3 * OFFERED)], [1, 7]]
+        for values in batches:
+            record(instrument, {"a": "x", "b": True}, values, [(1, 2)] * len(values))
+            record(instrument, {"a": "y"}, values, [(1, 2)] * len(values))
             found.extend(_points(reader.get_metrics_data()) for reader in readers)
     return seen[0] == seen[1]
 

@@ -19,11 +19,11 @@ EVENTS: Final = "ENDTURN_EVENTS"
 
 Mode = Literal["logs", "spans", "both"]
 MODES: Final[tuple[Mode, ...]] = ("logs", "spans", "both")
-SEVERITY: Final[dict[Level, SeverityNumber]] = {
-    "trace": SeverityNumber.TRACE,
-    "info": SeverityNumber.INFO,
-    "warn": SeverityNumber.WARN,
-    "error": SeverityNumber.ERROR,
+SEVERITY: Final[dict[Level, tuple[str, SeverityNumber]]] = {
+    "trace": ("TRACE", SeverityNumber.TRACE),
+    "info": ("INFO", SeverityNumber.INFO),
+    "warn": ("WARN", SeverityNumber.WARN),
+    "error": ("ERROR", SeverityNumber.ERROR),
 }
 
 
@@ -69,17 +69,18 @@ class Events:
     ) -> None:
         """Emit one event: to the log with its context's ids, and to the span while that is still open."""
         if self.logger is not None:
-            fields: dict[str, Any] = {
-                "event_name": event.name,
-                "timestamp": timestamp_ns,
-                "severity_text": level.upper(),
-                "severity_number": SEVERITY[level],
-                "context": context,
-            }
+            text, number = SEVERITY[level]
             if event is INFERENCE_DETAILS:  # what was said is nested
-                self.logger.emit(attributes=attributes, **fields)
+                self.logger.emit(
+                    event_name=event.name,
+                    attributes=attributes,
+                    timestamp=timestamp_ns,
+                    context=context,
+                    severity_text=text,
+                    severity_number=number,
+                )
             else:
-                described.emit(self.logger, attributes, **fields)
+                described.emit(self.logger, event.name, attributes, timestamp_ns, context, text, number)
         if self.mirrored and span is not None and span.is_recording():
             flat = as_text(attributes) if event is INFERENCE_DETAILS else attributes
             span.add_event(event.name, flat, timestamp_ns)

@@ -29,7 +29,7 @@ from endturn.telemetry.tally import (
     TurnFacts,
 )
 
-QUEUED: Final = 8_192
+QUEUED: Final = 1_024
 """Facts that wait at most: beyond it, whoever adds one folds what is too many."""
 
 AT_ONCE: Final = 64
@@ -96,11 +96,21 @@ class Meters:
         if len(queue) > QUEUED:
             self._relieve(len(queue) - QUEUED)
 
-    def _relieve(self, over: int) -> None:
-        # Whoever holds the lock is folding already; it may be this very thread, in the middle of a garbage collection.
+    def count(self, kind: int, facts: Facts) -> None:
+        """Count the facts at once, for the next collection to show. Not on a call's own path."""
         if self._lock.acquire(blocking=False):
             try:
-                self._fold(min(over + 1, AT_ONCE), collecting=False)
+                self._guarded(self._folds[kind], facts)
+            finally:
+                self._lock.release()
+        else:  # whoever holds it may be this very thread, in the middle of a garbage collection
+            self.queue(kind, facts)
+
+    def _relieve(self, over: int) -> None:
+        # Whoever holds the lock is folding already.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._fold(min(over + 1, AT_ONCE))
             finally:
                 self._lock.release()
 
@@ -111,22 +121,23 @@ class Meters:
         for backlog in list(self.before):
             backlog.drain()
         with self._lock:
-            self._fold(len(self._queue), collecting=True)
+            self._fold(len(self._queue))
+            for distribution in self._tally.distributions.values():
+                self._guarded(distribution.hand_over)
+            self._tally.settle()
 
-    def _fold(self, count: int, *, collecting: bool) -> None:
+    def _fold(self, count: int) -> None:
         for _ in range(count):
             try:
                 kind, facts = self._queue.popleft()
             except IndexError:
                 break
             self._guarded(self._folds[kind], facts)
-        for distribution in self._tally.distributions.values():
-            self._guarded(distribution.hand_over, collecting)
 
-    def _guarded(self, step: Callable[[Any], None], argument: object) -> None:
+    def _guarded(self, step: Callable[..., None], *given: object) -> None:
         """What cannot be counted is lost, and counted as a failure; what is queued behind it is not."""
         try:
-            step(argument)
+            step(*given)
         except Exception:
             if announce.is_strict():
                 raise
@@ -144,6 +155,7 @@ class Meters:
         counter.sums = {("Recorder",): 0}
         for name, failures in announce.listener_failures().items():
             counter.add((name,), failures - before.get(name, 0))
+        counter.settle()
         return counter.observe(options)
 
     def _forked(self) -> None:

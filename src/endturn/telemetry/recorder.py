@@ -31,7 +31,7 @@ from endturn.records import (
     TurnStarted,
 )
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, enclosing, schema, tally
+from endturn.telemetry import attributes, enclosing, finished, schema, tally
 from endturn.telemetry import metrics as metering
 from endturn.telemetry.content import Capturing, as_text
 from endturn.telemetry.deferred import Deferred
@@ -154,15 +154,13 @@ class Recorder:
         context, tracer = (get_current(), out.tracer) if origin is None else origin
         if tracer is None:
             return None
-        continued = self._continued(started)
-        span = tracer.start_span(
-            f"{started.operation} {started.model}",
-            context,
-            SpanKind.CLIENT,
-            None if started.over else attributes.chat_asked(started),
-            links=None if continued is None else (Link(continued),),
-            start_time=started.started_ns,
-        )
+        name, began_ns, continued = f"{started.operation} {started.model}", started.started_ns, self._continued(started)
+        if started.over and continued is None:
+            span = finished.started(tracer, name, context, SpanKind.CLIENT, began_ns)
+        else:
+            links = None if continued is None else (Link(continued),)
+            found = None if started.over else attributes.chat_asked(started)
+            span = tracer.start_span(name, context, SpanKind.CLIENT, found, links, began_ns)
         opened = Opened(span, trace.set_span_in_context(span, context))
         self._keep(started.number, opened)
         return opened
@@ -199,9 +197,10 @@ class Recorder:
                     span.set_attributes(as_text(said))
             if stop.truncated or stop.incomplete:
                 remember(self._cut, started.number, span.get_span_context())
-            if started.turn.kind is TurnKind.IMPLICIT and (stop.truncated or not started.turn.truncated):
+            turn = started.turn
+            if turn.kind is TurnKind.IMPLICIT and not ended.alone and (stop.truncated or not turn.truncated):
                 # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
-                started.turn.state[self] = opened
+                turn.state[self] = opened
         if self._out.events.wanted():
             level: Level = "warn" if stop.truncated else "info"
             around = _around(started) if opened is None else opened
@@ -261,7 +260,8 @@ class Recorder:
         if standard is None:
             standard = not (started.adopt and measured_by(opened))
         facts = tally.call_facts(ended, price, where_of(opened), standard=standard, error=error)
-        meters.queue(metering.CALL, facts)
+        count = meters.count if started.over else meters.queue
+        count(metering.CALL, facts)
 
     def _say_unmapped(self, ended: CallEnded, opened: Opened | None, ended_ns: int) -> None:
         key = ended.started.provider, ended.started.model, attributes.raw_shown(ended.stop)

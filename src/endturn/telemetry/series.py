@@ -31,6 +31,12 @@ MOST: Final = 2**53
 """The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that got into a sum would
 fail every later export of the process, the host's own metrics too."""
 
+MANY: Final = 256
+"""Measurements of one attribute set that wait at most: a hundred microseconds' work when they are recorded at once."""
+
+FEW: Final = 16
+"""How many wait where they are recorded one by one, which takes as long."""
+
 LOST: Final = "Distribution.hand_over"
 """What measurements that an SDK refused are counted under, in `endturn.listener.failures`."""
 
@@ -119,26 +125,39 @@ class Sets:
 
 
 class Counter:
-    """A sum for each attribute set, kept in a dictionary and read by an observable instrument."""
+    """A sum for each attribute set, kept in a dictionary and read by an observable instrument.
 
-    __slots__ = ("sets", "sums")
+    What is added is not seen until it is settled: sums that belong together are seen together.
+    """
+
+    __slots__ = ("_added", "sets", "sums")
 
     def __init__(self, metric: Metric, capped: Capped) -> None:
         self.sets = Sets(metric, capped)
         self.sums: dict[Values, int | float] = {}
+        self._added: dict[Values, int | float] = {}
 
     def add(self, values: Values, amount: float = 1) -> None:
         """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
         if not 0 <= amount <= MOST:
             return
-        known = self.sums.get(values)
+        known = self._added.get(values)
         if known is None:
-            values, _ = self.sets.attributes(values)
-            known = self.sums.get(values, 0)
-        self.sums[values] = known + amount
+            if values not in self.sums:
+                values, _ = self.sets.attributes(values)
+            known = self._added.get(values, 0)
+        self._added[values] = known + amount
+
+    def settle(self) -> None:
+        """Let be seen what was added."""
+        if self._added:
+            added, self._added = self._added, {}
+            for values, amount in added.items():
+                self.sums[values] = self.sums.get(values, 0) + amount
 
     def empty(self) -> None:
         """Every sum back to zero; the attribute sets stay."""
+        self.settle()
         self.sums = dict.fromkeys(self.sums, 0)
 
     def observe(self, options: CallbackOptions) -> Iterable[Observation]:
@@ -147,53 +166,74 @@ class Counter:
 
 
 class Distribution:
-    """A histogram whose attribute sets are built once and capped. Measurements wait until they are handed over."""
+    """A histogram whose attribute sets are built once and capped. Measurements wait, not many of each set."""
 
-    __slots__ = ("_at_once", "_waiting", "instrument", "sets")
+    __slots__ = ("_most", "_record", "_waiting", "instrument", "sets")
 
     def __init__(self, metric: Metric, capped: Capped, instrument: Histogram) -> None:
         self.sets = Sets(metric, capped)
         self.instrument = instrument
-        self._waiting: dict[Values, list[bulk.Measured]] = {}
-        self._at_once: bulk.Record | None = None
+        self._waiting: dict[Values, tuple[list[float], list[bulk.Where]]] = {}
+        self._record: bulk.Record | None = None
+        self._most = MANY
 
     def record(self, amount: float, values: Values, where: bulk.Where) -> None:
         """Keep one measurement, and the ids of the span that becomes its exemplar."""
-        if 0 <= amount <= MOST:
-            waiting = self._waiting.get(values)
-            if waiting is None:
-                self._waiting[values] = [(amount, where)]
-            else:
-                waiting.append((amount, where))
+        if not 0 <= amount <= MOST:
+            return
+        waiting = self._waiting.get(values)
+        if waiting is None:
+            self._waiting[values] = [amount], [where]
+            return
+        amounts, wheres = waiting
+        amounts.append(amount)
+        wheres.append(where)
+        if len(amounts) >= self._most:
+            self._waiting[values] = [], []
+            try:
+                self._hand_over(values, amounts, wheres)
+            except Exception:
+                if announce.is_strict():
+                    raise
+                announce.lost(LOST)
 
     def empty(self) -> None:
         """Forget what was kept."""
         self._waiting = {}
 
-    def hand_over(self, collecting: bool) -> None:
+    def hand_over(self) -> None:
         """Record what was kept.
-
-        Args:
-            collecting: a reader is collecting, and this is its thread.
 
         Raises:
             Exception: what the SDK first raised, once the measurements of all other attribute sets are recorded.
         """
         if not self._waiting:
             return
-        if collecting and self._at_once is None:
-            self._at_once = bulk.recording(type(self.instrument))
-        record = self._at_once if collecting and self._at_once is not None else bulk.one_by_one
         waiting, self._waiting = self._waiting, {}
         failure: Exception | None = None
-        for values, measured in waiting.items():
+        for values, (amounts, wheres) in waiting.items():
             try:
-                record(self.instrument, self.sets.attributes(values)[1], measured)
+                self._hand_over(values, amounts, wheres)
             except Exception as error:  # those of one attribute set are lost: how many the SDK took cannot be told
-                record = self._at_once = bulk.one_by_one
                 if failure is None:
                     failure = error
                 else:
                     announce.lost(LOST)
         if failure is not None:
             raise failure
+
+    def _hand_over(self, values: Values, amounts: list[float], wheres: list[bulk.Where]) -> None:
+        if not amounts:
+            return
+        if self._record is None:
+            self._use(bulk.recording(type(self.instrument)))
+        assert self._record is not None
+        try:
+            self._record(self.instrument, self.sets.attributes(values)[1], amounts, wheres)
+        except Exception:
+            self._use(bulk.one_by_one)
+            raise
+
+    def _use(self, record: bulk.Record) -> None:
+        self._record = record
+        self._most = FEW if record is bulk.one_by_one else MANY

@@ -7,17 +7,17 @@ records, each with its turn and its span, would cost every call more than all it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from opentelemetry.metrics import Histogram
 
-from endturn.records import Strategy, TurnOutcome
+from endturn.records import COMPLETE, Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.attributes import port_shown
 from endturn.telemetry.bulk import Where
 from endturn.telemetry.schema import Metric
-from endturn.telemetry.series import Counter, Distribution, Label, Pairs
+from endturn.telemetry.series import Counter, Distribution, Label, Pairs, Values
 
 if TYPE_CHECKING:
     from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, PayloadRepaired, TurnEnded
@@ -32,16 +32,21 @@ BORN_TURNS: Final = (
 )
 """Turns that exist at zero from a model's first call: both sides of the headline rate."""
 
+KEYS: Final = 1_024
+"""Combinations of a call's labels for which the keys are remembered."""
+
 BornFacts = tuple[str, str, str | None]
 """Provider, model, agent."""
-CallFacts = tuple[
-    str, str, str, bool, bool, int | None, int | None, int | None, bool, float | None, int, int,
-    bool, str, str | None, str | None, int | None, str | None, float, float | None,
+CallLabels = tuple[
+    str, str, str, bool, bool, bool, str | None, bool, str, str | None, str | None, int | None, str | None
 ]  # fmt: skip
-"""Provider, model, reason, suspected, mapped, maximum, input, output, continues, cost, and where; whether the
-conventions' metrics are recorded, and for these operation, answering model, address, port, error, seconds, first
-chunk."""
-TurnFacts = tuple[str, str, str | None, bool, bool, bool, str, bool, int, float, int, int, int]
+"""Provider, model, reason, suspected, mapped, continues, the outcome of a turn that it was alone; whether the
+conventions' metrics are recorded, and for these operation, answering model, address, port, error."""
+CallFacts = tuple[
+    CallLabels, int | None, int | None, int | None, float | None, Where, float, float | None
+]  # fmt: skip
+"""Labels, maximum, input, output, cost, where, seconds, first chunk."""
+TurnFacts = tuple[str, str, str | None, bool, bool, bool, str, bool, int, float, int, Where]
 """Provider, model, agent, truncated, continued, unfinished, outcome, complete, attempts, seconds, output, and where."""
 LabelFacts = tuple[str, str, str, int]
 """Provider, model, the metric's own label, how many."""
@@ -58,17 +63,19 @@ def call_facts(
         error: the type of the error that the call failed with.
     """
     started, stop, usage = ended.started, ended.stop, ended.usage
-    asked = answered = cost = None
+    asked = answered = cost = outcome = None
+    if ended.alone and started.turn.outcome is not None:
+        outcome = started.turn.outcome.value
     if usage is not None:
         asked, answered = usage.input_tokens, usage.output_tokens
         if price is not None:
             cost = ((asked or 0) * price[0] + (answered or 0) * price[1]) / 1e6
-    return (
-        started.provider, started.model, stop.reason.value, stop.suspected, stop.mapped, started.maximum,
-        asked, answered, started.continuation is not None, cost, *where,
-        standard, started.operation, ended.response_model, started.server_address, started.server_port, error,
-        ended.duration_s, ended.first_chunk_s,
+    labels = (
+        started.provider, started.model, stop.reason.value, stop.suspected, stop.mapped,
+        started.continuation is not None, outcome, standard, started.operation, ended.response_model,
+        started.server_address, started.server_port, error,
     )  # fmt: skip
+    return labels, started.maximum, asked, answered, cost, where, ended.duration_s, ended.first_chunk_s
 
 
 def turn_facts(ended: TurnEnded, agent: str | None, where: Where) -> TurnFacts:
@@ -76,7 +83,7 @@ def turn_facts(ended: TurnEnded, agent: str | None, where: Where) -> TurnFacts:
     turn = ended.turn
     return (
         turn.provider, turn.model, agent, turn.truncated, turn.continuations > 0, turn.unfinished,
-        ended.outcome.value, ended.complete, turn.continuations, ended.duration_s, turn.answer_tokens, *where,
+        ended.outcome.value, ended.complete, turn.continuations, ended.duration_s, turn.answer_tokens, where,
     )  # fmt: skip
 
 
@@ -94,6 +101,23 @@ def repair_facts(record: PayloadRepaired) -> LabelFacts:
 def blocked_facts(record: DispatchBlocked) -> LabelFacts:
     """What the metrics need of calls that were not run."""
     return record.provider, record.model, record.reason, len(record.names) or 1
+
+
+class _Keys(NamedTuple):
+    """Under which values a call is counted, in each metric."""
+
+    pair: tuple[str, str]
+    response: Values
+    suspected: bool
+    mapped: bool
+    continues: bool
+    turn: Values | None
+    plain: Values
+    complete: Values
+    common: Values
+    duration: Values | None
+    input: Values
+    output: Values
 
 
 class Tally:
@@ -131,6 +155,8 @@ class Tally:
         self._token_usage = distribution(schema.TOKEN_USAGE)
         self._first_chunk = distribution(schema.FIRST_CHUNK)
 
+        self._keys: dict[CallLabels, _Keys] = {}
+        self._times_capped = 0
         self._pair = Pairs(self._cap)
         self._agent = Label("agent", 10, self._cap)
         self._address = Label("server_address", 16, self._cap)
@@ -145,7 +171,13 @@ class Tally:
         for distribution in self.distributions.values():
             distribution.empty()
 
+    def settle(self) -> None:
+        """Let be seen what was counted, all of it together."""
+        for counter in self.counters.values():
+            counter.settle()
+
     def _cap(self, label: str) -> None:
+        self._times_capped += 1
         self._series_capped.add((label,))
 
     def born(self, facts: BornFacts) -> None:
@@ -168,40 +200,72 @@ class Tally:
 
     def call(self, facts: CallFacts) -> None:
         """Count a call."""
-        (provider, model, reason, suspected, mapped, maximum, asked, answered, continues, cost, trace, span,
-         standard, operation, by, address, port, error, seconds, first) = facts  # fmt: skip
-        pair, where = self._pair(provider, model), (trace, span)
-        self._responses.add((*pair, reason))
-        if suspected:
+        labels, maximum, asked, answered, cost, where, seconds, first = facts
+        keys = self._keys.get(labels) or self._keys_of(labels)
+        pair = keys.pair
+        self._responses.add(keys.response)
+        if keys.suspected:
             self._suspected.add(pair)
-        if not mapped:
+        if not keys.mapped:
             self._unmapped.add(pair)
         if maximum and answered is not None:
             self._budget_used.record(answered / maximum, pair, where)
-        if continues:
+        if keys.continues:
             self._continuation_tokens.add((*pair, INPUT), asked or 0)
             self._continuation_tokens.add((*pair, OUTPUT), answered or 0)
             if cost is not None:
                 self._continuation_cost.add(pair, cost)
-        if not standard:
+        if keys.turn is not None:
+            self._turns.add(keys.turn)
+            self._turn_duration.record(seconds, keys.plain, where)
+            if answered:
+                self._turn_output.record(answered, keys.complete, where)
+        if keys.duration is None:
             return
-        shown, requested = pair
-        if by is not None:
-            by = requested if by == model else self._pair(provider, by)[1]
-        common = operation, shown, requested, by, self._address(address), port_shown(port)
-        self._operation_duration.record(seconds, (*common, self._error(error)), where)
+        self._operation_duration.record(seconds, keys.duration, where)
         if asked is not None:
-            self._token_usage.record(asked, (*common, INPUT), where)
+            self._token_usage.record(asked, keys.input, where)
         if answered is not None:
-            self._token_usage.record(answered, (*common, OUTPUT), where)
+            self._token_usage.record(answered, keys.output, where)
         if first is not None:
-            self._first_chunk.record(first, common, where)
+            self._first_chunk.record(first, keys.common, where)
+
+    def _keys_of(self, labels: CallLabels) -> _Keys:
+        (provider, model, reason, suspected, mapped, continues, outcome, standard, operation, by, address, port,
+         error) = labels  # fmt: skip
+        capped = self._times_capped
+        pair = self._pair(provider, model)
+        common: Values = ()
+        duration = None
+        if standard:
+            shown, requested = pair
+            if by is not None:
+                by = requested if by == model else self._pair(provider, by)[1]
+            common = operation, shown, requested, by, self._address(address), port_shown(port)
+            duration = *common, self._error(error)
+        keys = _Keys(
+            pair,
+            (*pair, reason),
+            suspected,
+            mapped,
+            continues,
+            None if outcome is None else (*pair, None, False, False, outcome),
+            (*pair, False, False),
+            (*pair, outcome in COMPLETE),
+            common,
+            duration,
+            (*common, INPUT),
+            (*common, OUTPUT),
+        )
+        if capped == self._times_capped and len(self._keys) < KEYS:  # what was capped is counted each time
+            self._keys[labels] = keys
+        return keys
 
     def turn(self, facts: TurnFacts) -> None:
         """Count a turn, and in the same step its exit."""
         (provider, model, agent, truncated, continued, unfinished, outcome, complete, attempts, seconds, output,
-         trace, span) = facts  # fmt: skip
-        pair, where = self._pair(provider, model), (trace, span)
+         where) = facts  # fmt: skip
+        pair = self._pair(provider, model)
         agent = self._agent(agent)
         self._turns.add((*pair, agent, truncated, continued, outcome))
         if unfinished:
