@@ -97,6 +97,8 @@ class Deferral(Protocol):
 
 _listeners: tuple[Listener, ...] = ()
 _deferral: Deferral | None = None
+_awake: tuple[Callable[[], bool], ...] = ()
+"""Say whether their listeners would make anything of a record."""
 _patient: tuple[Callable[[], bool], ...] = ()
 """Are asked whether a call may be announced later."""
 _failures: dict[Callable[..., object], int] = {}
@@ -128,8 +130,9 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 def _told(listeners: tuple[Listener, ...]) -> None:
     """These are told from now on."""
-    global _listeners, _content, _deferral, _patient
+    global _listeners, _awake, _content, _deferral, _patient
     _listeners = listeners
+    _awake = tuple(getattr(listener, "awake", _always) for listener in listeners)
     deferrals = [found for listener in listeners if (found := getattr(listener, "deferral", None)) is not None]
     others = [listener for listener in listeners if getattr(listener, "deferral", None) is None]
     is_patient = len(deferrals) == 1 and all(hasattr(other, "waits") for other in others)
@@ -149,8 +152,8 @@ def listening() -> bool:
     A listener may have a method `awake`, which says so of itself; one that has none always does.
     """
     # A generator expression would cost every call a frame, observed or not.
-    for listener in _listeners:  # noqa: SIM110
-        if getattr(listener, "awake", _always)():
+    for is_awake in _awake:  # noqa: SIM110
+        if is_awake():
             return True
     return False
 
@@ -510,7 +513,8 @@ class Call:
         if self.covered:
             return None
         self.over_s = time.perf_counter()
-        if self._may_wait() and stop.reason in WHOLE and came.get("error") is None:
+        is_cut = self.within is not None and self.within.cut  # in its turn, meanwhile
+        if self.deferral is not None and not is_cut and stop.reason in WHOLE and came.get("error") is None:
             self._wait(_as_it_is, ({"stop": stop, **came},))
             return None
         if self.within is not None:
@@ -523,16 +527,14 @@ class Call:
         Args:
             read: given these, gives the arguments of `end`; must not raise, nor need much memory until then.
         """
-        if not self._may_wait():
+        if self.ended:
+            return
+        if self.deferral is None or (self.within is not None and self.within.cut):
             self.end(**read(*given))
-        elif not self.ended:
+        else:
             self.ended = True
             self.over_s = time.perf_counter()
             self._wait(read, given)
-
-    def _may_wait(self) -> bool:
-        """Whether it may be told later that the call has ended: in its turn nothing has been cut meanwhile."""
-        return self.deferral is not None and (self.within is None or not self.within.cut)
 
     def _wait(self, read: Callable[..., Told], given: tuple[Any, ...]) -> None:
         assert self.deferral is not None

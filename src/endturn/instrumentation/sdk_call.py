@@ -208,7 +208,7 @@ class SdkCall:
         if self.call.deferral is not None and error is None and self.scope is self.call:
             read = self._wire.glance(self._context, result)
             if read is not None:
-                streams.end_later(self.call, read)
+                self.call.end_later(streams.read_later, *read)
                 return
         streams.end(self.scope, self._wire.whole(self._context, result), error)
 

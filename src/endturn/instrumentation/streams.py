@@ -19,10 +19,10 @@ from endturn.announce import swallow
 from endturn.errors import DecodeError
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
-from endturn.wires import Reader, Seen
+from endturn.wires import Seen
 
 if TYPE_CHECKING:
-    from endturn.announce import Call, Told
+    from endturn.announce import Told
     from endturn.instrumentation.background import Scope
 
 UNREADABLE: Final = "unreadable"
@@ -187,12 +187,8 @@ def end(call: Scope, seen: Seen, error: BaseException | None = None) -> None:
     call.end(**fields)
 
 
-def end_later(call: Call, reader: Reader) -> None:
-    """End a call whose response is whole; read the response later."""
-    call.end_later(_read, *reader)
-
-
-def _read(read: Callable[..., Seen], *given: Any) -> Told:
+def read_later(read: Callable[..., Seen], *given: Any) -> Told:
+    """What a wire's `Reader` sees of a response that is whole, as the arguments of `Call.end`. Never raises."""
     try:
         return _fields(read(*given))
     except Exception:

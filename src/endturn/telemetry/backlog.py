@@ -27,22 +27,13 @@ from endturn.telemetry.described import begins_anywhere
 TICK_S: Final = 0.25
 """How often the thread looks for calls that were there when it looked last."""
 
-BUSY: Final = 64
-"""Calls since it looked last from which on they are left to whoever adds more."""
-
 BUSY_TICK_S: Final = 1.0
-"""When it looks again then."""
+"""When it looks again where so many had come since that they are left to whoever adds more."""
 
-LATE_S: Final = 0.5
-"""Of calls that are left to whoever adds more, how long the first waits.
+MANY: Final = 64
+"""Calls that wait at most: whoever adds one more tells them, in a few milliseconds.
 
-The SDK makes batches every second, or rarer."""
-
-MANY: Final = 256
-"""Calls that wait at most: whoever adds one more tells some of them."""
-
-AT_ONCE: Final = 64
-"""How many: a few milliseconds' work."""
+What four times as many hold is more than the processor keeps at hand: all that the host does would cost more."""
 
 MOST: Final = 4_096
 """Calls that wait at most where another thread is at work on them: whoever adds one more waits for it."""
@@ -56,7 +47,6 @@ class Backlog:
         self._lock = threading.RLock()
         self._ticking = threading.Lock()  # held from one tick to the next: two threads that add begin one, not two
         self._told = self._seen = 0
-        self._is_busy = False
         self.is_closed = False
         """A provider has been shut down: nothing waits from then on."""
         if hasattr(os, "register_at_fork"):
@@ -68,22 +58,15 @@ class Backlog:
         calls = self._calls
         calls.append(call)
         self._tick_later(TICK_S)
-        if len(calls) > MANY or self.is_closed or (self._is_busy and self._is_late(call)):
+        if len(calls) > MANY or self.is_closed:
             self._relieve(len(calls))
-
-    def _is_late(self, call: Call) -> bool:
-        """Whether the first has waited long enough when this one is over."""
-        try:
-            return call.over_s - self._calls[0].over_s > LATE_S
-        except IndexError:  # another thread has told it
-            return False
 
     def _relieve(self, waiting: int) -> None:
         if waiting > MOST or self.is_closed:
             self.drain()
         elif self._lock.acquire(blocking=False):  # else another thread is at it
             try:
-                self._run(AT_ONCE)
+                self._run(MANY)
             finally:
                 self._lock.release()
 
@@ -100,15 +83,15 @@ class Backlog:
     def _tick(self) -> None:
         """Announce what was there a tick ago; where many have come since, leave it to those who add more."""
         before, self._seen = self._seen, self._told + len(self._calls)
-        self._is_busy = self._seen - before >= BUSY and self._is_fresh()
+        is_busy = self._seen - before >= MANY and self._is_fresh()
         try:
-            while not self._is_busy and self._told < before and self._calls:
+            while not is_busy and self._told < before and self._calls:
                 with self._lock:  # not for long: whoever wants it may be the host
                     self._run(1)
         finally:
             self._ticking.release()
         if self._calls:  # looked at last: whoever adds one now sees that nobody ticks
-            self._tick_later(BUSY_TICK_S if self._is_busy else TICK_S)
+            self._tick_later(BUSY_TICK_S if is_busy else TICK_S)
 
     def _is_fresh(self) -> bool:
         """Whether the last has only just come."""
@@ -136,7 +119,6 @@ class Backlog:
         self._lock = threading.RLock()
         self._ticking = threading.Lock()
         self._told = self._seen = 0
-        self._is_busy = False
 
 
 class Place:
