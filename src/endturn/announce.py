@@ -132,7 +132,7 @@ def _told(listeners: tuple[Listener, ...]) -> None:
     """These are told from now on."""
     global _listeners, _awake, _content, _deferral, _patient
     _listeners = listeners
-    _awake = tuple(getattr(listener, "awake", _always) for listener in listeners)
+    _awake = tuple(awake for each in listeners if (awake := getattr(each, "awake", _always)) is not None)
     deferrals = [found for listener in listeners if (found := getattr(listener, "deferral", None)) is not None]
     others = [listener for listener in listeners if getattr(listener, "deferral", None) is None]
     is_patient = len(deferrals) == 1 and all(hasattr(other, "waits") for other in others)
@@ -149,7 +149,7 @@ def takes_content() -> bool:
 def listening() -> bool:
     """Whether anyone would be told, and would make anything of it.
 
-    A listener may have a method `awake`, which says so of itself; one that has none always does.
+    A listener may have a method `awake`, which says so of itself, or None where it never does; others always do.
     """
     # A generator expression would cost every call a frame, observed or not.
     for is_awake in _awake:  # noqa: SIM110
@@ -701,7 +701,7 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
         and (layer is Layer.WRAPPER or not outer.is_another(caller, asked))
     ):
         return None
-    within = declared_turn()
+    within = None if _turn.get() is None else declared_turn()
     call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within, caller=caller)
     if layer is not Layer.WRAPPER and (_deferral is None or not _put_off(call, _deferral)):
         call.announced()
@@ -729,7 +729,8 @@ def _put_off(call: Call, deferral: Deferral) -> bool:
         call.iteration = turn.iterations
     if activation is not True:
         call.activations, call.beginning = (activation,), threading.RLock()
-    call.cover()
+    if call.outer is not None:
+        call.cover()
     return True
 
 

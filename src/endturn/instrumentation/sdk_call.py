@@ -96,41 +96,32 @@ class SdkCall:
 
     Attributes:
         call: the call; scope: what its answer ends, which is the call unless that is not over with this answer.
+        wire: what the call looks like; context: what its wire must know of it.
     """
 
-    __slots__ = ("_context", "_wire", "call", "is_taken", "response", "scope", "watched")
+    __slots__ = ("call", "context", "is_taken", "response", "scope", "watched", "wire")
 
     def __init__(self, call: Call, speaks: Wire, context: Context, scope: Scope | None = None) -> None:
         self.call = call
         self.scope = call if scope is None else scope
-        self._wire = speaks
-        self._context = context
+        self.wire = speaks
+        self.context = context
         self.response: Any = None
         """The HTTP response, once there is one: a parser that rejects a cut answer raises without it."""
         self.is_taken = False
         self.watched: tuple[Any, bodies.Watched] | None = None
         """The HTTP response that its host has yet to read, and what sees it."""
 
-    @property
-    def wire(self) -> Wire:
-        """What the call looks like."""
-        return self._wire
-
-    @property
-    def context(self) -> Context:
-        """What its wire must know of the call."""
-        return self._context
-
     def watching(self) -> Watch:
         """What is to be shown the answer, piece by piece."""
-        return self._wire.watch(self._context)
+        return self.wire.watch(self.context)
 
     def outlast(self) -> None:
         """Where the call only starts a job on the server, let it last until the job's response has been fetched."""
         try:
-            if self._context.asked.background:
+            if self.context.asked.background:
                 self.call.announced()
-                self.scope = background.Job(self.call, self._wire, self._context)
+                self.scope = background.Job(self.call, self.wire, self.context)
         except Exception:
             swallow("letting a call last")
 
@@ -152,7 +143,8 @@ class SdkCall:
         try:
             # A pydantic model is the parsed answer. Asking one for what it lacks would cost microseconds.
             if hasattr(type(result), "__pydantic_fields__"):
-                self._see(result)
+                if not self._glance(result):
+                    self._see(result)
                 return
             if isinstance(result, streams_of):
                 self._take_stream(result, asynchronous=isinstance(result, streams_of[1]))
@@ -192,25 +184,31 @@ class SdkCall:
     def _bytes_of(self, response: Any) -> http_bytes.Bytes:
         """What is to be shown the bytes of a response."""
         framing = http_bytes.framing_of(response.headers.get("content-type", ""))
-        if framing is None and self._context.asked.stream:
-            framing = self._wire.FRAMING
-        speaks = self._wire
+        if framing is None and self.context.asked.stream:
+            framing = self.wire.FRAMING
+        speaks = self.wire
         if framing is Framing.EVENTSTREAM and speaks.FRAMING is not framing:
             # Bedrock's envelope: anthropic's client for it opens that before anybody sees an event, unless it is raw.
             speaks = wire("bedrock_invoke")
-        return http_bytes.Bytes(speaks.watch(self._context), framing)
+        return http_bytes.Bytes(speaks.watch(self.context), framing)
 
     def let_go(self) -> None:
         """The SDK is done with the call. A connection may keep the context in which it was opened, and this with it."""
         self.response = self.watched = None
 
+    def _glance(self, result: Any) -> bool:
+        """Whether it was enough to glance at a whole answer, which is read later."""
+        call = self.call
+        if call.deferral is None or self.scope is not call:
+            return False
+        read = self.wire.glance(self.context, result)
+        if read is None:
+            return False
+        call.end_later(streams.read_later, *read)
+        return True
+
     def _see(self, result: Any, error: BaseException | None = None) -> None:
-        if self.call.deferral is not None and error is None and self.scope is self.call:
-            read = self._wire.glance(self._context, result)
-            if read is not None:
-                self.call.end_later(streams.read_later, *read)
-                return
-        streams.end(self.scope, self._wire.whole(self._context, result), error)
+        streams.end(self.scope, self.wire.whole(self.context, result), error)
 
     def failed(self, error: BaseException) -> None:
         """The SDK raised. Some of what it raises hides a response, and with it why the model stopped."""
@@ -227,7 +225,7 @@ class SdkCall:
             answer: Any = getattr(error, "response", None)
             status = getattr(answer, "status_code", None)
             if isinstance(status, int) and status >= 400:
-                found = self._wire.decode_error(status, answer.headers, answer.content, ctx=self._context)
+                found = self.wire.decode_error(status, answer.headers, answer.content, ctx=self.context)
                 self.scope.end(found.stop or _error(error), error=error)
                 return
             seen = self._behind()
@@ -244,7 +242,7 @@ class SdkCall:
     def _behind(self) -> Seen | None:
         """The response whose parsing raised, where its body had come: a validator that was given half a JSON text."""
         response = self.response
-        if response is None or not response.is_closed or self._context.asked.stream:
+        if response is None or not response.is_closed or self.context.asked.stream:
             return None
         seen = http_bytes.Bytes(self.watching(), None)
         try:

@@ -128,7 +128,7 @@ def _begin(sdk: Sdk, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
             adopt=kwargs.get("call") is not None,
             caller=Caller(id(client), id(getattr(client, "_client", client))),
         )
-        if under_way is not None:
+        if under_way is not None and under_way.context.asked.background:
             under_way.outlast()
         return under_way
     except Exception:

@@ -57,7 +57,8 @@ class Backlog:
         """Have a call announced soon; at once where nothing may wait any more."""
         calls = self._calls
         calls.append(call)
-        self._tick_later(TICK_S)
+        if not self._ticking.locked():
+            self._tick_later(TICK_S)
         if len(calls) > MANY or self.is_closed:
             self._relieve(len(calls))
 
@@ -128,25 +129,28 @@ class Place:
         together: the SDK's composite of a provider's processors; None where there is no provider.
         name: its attribute that holds them, in order.
         composite, batching: the classes that are known, of the composite and of who makes batches.
+
+    Attributes:
+        known: the processors that make batches, all of them, as they were when last looked at.
     """
 
-    __slots__ = ("_backlog", "_batching", "_composite", "_known", "_name", "_together")
+    __slots__ = ("_backlog", "_batching", "_composite", "known", "name", "together")
 
     def __init__(self, backlog: Backlog, together: Any, name: str, composite: str, batching: str) -> None:
         self._backlog = backlog
-        self._together = together
-        self._name = name
+        self.together = together
+        self.name = name
         self._composite = composite
         self._batching = batching
-        self._known: object = None
+        self.known: object = None
 
     def waits(self) -> bool:
         """Whether nobody can tell that something is handed on later. A host may add a processor at any time."""
-        processors = getattr(self._together, self._name, ())
-        return processors is self._known or self._look(processors)
+        processors = getattr(self.together, self.name, ())
+        return processors is self.known or self._look(processors)
 
     def _look(self, processors: Any) -> bool:
-        if type(self._together).__name__ != self._composite or not isinstance(processors, tuple):
+        if type(self.together).__name__ != self._composite or not isinstance(processors, tuple):
             return False
         others = tuple(each for each in processors if not (type(each) is First and each.is_over()))
         if not all(self._is_patient(each) for each in others):
@@ -157,12 +161,12 @@ class Place:
             if not type(each).__module__.startswith("endturn."):
                 Flush.put_on(each, self._backlog)
         if others != processors:
-            with self._together._lock:
-                if getattr(self._together, self._name) is not processors:
+            with self.together._lock:
+                if getattr(self.together, self.name) is not processors:
                     return False
-                setattr(self._together, self._name, others)
+                setattr(self.together, self.name, others)
             processors = others
-        self._known = processors
+        self.known = processors
         return True
 
     def _is_patient(self, processor: object) -> bool:

@@ -219,15 +219,13 @@ class _Hearing:
                 if len(_recent) > RECENT:
                     _recent.popitem(last=False)
 
-    @staticmethod
-    def awake() -> bool:
-        """Remembering alone is no reason to observe a call."""
-        return False
+    awake = None
+    """Remembering alone is no reason to observe a call."""
 
     @staticmethod
     def waits() -> bool:
         """Whether it may be told of a call later: no span is open that may be of the same call."""
-        return is_idle()
+        return not _frames and not _open
 
 
 hearing = _Hearing()
