@@ -506,13 +506,15 @@ How each figure is taken stands at the top of `benchmarks/overhead.py`.
 
 - On the path of a call stands what must: what was asked is read in place, a stand-in for the span is made current, and
   why the model stopped is looked up.
-- A whole response is recorded later, within about a second, by another thread, or, where calls are many, some dozens at
-  once by whoever makes another call: a few milliseconds then, which the CPU time above includes and the wall time,
-  being a quartile, does not show. Its span is begun when somebody asks for it within the call (another span, a log
-  record), else then, with the times that it had. This is so only where the tracer and logger providers hand on in
-  batches anyway; a flush, a shutdown and a metric reader's collection end the wait, and so does the end of an observed
-  turn. Truncated responses, errors, and spans of other instrumentations are never put off.
-- Histograms are folded in bulk when a reader collects; counters are dictionaries that it reads.
+- A whole response is recorded later, within about a second, by another thread, or, where calls are many, 64 at once by
+  whoever makes another call: some three milliseconds then, which the CPU time above includes and the wall time, being a
+  quartile, does not show. Its span is begun when somebody asks for it within the call (another span, a log record),
+  else then, with the times that it had. This is so only where the tracer and logger providers hand on in batches
+  anyway; a flush, a shutdown and a metric reader's collection end the wait, and so does the end of an observed turn.
+  Truncated responses, errors, and spans of other instrumentations are never put off.
+- Of a call that is over, what the SDK would hand to its processors is made straight away, once it has been seen in this
+  process that it is the same.
+- Measurements go to the SDK's histograms by the hundred; counters are dictionaries that a reader reads.
 - Nothing is built while nobody listens.
 - Of a stream nothing is kept but a count and 64 characters: each chunk is looked at as it passes.
 """

@@ -738,7 +738,7 @@ def _forking() -> None:
     """The calls in which a process forks are announced first: they are the parent's, and so are their spans."""
     call = _call.get()
     while call is not None:
-        if call.deferral is not None and not call.ended:
+        if call.deferral is not None:
             call.announced()
         call = call.outer
 

@@ -112,12 +112,13 @@ def test_a_flush_of_the_logs_ends_the_wait(host: Host) -> None:
     assert record.log_record.timestamp == span.end_time
 
 
-def test_a_flush_of_the_processor_itself_ends_the_wait(host: Host) -> None:
+@pytest.mark.parametrize("method", ["force_flush", "shutdown"])
+def test_a_flush_of_the_processor_itself_ends_the_wait(host: Host, method: str) -> None:
     """A host that keeps its processor flushes that, not the provider: what waits is handed on first."""
     host.call()
     processors = host.tracers._active_span_processor._span_processors
     (batching,) = (each for each in processors if type(each) is BatchSpanProcessor)
-    assert batching.force_flush(1_000)
+    getattr(batching, method)()
     assert not host.waiting
     assert len(host.spans.get_finished_spans()) == 1
 

@@ -397,6 +397,45 @@ def test_a_call_that_was_asked_for_its_span_leaves_no_garbage(observed: Host, re
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_where_a_call_was_made_that_has_yet_to_be_told_of(observed: Host) -> None:
+    """The child's spans are in the span that the parent exports, though the call is over."""
+    kept: list[contextvars.Context] = []
+    observed.ask(lambda request: kept.append(contextvars.copy_context()))
+    assert waiting() == 1
+    reading, writing = os.pipe()
+
+    def fork() -> None:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        else:
+            os.write(writing, b"%d" % trace.get_current_span().get_span_context().span_id)
+            os._exit(0)
+
+    kept[0].run(fork)
+    span_id = os.read(reading, 100)
+    os.close(reading)
+    os.close(writing)
+    (made,) = observed.exported()[CHAT]
+    assert int(span_id) == ids(made)[1]
+
+
+def test_a_call_that_is_over_takes_nothing_more(observed: Host) -> None:
+    """Whoever comes to its span late, before it is told of or after, finds an ended one."""
+    kept: list[contextvars.Context] = []
+    for _ in range(2):
+        observed.ask(lambda request: kept.append(contextvars.copy_context()))
+    early = kept[0].run(trace.get_current_span)
+    early.set_attribute("host.late", object())  # type: ignore[arg-type]  # nothing that could be exported
+    assert not early.is_recording()
+    spans = observed.exported()[CHAT]
+    late = kept[1].run(trace.get_current_span)
+    late.set_attribute("host.late", "x")
+    assert not late.is_recording()
+    assert [each.get_span_context().span_id for each in (early, late)] == [ids(span)[1] for span in spans]
+    assert all("host.late" not in (span.attributes or {}) for span in spans)
+
+
 def test_a_call_in_which_a_process_forks_is_the_parents(observed: Host) -> None:
     """The child, too, is within the span that the parent exports, and exports none of that call itself."""
     reading, writing = os.pipe()

@@ -44,7 +44,7 @@ from endturn.stop import Stop, StopReason
 from endturn.telemetry import bulk, schema
 from endturn.telemetry import metrics as recorded
 from endturn.telemetry.recorder import Options, Recorder
-from endturn.telemetry.series import LIMIT, PAIRS
+from endturn.telemetry.series import LIMIT, PAIRS, Distribution
 from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
 
 OPENAI = ("openai", "gpt-5")
@@ -907,6 +907,51 @@ def test_many_at_once_are_what_they_are_one_by_one(
             data = reader.get_metrics_data()
             told.append(re.sub(r'"(start_)?time_unix_nano": \d+', "", data.to_json() if data is not None else ""))
     assert seen[0] == seen[1]
+
+
+def test_a_meter_that_is_switched_off_measures_nothing() -> None:
+    """However many measurements wait."""
+    off = pytest.importorskip("opentelemetry.sdk.metrics._internal")._disable_meter_configurator
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False, _meter_configurator=off)
+    instrument = provider.get_meter("x").create_histogram("x")
+    bulk.at_once(instrument, {}, [1.0] * 300, [(0, 0)] * 300)
+    assert reader.get_metrics_data() is None
+
+
+def test_a_signal_that_comes_while_something_is_counted(stage: Stage) -> None:
+    """Its handler may flush, in the very thread: what is being counted is seen by the next collection."""
+    meters = stage.recorder._out.meters
+    assert meters is not None
+    seen: list[dict[Any, Any]] = []
+    folds = list(meters._folds)
+
+    def call(facts: Any) -> None:
+        if not seen:
+            seen.append(stage.points().get("endturn.responses", {}))
+        folds[recorded.CALL](facts)
+
+    meters._folds = (folds[recorded.BORN], call, *folds[recorded.TURN :])
+    stage.call(stage.turn())
+    (_, facts) = next(each for each in meters._queue if each[0] == recorded.CALL)
+    meters.count(recorded.CALL, facts)
+    assert counted(seen[0]) == {}
+    assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 2}
+
+
+def test_attribute_sets_without_end_are_not_kept(stage: Stage) -> None:
+    """Where no reader comes, the SDK is handed what waits; ports beyond the first are left out."""
+    meters = stage.recorder._out.meters
+    assert meters is not None
+    for port in range(3 * LIMIT):
+        stage.call(stage.turn(), usage=USAGE, asked={"server_address": "localhost", "server_port": port})
+    meters._fold(len(meters._queue))
+    found = meters._tally._token_usage
+    assert len(found._waiting) < 200
+    distribution = Distribution(schema.TURN_OUTPUT, lambda label: None, found.instrument)
+    for number in range(3 * LIMIT):
+        distribution.record(1, ("p", "m", number), (0, 0))
+    assert len(distribution._waiting) <= LIMIT
 
 
 def test_an_sdk_that_differs_is_used_as_the_api_would_have_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,9 +73,13 @@ class Backlog:
 
     def drain(self) -> None:
         """Announce all that wait."""
-        # Reentrant: a signal's handler may flush while its thread is here.
-        with self._lock:
-            self._run(len(self._calls))
+        # Reentrant: a signal's handler may flush while its thread is here. One that shuts down waits for a reader's
+        # thread, which would wait here for the handler's.
+        if self._lock.acquire(timeout=janitor.WAIT_S):
+            try:
+                self._run(len(self._calls))
+            finally:
+                self._lock.release()
 
     def _tick_later(self, seconds: float) -> None:
         if self._ticking.acquire(blocking=False):
@@ -159,7 +163,7 @@ class Place:
             others = (First(self._backlog), *others)
         for each in others:
             if not type(each).__module__.startswith("endturn."):
-                Flush.put_on(each, self._backlog)
+                Before.put_on(each, self._backlog)
         if others != processors:
             with self.together._lock:
                 if getattr(self.together, self.name) is not processors:
@@ -176,29 +180,34 @@ class Place:
         return kind.__name__ == self._batching and kind.__module__.startswith("opentelemetry.sdk.")
 
 
-class Flush:
-    """Stands for one processor's `force_flush`: a host may flush the processor itself, as functions do that freeze."""
+class Before:
+    """Stands for a processor's `force_flush` or `shutdown`: a host may call these itself, as functions do that freeze.
 
-    __slots__ = ("_backlog", "_kind", "_processor")
+    Args:
+        name: the method's.
+    """
 
-    def __init__(self, processor: Any, backlog: Backlog) -> None:
+    __slots__ = ("_backlog", "_method", "_processor")
+
+    def __init__(self, processor: Any, name: str, backlog: Backlog) -> None:
         # No strong reference: the processor would keep itself alive.
         self._processor = ref(processor)
-        self._kind = type(processor)
+        self._method = getattr(type(processor), name)
         self._backlog = ref(backlog)
 
     @classmethod
     def put_on(cls, processor: Any, backlog: Backlog) -> None:
         """Have a processor hand on what waits before it is flushed. One whose method is somebody's own is left so."""
-        present = vars(processor).get("force_flush")
-        if present is None or (type(present) is cls and present._backlog() is None):
-            processor.force_flush = cls(processor, backlog)
+        for name in ("force_flush", "shutdown"):
+            present = vars(processor).get(name)
+            if present is None or (type(present) is cls and present._backlog() is None):
+                setattr(processor, name, cls(processor, name, backlog))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         backlog, processor = self._backlog(), self._processor()
         if backlog is not None:
             backlog.drain()
-        return True if processor is None else self._kind.force_flush(processor, *args, **kwargs)
+        return True if processor is None else self._method(processor, *args, **kwargs)
 
 
 class First:

@@ -68,6 +68,8 @@ def one_by_one(instrument: Histogram, attributes: Attributes, values: list[float
 
 def at_once(instrument: Any, attributes: Attributes, values: list[float], wheres: list[Where]) -> None:
     """Record measurements through the SDK's own aggregations."""
+    if not instrument._is_enabled():  # a host may switch its meter off
+        return
     # The first is recorded as any other: the SDK checks it, applies its views, and makes the aggregations.
     instrument.record(values[0], attributes, context_of(wheres[0]))
     consumer = instrument._measurement_consumer

@@ -1,9 +1,10 @@
-"""The metrics: what happened is queued where it happens, and counted when a reader collects.
+"""The metrics: what happened is queued where it happens, counted later, and seen when a reader collects.
 
-Recording one histogram costs as much as half a span. On the call's own path facts are therefore only appended to a
-queue; the callback of the first observable instrument folds the queue into sums and histograms. The SDK runs every
-such callback before it collects any storage, for each reader, and once more when it shuts down, so nothing is late and
-nothing is lost. Facts are folded whole: what is counted twice (a turn, and its exit) is seen together or not at all.
+Recording one histogram costs as much as half a span. On a call's own path facts are therefore only appended to a queue;
+those of a call that is told of later are counted then. The callback of the first observable instrument counts what is
+still queued. The SDK runs every such callback before it collects any storage, for each reader, and once more when it
+shuts down, so nothing is late and nothing is lost. Sums are seen whole: of what is counted twice (a turn, and its exit)
+a collection shows both or neither.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakMethod, WeakSet, ref
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, announce
-from endturn.telemetry import schema
+from endturn.telemetry import janitor, schema
 from endturn.telemetry.backlog import Backlog
 from endturn.telemetry.schema import Metric
 from endturn.telemetry.tally import (
@@ -55,6 +56,7 @@ class Meters:
         self._provider = ref(provider)
         self._queue: deque[tuple[int, Facts]] = deque()
         self._lock = threading.Lock()
+        self._holder: int | None = None  # of the lock: a thread
         self._expected: set[BornFacts] = set()
         self._failures_before: dict[str, int] = {}
         self.collected = False
@@ -90,7 +92,7 @@ class Meters:
             self.queue(BORN, facts)
 
     def queue(self, kind: int, facts: Facts) -> None:
-        """Have the facts counted with the next collection."""
+        """Have the facts counted, with the next collection at the latest."""
         queue = self._queue
         queue.append((kind, facts))
         if len(queue) > QUEUED:
@@ -98,33 +100,48 @@ class Meters:
 
     def count(self, kind: int, facts: Facts) -> None:
         """Count the facts at once, for the next collection to show. Not on a call's own path."""
-        if self._lock.acquire(blocking=False):
+        if self._hold(0):
             try:
                 self._guarded(self._folds[kind], facts)
             finally:
-                self._lock.release()
+                self._let_go()
         else:  # whoever holds it may be this very thread, in the middle of a garbage collection
             self.queue(kind, facts)
 
     def _relieve(self, over: int) -> None:
         # Whoever holds the lock is folding already.
-        if self._lock.acquire(blocking=False):
+        if self._hold(0):
             try:
                 self._fold(min(over + 1, AT_ONCE))
             finally:
-                self._lock.release()
+                self._let_go()
+
+    def _hold(self, seconds: float) -> bool:
+        """Hold the lock, waiting so long at most; never where this thread, which a signal has interrupted, holds it."""
+        if self._holder == threading.get_ident() or not self._lock.acquire(timeout=seconds):
+            return False
+        self._holder = threading.get_ident()
+        return True
+
+    def _let_go(self) -> None:
+        self._holder = None
+        self._lock.release()
 
     # --- When a reader collects ----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Fold all that is queued. Only a reader's collection may ask for it."""
+        """Count all that is queued, and let it be seen. Only a reader's collection may ask for it."""
         for backlog in list(self.before):
             backlog.drain()
-        with self._lock:
-            self._fold(len(self._queue))
-            for distribution in self._tally.distributions.values():
-                self._guarded(distribution.hand_over)
-            self._tally.settle()
+        # Whoever holds it longer has been interrupted by a signal, whose handler waits for the reader.
+        if self._hold(janitor.WAIT_S):
+            try:
+                self._fold(len(self._queue))
+                for distribution in self._tally.distributions.values():
+                    self._guarded(distribution.hand_over)
+                self._tally.settle()
+            finally:
+                self._let_go()
 
     def _fold(self, count: int) -> None:
         for _ in range(count):
@@ -160,7 +177,7 @@ class Meters:
 
     def _forked(self) -> None:
         """In the child: nothing is queued or counted yet, whatever the parent had."""
-        self._lock = threading.Lock()
+        self._lock, self._holder = threading.Lock(), None
         self._queue.clear()
         self._failures_before = announce.listener_failures()
         self._tally.empty()

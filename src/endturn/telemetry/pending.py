@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanContext, Status, StatusCode, get_current_span
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Status, StatusCode, get_current_span
 from opentelemetry.util import types
 
 from endturn.announce import Call, swallow
@@ -39,7 +39,9 @@ class Pending(Span):
                 call.announced()
             except Exception:
                 swallow("beginning a span")
-            self._span = next((made.span for made in call.activations if isinstance(made, Opened)), None)
+            span = next((made.span for made in call.activations if isinstance(made, Opened)), None)
+            # Of a call that is over nothing more is taken, though it may yet have to be told of.
+            self._span = NonRecordingSpan(span.get_span_context()) if span is not None and call.ended else span
             if self._span is not None:
                 # Whoever keeps its context keeps no more than its span: not where it began, which may be in another.
                 self._call = self._parent = None

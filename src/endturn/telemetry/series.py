@@ -183,6 +183,8 @@ class Distribution:
             return
         waiting = self._waiting.get(values)
         if waiting is None:
+            if len(self._waiting) >= LIMIT:  # and no reader has come for long
+                self._try(self.hand_over)
             self._waiting[values] = [amount], [where]
             return
         amounts, wheres = waiting
@@ -190,12 +192,16 @@ class Distribution:
         wheres.append(where)
         if len(amounts) >= self._most:
             self._waiting[values] = [], []
-            try:
-                self._hand_over(values, amounts, wheres)
-            except Exception:
-                if announce.is_strict():
-                    raise
-                announce.lost(LOST)
+            self._try(self._hand_over, values, amounts, wheres)
+
+    def _try(self, step: Callable[..., None], *given: object) -> None:
+        """What an SDK refuses is lost, and the measurement at hand is not."""
+        try:
+            step(*given)
+        except Exception:
+            if announce.is_strict():
+                raise
+            announce.lost(LOST)
 
     def empty(self) -> None:
         """Forget what was kept."""

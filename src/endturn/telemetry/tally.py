@@ -17,7 +17,7 @@ from endturn.telemetry import schema
 from endturn.telemetry.attributes import port_shown
 from endturn.telemetry.bulk import Where
 from endturn.telemetry.schema import Metric
-from endturn.telemetry.series import Counter, Distribution, Label, Pairs, Values
+from endturn.telemetry.series import OTHER, Counter, Distribution, Label, Pairs, Values
 
 if TYPE_CHECKING:
     from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, PayloadRepaired, TurnEnded
@@ -160,6 +160,7 @@ class Tally:
         self._pair = Pairs(self._cap)
         self._agent = Label("agent", 10, self._cap)
         self._address = Label("server_address", 16, self._cap)
+        self._port = Label("server_address", 64, self._cap)
         self._error = Label("error_type", 32, self._cap)
         for label in schema.CAPPED.values:
             self._series_capped.add((label,), 0)
@@ -241,7 +242,10 @@ class Tally:
             shown, requested = pair
             if by is not None:
                 by = requested if by == model else self._pair(provider, by)[1]
-            common = operation, shown, requested, by, self._address(address), port_shown(port)
+            port = port_shown(port)
+            if port is not None and self._port(str(port)) == OTHER:
+                port = None
+            common = operation, shown, requested, by, self._address(address), port
             duration = *common, self._error(error)
         keys = _Keys(
             pair,
