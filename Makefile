@@ -18,7 +18,7 @@ demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted 
 test: $(VENV)/.dev  ## all tests; builds what they need first (Go makes the Collector and Prometheus ones possible)
 	@$(PY) stack/build.py --if-possible
 	@$(PY) tests/sdks/build.py --if-possible
-	$(PY) -m pytest -n auto --dist loadfile $(ARGS)
+	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
 	$(VENV)/bin/ruff format --check .

@@ -79,7 +79,7 @@ def test_an_emitted_record_is_the_one_that_the_sdk_would_have_made(limits: dict[
     provider = LoggerProvider(shutdown_on_exit=False, log_record_limits=LogRecordLimits(**limits))
     provider.add_log_record_processor(SimpleLogRecordProcessor(kept))
     logger = provider.get_logger("test", "1")
-    assert described._is_known_logger(type(logger))
+    assert described.is_known_logger(type(logger))
     text, number = "INFO", SeverityNumber.INFO
     within = trace.set_span_in_context(trace.NonRecordingSpan(trace.SpanContext(1, 2, False, trace.TraceFlags(1))))
     for context in (None, within):

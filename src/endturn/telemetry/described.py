@@ -96,7 +96,7 @@ def emit(
 ) -> None:
     """Emit an event, with the ids of a context. `attributes` is not to be changed afterwards."""
     made = None
-    if _is_known_logger(type(logger)):
+    if is_known_logger(type(logger)):
         made = _record(logger, name, attributes, timestamp, context, text, number)
     if made is None:
         logger.emit(
@@ -173,7 +173,7 @@ def _kind_of_records() -> Any:
 
 
 @cache
-def _is_known_logger(kind: type) -> bool:
+def is_known_logger(kind: type) -> bool:
     """Whether loggers of this class are the SDK's, and giving them whole records is right in the SDK's version."""
     try:
         return kind.__module__.startswith("opentelemetry.sdk._logs") and _proven_logger(kind)

@@ -117,7 +117,7 @@ def _kind_of_spans() -> Any:
 
 def started(tracer: Tracer, name: str, context: Context, kind: SpanKind, start_time: int) -> Span:
     """A span of what is over, to be given clean attributes and ended. No processor is told that it has begun."""
-    if _is_known(type(tracer)):
+    if is_known(type(tracer)):
         made = _made(tracer, name, context, kind, start_time)
         if made is not None:
             return made
@@ -154,7 +154,7 @@ def _flags(is_sampled: bool, is_random: bool) -> TraceFlags:
 
 
 @cache
-def _is_known(kind: type) -> bool:
+def is_known(kind: type) -> bool:
     """Whether tracers of this class are the SDK's, and their spans can be made so in the SDK's version."""
     try:
         return kind.__module__ == "opentelemetry.sdk.trace" and _proven(kind)

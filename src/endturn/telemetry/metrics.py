@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakMethod, WeakSet, ref
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, announce
-from endturn.telemetry import janitor, schema
+from endturn.telemetry import bulk, janitor, schema
 from endturn.telemetry.backlog import Backlog
 from endturn.telemetry.schema import Metric
 from endturn.telemetry.tally import (
@@ -68,6 +68,7 @@ class Meters:
                 metric.name, metric.unit, metric.brief, explicit_bucket_boundaries_advisory=metric.buckets
             )
             self._instruments.append(made)
+            bulk.recording(type(made))  # found out here, not on a call's path
             return made
 
         self._tally = tally = Tally(histogram)

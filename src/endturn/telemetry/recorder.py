@@ -154,13 +154,13 @@ class Recorder:
         context, tracer = (get_current(), out.tracer) if origin is None else origin
         if tracer is None:
             return None
-        name, began_ns, continued = f"{started.operation} {started.model}", started.started_ns, self._continued(started)
-        if started.over and continued is None:
+        name, began_ns = f"{started.operation} {started.model}", started.started_ns
+        if started.over:  # when it began nothing waited to be continued
             span = finished.started(tracer, name, context, SpanKind.CLIENT, began_ns)
         else:
+            continued = self._continued(started)
             links = None if continued is None else (Link(continued),)
-            found = None if started.over else attributes.chat_asked(started)
-            span = tracer.start_span(name, context, SpanKind.CLIENT, found, links, began_ns)
+            span = tracer.start_span(name, context, SpanKind.CLIENT, attributes.chat_asked(started), links, began_ns)
         opened = Opened(span, trace.set_span_in_context(span, context))
         self._keep(started.number, opened)
         return opened
