@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from endturn import announce, records
-from endturn.announce import Layer
+from endturn import records
+from endturn.calls import Layer, open_call
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
@@ -29,6 +29,7 @@ from endturn.records import (
     TurnStarted,
 )
 from endturn.stop import Resume, Stop, StopReason
+from endturn.turns import current_turn
 from tests.continuation.test_stitch import ROWS
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
@@ -1017,7 +1018,7 @@ async def test_cancellation_at_any_await(at: str, text: str, messages: int) -> N
             await task
     assert waits.open == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert announce.current_turn() is None
+    assert current_turn() is None
     result: TurnResult = caught.value.turn_result  # type: ignore[attr-defined]
     assert (result.text, result.outcome, result.complete) == (text, "cancelled", False)
     assert len(result.messages) == messages
@@ -1087,7 +1088,7 @@ def test_a_layer_below_announces_instead(layer: Layer) -> None:
     script = iter([cut("Hello, "), said("world.")])
 
     def provider(request: Request) -> ChatResponse:
-        inner = announce.open_call(layer, provider="openai", model="inner")
+        inner = open_call(layer, provider="openai", model="inner")
         assert inner is not None
         with inner.step():
             response = next(script)
@@ -1108,16 +1109,16 @@ def test_the_scope_is_never_left_open_across_a_yield() -> None:
     seen = []
 
     def provider(request: Request) -> Iterator[Delta | ChatResponse]:
-        seen.append(announce.current_turn())
+        seen.append(current_turn())
         yield Delta(text="a")
         yield calling(call("now", ""), text="a") if len(seen) == 1 else said("b")
 
     def now(asked: ToolCall) -> str:
-        seen.append(announce.current_turn())
+        seen.append(current_turn())
         return "noon"
 
     for _ in ContinuationController(provider, tools={"now": now}).stream(ask(tools=(NOW,))):
-        assert announce.current_turn() is None
+        assert current_turn() is None
     assert len(seen) == 3
     assert len(set(seen)) == 1
     assert seen[0] is not None

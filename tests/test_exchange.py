@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from endturn import announce
-from endturn.announce import Layer
+from endturn.calls import Layer, current_call, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import ProviderUnavailable, RequestRejected
@@ -82,7 +82,7 @@ def test_a_layer_below_stays_silent(records: list[Record]) -> None:
     below: list[object] = []
 
     def answer(_: httpx.Request) -> httpx.Response:
-        below.append(announce.open_call(Layer.HTTP, provider="openai", model="m"))
+        below.append(open_call(Layer.HTTP, provider="openai", model="m"))
         return httpx.Response(500)
 
     with Client("openai", api_key=KEY, http=httpx.MockTransport(answer)) as sync:
@@ -96,7 +96,7 @@ def test_a_layer_below_stays_silent(records: list[Record]) -> None:
 
 def test_a_wrapper_adds_no_second_record(records: list[Record]) -> None:
     """A wrapper around the client announces nothing of its own."""
-    wrapper = announce.open_call(Layer.WRAPPER, provider="openai", model="m")
+    wrapper = open_call(Layer.WRAPPER, provider="openai", model="m")
     assert wrapper is not None
     with client(ScriptedProvider([say("x")]), "openai_chat") as sync, wrapper.step():
         response = sync(ASKED)
@@ -178,7 +178,7 @@ def test_with_nobody_listening_nothing_is_opened() -> None:
     """Without a listener the client opens no scope."""
 
     def answer(_: httpx.Request) -> httpx.Response:
-        assert announce._call.get() is None
+        assert current_call() is None
         return httpx.Response(500)
 
     with Client("openai", api_key=KEY, http=httpx.MockTransport(answer)) as sync, pytest.raises(ProviderUnavailable):

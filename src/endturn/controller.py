@@ -23,7 +23,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from endturn import adapters, records, wires
-from endturn.announce import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn, takes_content
+from endturn.announce import takes_content
+from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
 from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, Wait
@@ -35,6 +36,7 @@ from endturn.errors import ProviderError, UsageError
 from endturn.records import Turn
 from endturn.stop import Stop, StopReason
 from endturn.transcript import Transcript
+from endturn.turns import ToolRun, TurnScope, start_tool, start_turn
 
 __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from endturn import announce, signing
+from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
 from endturn.signing import Signer
@@ -303,8 +304,8 @@ class Exchange:
         self._call = None
         if announce.listening():
             where = urlsplit(endpoint.url)
-            self._call = announce.open_call(
-                announce.Layer.SDK,
+            self._call = open_call(
+                Layer.SDK,
                 asked,
                 provider=endpoint.provider,
                 model=request.model,

@@ -16,13 +16,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
-from endturn import announce, records
-from endturn.announce import Step
+from endturn import records
 from endturn.chat import Usage
 from endturn.records import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.recorder import Options, Recorder
+from endturn.turns import TURN, Step
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -144,7 +144,7 @@ class Stage:
 
     def current(self, *activations: Any) -> Step:
         """Makes what the activations stand for current, as a scope's step does."""
-        return Step(announce._turn, Turn(), activations)
+        return Step(TURN, Turn(), activations)
 
     # What came of it
 

@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import announce
-from endturn.announce import Layer
+from endturn.calls import Layer, open_call
 from endturn.records import CallStarted, Record
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import backlog, janitor
@@ -53,7 +53,7 @@ class Host:
 
     def call(self, stop: Stop = DONE) -> None:
         """One whole call."""
-        call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+        call = open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
         assert call is not None
         call.end(stop, reasons=(stop.raw,))
 
@@ -292,7 +292,7 @@ def test_a_span_that_is_asked_for_while_it_begins_begins_once(host: Host) -> Non
     watchful = Watchful(lambda: trace.get_current_span().get_span_context())
     stop = announce.listen(watchful)
     try:
-        call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+        call = open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
         assert call is not None
         with call.step():
             asked = trace.get_current_span().get_span_context()
@@ -308,7 +308,7 @@ def test_a_span_that_is_asked_for_while_it_begins_begins_once(host: Host) -> Non
 def test_a_flush_while_a_span_begins_waits_for_no_thread_that_waits_for_it(host: Host) -> None:
     """A signal's handler may flush in the midst of a beginning, while another thread tells of other calls."""
     waiting, held, told = host.recorder.deferral._backlog, threading.Event(), threading.Event()
-    call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+    call = open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
     assert call is not None
     host.call()
 
@@ -344,7 +344,7 @@ def test_who_listens_later_is_told_nothing_that_was_over(host: Host) -> None:
 
 def test_a_call_put_off_is_told_though_somebody_listens_who_cannot_wait(host: Host) -> None:
     """`settle` ends the wait of what was put off before an impatient listener came."""
-    call = announce.open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+    call = open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
     assert call is not None
     stop = announce.listen(lambda record: None)
     call.end(DONE)
@@ -363,7 +363,7 @@ def test_a_wrappers_span_begins_with_its_attributes(host: Host) -> None:
             seen.append(dict(span.attributes))
 
     host.tracers.add_span_processor(Looking())
-    call = announce.open_call(Layer.WRAPPER, provider="openai", model="gpt-5", stream=False)
+    call = open_call(Layer.WRAPPER, provider="openai", model="gpt-5", stream=False)
     assert call is not None
     call.end(DONE)
     assert seen[0]["gen_ai.request.model"] == "gpt-5"

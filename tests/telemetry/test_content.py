@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from endturn import announce
-from endturn.announce import Layer
+from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
@@ -601,7 +601,7 @@ def test_a_span_of_another_keeps_its_own_content() -> None:
         stage = recording(content="SPAN_ONLY")
         tracer = stage.tracers.get_tracer(scope)
         with tracer.start_as_current_span("chat m"):
-            scope_of = announce.open_call(Layer.SDK, None, provider="p", model="m", adopt=True)
+            scope_of = open_call(Layer.SDK, None, provider="p", model="m", adopt=True)
             assert scope_of is not None
             scope_of.said(None, PLAIN)
             scope_of.end(PLAIN.stop)

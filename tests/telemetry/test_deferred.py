@@ -27,7 +27,7 @@ from opentelemetry.util._once import Once
 
 import endturn
 from endturn import announce
-from endturn.announce import Call
+from endturn.calls import Call
 from endturn.instrumentation import instrument
 from endturn.records import CallStarted, Record
 from endturn.telemetry import janitor

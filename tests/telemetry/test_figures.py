@@ -19,7 +19,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import announce
-from endturn.announce import Layer
+from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Request, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
@@ -200,7 +200,7 @@ def test_many_choices_are_told_in_part() -> None:
 
 def test_a_call_s_facts_without_a_number_are_as_they_were() -> None:
     """Facts that a call does not have are not made up, and a wild one leaves its default behind."""
-    call = announce.open_call(Layer.WRAPPER, provider="p", model="m", choices=10**400, maximum="many", server_port=-1)
+    call = open_call(Layer.WRAPPER, provider="p", model="m", choices=10**400, maximum="many", server_port=-1)
     assert call is not None
     ended = call.end(Stop(StopReason.END_TURN))
     assert ended is not None

@@ -16,13 +16,14 @@ import pytest
 from google.genai import types as genai
 
 from endturn import announce, records
-from endturn.announce import Layer
+from endturn.calls import Layer, open_call
 from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor, nudges
 from endturn.telemetry.infer import IDLE_S, OPEN_TURNS, Inferring
 from endturn.telemetry.nudges import Nudges
 from endturn.telemetry.said import digests
+from endturn.turns import infer_with, start_turn
 from endturn.wires import Asked, wire
 from tests.telemetry.mocked import Records, body, chat, claude
 from tests.wires.replies import chat_body, message, say
@@ -83,7 +84,7 @@ class World:
             previous_id=previous_id,
             conversation_id=conversation_id,
         )
-        call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
+        call = open_call(Layer.SDK, asked, provider="p", model="m")
         assert call is not None
         during()
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
@@ -106,12 +107,12 @@ def world() -> Iterator[World]:
 
 def placed(made: World) -> Iterator[World]:
     stop = announce.listen(made.records.append)
-    announce.infer_with(made.inferring)
+    infer_with(made.inferring)
     try:
         with announce.strict():
             yield made
     finally:
-        announce.infer_with(None)
+        infer_with(None)
         stop()
         made.inferring.forget()
 
@@ -148,7 +149,7 @@ def test_a_failed_call_ends_its_turn(world: World) -> None:
 
 def test_a_wrapper_s_turn_is_as_long_as_its_call(world: World) -> None:
     """A wrapper's call is announced when it ends; its turn began with it."""
-    call = announce.open_call(Layer.WRAPPER, None, provider="p", model="m")
+    call = open_call(Layer.WRAPPER, None, provider="p", model="m")
     assert call is not None
     time.sleep(0.01)
     call.end(Stop(StopReason.END_TURN))
@@ -522,7 +523,7 @@ for world in placed(made):
 
 def test_within_an_observed_turn_continuations_are_recognised(world: World) -> None:
     """Its calls belong to it; the one that finishes a cut answer says so; its end is its owner's."""
-    scope = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+    scope = start_turn(Turn(kind=TurnKind.OBSERVED))
     with scope.step():
         world.cut(HISTORY)
         ended = world.call([*HISTORY, answer(HALF), NUDGE], REST)
@@ -538,7 +539,7 @@ def test_within_an_observed_turn_continuations_are_recognised(world: World) -> N
 
 def test_an_observed_turn_is_not_ended_by_waiting(world: World) -> None:
     """Only its owner ends it."""
-    scope = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+    scope = start_turn(Turn(kind=TurnKind.OBSERVED))
     with scope.step():
         world.cut(HISTORY)
     world.inferring.close()
@@ -549,7 +550,7 @@ def test_an_observed_turn_is_not_ended_by_waiting(world: World) -> None:
 
 def test_turns_do_not_take_each_other_s_calls(world: World) -> None:
     """A cut call of one declared turn is not continued by another's."""
-    first, second = (announce.start_turn(Turn(kind=TurnKind.OBSERVED)) for _ in range(2))
+    first, second = (start_turn(Turn(kind=TurnKind.OBSERVED)) for _ in range(2))
     with first.step():
         world.cut(HISTORY)
     with second.step():
@@ -560,7 +561,7 @@ def test_turns_do_not_take_each_other_s_calls(world: World) -> None:
 def test_a_controller_says_itself_what_it_continues(world: World) -> None:
     """Nothing is inferred within its turn, and the texts that it nudges with are known from then on."""
     turn = Turn(kind=TurnKind.CONTROLLER)
-    scope = announce.start_turn(turn)
+    scope = start_turn(turn)
     words = user("Bitte den Faden wieder aufnehmen.")
     with scope.step():
         world.cut(HISTORY)
@@ -705,7 +706,7 @@ def test_histories_of_every_format(world: World, name: str, first: dict[str, Any
     """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
 
     def call(given: dict[str, Any], text: str, reason: StopReason) -> records.CallEnded:
-        call = announce.open_call(Layer.SDK, wire(name).inspect({"model": "m", **given}), provider="p", model="m")
+        call = open_call(Layer.SDK, wire(name).inspect({"model": "m", **given}), provider="p", model="m")
         assert call is not None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
         assert ended is not None
@@ -872,7 +873,7 @@ def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) 
         ("9:01", [HI, answer(HALF), NUDGE], StopReason.END_TURN),
     ):
         asked = Asked(model="m", system=timed(at), history=history, length=len(history))
-        call = announce.open_call(Layer.SDK, asked, provider="p", model="m")
+        call = open_call(Layer.SDK, asked, provider="p", model="m")
         assert call is not None
         ended = call.end(Stop(reason), tail=HALF[-64:])
         assert ended is not None

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from endturn import announce
-from endturn.announce import Layer, TurnScope
+from endturn.calls import Layer, open_call
 from endturn.records import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.infer import OPEN_TURNS, Inferring
+from endturn.turns import TurnScope, infer_with, start_turn
 from endturn.wires import Asked
 
 SYSTEM = {"role": "system", "content": "You are one of many agents."}
@@ -35,7 +36,7 @@ class Conversation:
     def __init__(self, number: int, seed: int, *, declared: bool) -> None:
         self.number = number
         self.random = random.Random(seed)  # a model answer is to be the same each time
-        self.scope: TurnScope | None = announce.start_turn(Turn(kind=TurnKind.OBSERVED)) if declared else None
+        self.scope: TurnScope | None = start_turn(Turn(kind=TurnKind.OBSERVED)) if declared else None
         self.calls = 0
         self.outcomes: dict[str, TurnOutcome] = {}
         # Half of them begin with one and the same prompt: their answers tell them apart.
@@ -46,7 +47,7 @@ class Conversation:
     def call(self, history: list[Any], reason: StopReason, **asked: Any) -> Iterator[None]:
         given = Asked(**{"model": "m", "maximum": 100, "history": history, "length": len(history), **asked})
         with nullcontext() if self.scope is None else self.scope.step():
-            call = announce.open_call(Layer.SDK, given, provider="p", model="m")
+            call = open_call(Layer.SDK, given, provider="p", model="m")
         assert call is not None
         yield
         self.calls += 1
@@ -155,12 +156,12 @@ def stage() -> Iterator[Stage]:
             made.turns.append(record)
 
     stop = announce.listen(listen)
-    announce.infer_with(made.inferring)
+    infer_with(made.inferring)
     try:
         with announce.strict():
             yield made
     finally:
-        announce.infer_with(None)
+        infer_with(None)
         stop()
 
 
@@ -235,7 +236,7 @@ def test_a_call_looks_at_few_of_those_that_wait(stage: Stage, monkeypatch: pytes
 
     def call(text: str, reason: StopReason) -> None:
         history = [SYSTEM, {"role": "user", "content": text}]
-        call = announce.open_call(Layer.SDK, Asked(model="m", history=history, length=2), provider="p", model="m")
+        call = open_call(Layer.SDK, Asked(model="m", history=history, length=2), provider="p", model="m")
         assert call is not None
         call.end(Stop(reason), tail=text)
 

@@ -22,6 +22,7 @@ from endturn.instrumentation.observe import observe_provider_call, observe_turn
 from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
+from endturn.turns import current_turn
 from endturn.wires import Context, wire
 from tests.telemetry.mocked import Records, Server, achat, body, chat, events
 from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
@@ -612,7 +613,7 @@ def test_a_generator_s_turn_is_current_only_while_it_runs(records: Records) -> N
         yield ask(REQUEST).text
 
     for _ in handle():
-        assert announce.current_turn() is None
+        assert current_turn() is None
     ask(REQUEST)
     outer = records.started[2].turn
     assert outer.kind is TurnKind.IMPLICIT
@@ -631,7 +632,7 @@ async def test_an_async_generator_s_turn_is_current_only_while_it_runs(records: 
 
     made = handle()
     await asyncio.create_task(anext(made))  # type: ignore[arg-type] # an awaitable, as an async generator gives
-    assert announce.current_turn() is None
+    assert current_turn() is None
     await asyncio.create_task(anext(made), context=contextvars.Context())  # type: ignore[arg-type]
     with pytest.raises(StopAsyncIteration):
         await anext(made)

@@ -18,6 +18,7 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.instrumentation.observe import observe_turn
 from endturn.records import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import StopReason
+from endturn.turns import infer_with, start_turn
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
 
@@ -337,7 +338,7 @@ async def test_a_worker_that_outlives_the_turn_it_was_started_in(records: Record
     """The calls that it makes when the turn is over have turns of their own, cut ones too."""
     client = achat(*(body(CUT) for _ in range(3)))
     if not inferring:
-        announce.infer_with(None)
+        infer_with(None)
     go = asyncio.Event()
 
     async def work() -> None:
@@ -419,10 +420,10 @@ async def test_a_worker_that_a_controllers_tool_starts(records: Records) -> None
 
 def test_turns_that_start_each_other_are_not_kept(records: Records) -> None:
     """However many have been: of those around a turn, what is over holds no other that is."""
-    scope = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+    scope = start_turn(Turn(kind=TurnKind.OBSERVED))
     for _ in range(10):
         with scope.step():
-            following = announce.start_turn(Turn(kind=TurnKind.OBSERVED))
+            following = start_turn(Turn(kind=TurnKind.OBSERVED))
         assert following.turn.around is scope.turn
         assert scope.turn.around is None or scope.turn.around.around is None
         scope.end(TurnOutcome.COMPLETED)

@@ -21,11 +21,12 @@ CALL = """
 import os, sys
 import endturn
 from endturn import announce
+from endturn.calls import Layer, open_call
 from endturn.chat import Usage
 from endturn.stop import Stop, StopReason
 
 def call(reason=StopReason.MAX_TOKENS):
-    made = announce.open_call(announce.Layer.SDK, None, provider="openai", model="gpt-5")
+    made = open_call(Layer.SDK, None, provider="openai", model="gpt-5")
     with made.step():
         pass
     made.end(Stop(reason, "length"), usage=Usage(input_tokens=3, output_tokens=5))

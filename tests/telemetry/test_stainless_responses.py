@@ -14,12 +14,12 @@ import pydantic
 import pytest
 from openai.types.responses import ParsedResponse, Response
 
-from endturn import announce
 from endturn.chat import Json
 from endturn.instrumentation import background
 from endturn.instrumentation.observe import observe_turn
 from endturn.records import Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
+from endturn.turns import start_turn
 from endturn.wires import Event
 from tests.telemetry.mocked import Answer, Body, Records, Server, achat, body, chat, events, settle
 from tests.wires import replies_completions as texts
@@ -512,7 +512,7 @@ def test_a_job_of_another_process(records: Records) -> None:
 
 def test_a_job_in_a_controller_s_turn(records: Records) -> None:
     """The controller fetches on its own account: the call that started the job is over with its answer."""
-    scope = announce.start_turn(Turn(kind=TurnKind.CONTROLLER))
+    scope = start_turn(Turn(kind=TurnKind.CONTROLLER))
     with scope.step():
         chat(body(QUEUED)).responses.create(**JOB)
     scope.end(TurnOutcome.LEFT_PAUSED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from endturn.announce import end_turn
 from endturn.chat import Delta
 from endturn.continuation import asking, machine, running
 from endturn.continuation.entry import Ended
@@ -15,6 +14,7 @@ from endturn.continuation.standing import Standing
 from endturn.errors import ProviderError
 from endturn.records import COMPLETE, Strategy, TurnOutcome
 from endturn.stop import StopReason
+from endturn.turns import end_turn
 
 _POINTLESS: Final = frozenset(
     {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}

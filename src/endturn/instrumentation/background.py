@@ -19,11 +19,11 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any, Final
 
-from endturn import announce
-from endturn.announce import Call
+from endturn.calls import Call
 from endturn.records import TurnKind
 from endturn.stop import Resume, Stop
 from endturn.telemetry import janitor
+from endturn.turns import end_turn
 from endturn.wires import Context, Wire
 
 IDLE_S: Final = 3600.0
@@ -170,7 +170,7 @@ def _wait(job: Job, response_id: str) -> None:
         # Its stream has been read: a turn that waits for its streams need not wait for the job.
         turn.open_streams -= 1
         if turn.ending is not None and not turn.open_streams:
-            announce.end_turn(turn, turn.ending[0], error=turn.ending[1])
+            end_turn(turn, turn.ending[0], error=turn.ending[1])
 
 
 def _leave(job: Job) -> None:

@@ -16,7 +16,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn import announce
-from endturn.announce import Caller, swallow
+from endturn.announce import swallow
+from endturn.calls import Caller
 from endturn.instrumentation import botocore_bodies, sdk_call
 from endturn.instrumentation.hosts import Home
 from endturn.instrumentation.patches import Patch, put

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from endturn.announce import Call, swallow
+from endturn.announce import swallow
+from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Content

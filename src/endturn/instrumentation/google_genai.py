@@ -17,7 +17,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn import announce
-from endturn.announce import Caller, swallow
+from endturn.announce import swallow
+from endturn.calls import Caller
 from endturn.errors import DecodeError
 from endturn.instrumentation import sdk_call, streams
 from endturn.instrumentation.hosts import Home, of_host

@@ -15,7 +15,8 @@ from opentelemetry import trace
 from pydantic_core import from_json
 
 from endturn import announce
-from endturn.announce import Caller, Layer, swallow
+from endturn.announce import swallow
+from endturn.calls import Caller, Layer, is_covered, is_sending
 from endturn.instrumentation import attempts, hosts, http_answers, routes, sdk_call
 from endturn.instrumentation.attempts import Owner
 from endturn.instrumentation.hosts import Home
@@ -73,11 +74,11 @@ def _asend(original: Any, library: ModuleType, active: Callable[[], bool]) -> An
 def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active: Callable[[], bool]) -> SdkCall | None:
     try:
         # What an SDK sends for a call of its own is looked at no further than this.
-        if announce.is_sending(id(client)) or not announce.listening():
+        if is_sending(id(client)) or not announce.listening():
             return None
         sender = attempts.sent_by(client)
         caller = Caller(None if sender is None else id(client), id(client))
-        if announce.is_covered(caller):
+        if is_covered(caller):
             return None
         request = args[0] if args else kwargs["request"]
         url = request.url

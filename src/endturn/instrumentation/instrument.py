@@ -40,6 +40,7 @@ from endturn.telemetry.infer import Inferring
 from endturn.telemetry.outlets import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
+from endturn.turns import infer_with
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -155,7 +156,7 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
             return
         recorder = Recorder(*given, options=asked)
         _now = now = _Instrumentation(Inferring(), announce.listen(recorder), recorder, given, asked, for_host)
-        announce.infer_with(now.inferring)
+        infer_with(now.inferring)
         now.importing = imports.OnImport({name: partial(_patch, now, patcher) for name, patcher in SDKS.items()})
         now.importing.start()
         now.look_away = providers.look_at(given[0])
@@ -224,7 +225,7 @@ def uninstrument() -> None:
         _close(now)
         if now.look_away is not None:
             now.look_away()
-        announce.infer_with(None)
+        infer_with(None)
         now.stop_listening()
         atexit.unregister(_close)
         if now.forget_ending is not None:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from weakref import ref
 
 from endturn import announce
-from endturn.announce import Call, Layer
+from endturn.calls import Call, Layer
 from endturn.instrumentation import streams
 from endturn.instrumentation.hosts import Home
 from endturn.instrumentation.patches import Undoable, fill, put

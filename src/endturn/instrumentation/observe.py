@@ -10,13 +10,14 @@ from contextvars import copy_context
 from typing import Any, Final, TypeVar, overload
 
 from endturn import announce
-from endturn.announce import Call, Layer, TurnScope
+from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import ProviderError, UsageError
 from endturn.instrumentation import bodies, streams
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
+from endturn.turns import TurnScope, start_turn
 from endturn.wires import TAIL, Asked, Context, Seen, Wire, wire
 from endturn.wires.reading import Tail, member
 
@@ -65,7 +66,7 @@ def observe_provider_call(
                 return None
             asked = _asked(speaks, args, kwargs)
             context = Context(dialect, provider, asked)
-            call = announce.open_call(
+            call = open_call(
                 Layer.WRAPPER,
                 asked,
                 provider=provider,
@@ -291,7 +292,7 @@ def observe_turn(
                 return None
             conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
             turn = Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)
-            return _TurnRun(announce.start_turn(turn))
+            return _TurnRun(start_turn(turn))
 
         done: F = wrap(observed, begin)
         return done

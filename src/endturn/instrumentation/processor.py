@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import NonRecordingSpan, StatusCode
 
 from endturn import announce
-from endturn.announce import Call, Layer, swallow
+from endturn.announce import swallow
+from endturn.calls import Call, Layer
 from endturn.instrumentation import sequence, streams
 from endturn.records import Record, TurnOutcome
 from endturn.stop import Stop, StopReason
@@ -28,6 +29,7 @@ from endturn.telemetry import attributes, enclosing, foreign, schema
 from endturn.telemetry.enclosing import Foreign, attributes_of
 from endturn.telemetry.foreign import Role
 from endturn.telemetry.recorder import Options, Recorder
+from endturn.turns import declared_turn, find_turns_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,7 +88,7 @@ class AdoptingSpanProcessor(SpanProcessor):
         if not self._active:
             self._active = True
             _active.add(self)
-            announce.find_turns_with(enclosing.turn_here)
+            find_turns_with(enclosing.turn_here)
             announce.listen(enclosing.hearing)
 
     def _stop(self) -> None:
@@ -96,7 +98,7 @@ class AdoptingSpanProcessor(SpanProcessor):
         if not _active:
             sequence.close_all()
             enclosing.close_all()
-            announce.find_turns_with(None)
+            find_turns_with(None)
 
     # --- opentelemetry.sdk.trace.SpanProcessor ---
 
@@ -189,7 +191,7 @@ class AdoptingSpanProcessor(SpanProcessor):
             scope,
             span.start_time or 0,
             around=enclosing.agent_of(parent),
-            declared=announce.declared_turn(),
+            declared=declared_turn(),
         )
 
     def _ending(self, span: Any, one: Foreign) -> None:

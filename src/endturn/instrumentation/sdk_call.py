@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import trace
 
 from endturn import announce
-from endturn.announce import NOBODY, Call, Caller, Layer, swallow
+from endturn.announce import swallow
+from endturn.calls import NOBODY, Call, Caller, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.instrumentation import background, bodies, http_bodies, http_bytes, streams
 from endturn.instrumentation.hosts import Home
@@ -59,7 +60,7 @@ def opened(
         made: Any = adopt and trace.get_current_span().is_recording()
         if not made:
             made = enclosing.claim(home.provider, asked.model) or False
-        call = announce.open_call(
+        call = open_call(
             layer,
             asked,
             caller=caller,

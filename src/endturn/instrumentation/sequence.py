@@ -18,6 +18,7 @@ from endturn.records import CallEnded, Continuation, ContinuationAttempted, Stra
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from endturn.telemetry.enclosing import Foreign
+from endturn.turns import end_turn, outcome_of
 
 IDLE_S: Final = 30.0
 """A turn that nobody has continued for so long has been left."""
@@ -96,8 +97,8 @@ def ended(one: Foreign, call: CallEnded, ended_ns: int) -> None:
             _end(left)
         _schedule()
     elif turn.kind is TurnKind.IMPLICIT:
-        outcome = announce.outcome_of(call)
-        announce.end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome, error=call.error)
+        outcome = outcome_of(call)
+        end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome, error=call.error)
 
 
 def interrupted(parent: int, around: Foreign | None) -> None:
@@ -159,4 +160,4 @@ if hasattr(os, "register_at_fork"):
 def _end(cut: _Cut) -> None:
     # An agent's turn ends with its span; only its waiting is over.
     if cut.turn.kind is TurnKind.IMPLICIT and cut.turn.outcome is None:
-        announce.end_turn(cut.turn, TurnOutcome.NOT_CONTINUED)
+        end_turn(cut.turn, TurnOutcome.NOT_CONTINUED)

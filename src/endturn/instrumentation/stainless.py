@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from endturn import announce
-from endturn.announce import Caller, swallow
+from endturn.announce import swallow
+from endturn.calls import Caller
 from endturn.instrumentation import background, bodies, hosts, sdk_call
 from endturn.instrumentation.patches import Undoable, enclose, put
 from endturn.instrumentation.sdk_call import SdkCall

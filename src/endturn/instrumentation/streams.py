@@ -22,7 +22,7 @@ from endturn.telemetry import janitor
 from endturn.wires import Seen
 
 if TYPE_CHECKING:
-    from endturn.announce import Told
+    from endturn.calls import Told
     from endturn.instrumentation.background import Scope
 
 UNREADABLE: Final = "unreadable"

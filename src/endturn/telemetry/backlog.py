@@ -20,7 +20,7 @@ from typing import Any, Final
 from weakref import WeakMethod, ref
 
 from endturn import announce
-from endturn.announce import Call
+from endturn.calls import Call
 from endturn.telemetry import janitor
 from endturn.telemetry.described import begins_anywhere
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from opentelemetry.context import get_current
 from opentelemetry.trace import set_span_in_context
 
-from endturn.announce import Activation, Call
+from endturn.announce import Activation
+from endturn.calls import Call
 from endturn.telemetry.backlog import Backlog, Place, places_of
 from endturn.telemetry.opened import Opened
 from endturn.telemetry.outlets import Outlets

@@ -19,10 +19,11 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from endturn import announce
-from endturn.announce import Call
+from endturn.calls import Call, current_call, is_covered
 from endturn.records import CallEnded, Record, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.telemetry import foreign, janitor, schema
 from endturn.telemetry.foreign import Role
+from endturn.turns import declared_turn, end_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +102,7 @@ class Foreign:
         if turn is not None and turn.iterations:
             if span is not None:
                 turn.state[ENCLOSING] = span
-            announce.end_turn(turn, outcome)
+            end_turn(turn, outcome)
             turn.state.pop(ENCLOSING, None)
 
     @property
@@ -171,12 +172,12 @@ def began(span: Any, role: Role | None) -> Foreign | None:
         scope,
         span.start_time,
         around=frame[0],
-        declared=announce.declared_turn(),
-        within=announce.current_call(),
+        declared=declared_turn(),
+        within=current_call(),
     )
     finalize(span, _dropped, own).atexit = False
     if role is Role.CALL:
-        one.covered = announce.is_covered()
+        one.covered = is_covered()
         one.outer = frame[1] or _beside(one, span)
         if one.outer is not None:
             one.outer.cover()

@@ -21,6 +21,7 @@ from endturn.telemetry import janitor
 from endturn.telemetry.nudges import Nudges, question_of
 from endturn.telemetry.said import digests, role
 from endturn.telemetry.waiting import Added, Cut, Waiting
+from endturn.turns import end_turn, outcome_of
 from endturn.wires import Asked
 
 IDLE_S: Final = 30.0
@@ -35,7 +36,7 @@ OPEN_TURNS: Final = 1_024
 
 
 class Inferring:
-    """An `announce.Inference`: implicit turns, and continuations within observed ones.
+    """An `Inference`: implicit turns, and continuations within observed ones.
 
     Args:
         idle_s: how long a cut turn waits for its continuation.
@@ -61,7 +62,7 @@ class Inferring:
         self._taken: dict[int, Cut] = {}
         self._sweeping = False
 
-    # --- announce.Inference ---
+    # --- Inference ---
 
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         """The turn of a call that is about to be made in an explicit one or none, and what the call continues."""
@@ -100,10 +101,10 @@ class Inferring:
                 self._wait(cut)
                 return
         if turn.kind is TurnKind.IMPLICIT:
-            outcome = announce.outcome_of(ended)
+            outcome = outcome_of(ended)
             if ended.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
                 outcome = TurnOutcome.NOT_CONTINUED
-            announce.end_turn(turn, outcome, error=ended.error)
+            end_turn(turn, outcome, error=ended.error)
 
     def waits(self) -> bool:
         """Whether any turn waits for a continuation."""
@@ -298,7 +299,7 @@ class Inferring:
     def _end(cut: Cut) -> None:
         # An observed turn is ended by whoever opened it; only its waiting is over.
         if cut.turn.kind is TurnKind.IMPLICIT:
-            announce.end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
+            end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
 
 
 def _resent(ended: CallEnded) -> bool:

@@ -13,7 +13,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Status, StatusCode, get_current_span
 from opentelemetry.util import types
 
-from endturn.announce import Call, swallow
+from endturn.announce import swallow
+from endturn.calls import Call
 from endturn.telemetry.opened import Opened
 
 
