@@ -15,10 +15,10 @@ from weakref import ref
 from endturn import announce
 from endturn.announce import swallow
 from endturn.instrumentation import background, bodies, sdk_call, streams
+from endturn.instrumentation.chunks import AsyncChunks, Chunks
 from endturn.instrumentation.google_genai import NO_STREAMS, home_of
 from endturn.instrumentation.patches import Patch, put
 from endturn.instrumentation.sdk_call import SdkCall
-from endturn.instrumentation.streams import AsyncChunks, Chunks
 from endturn.stop import Stop, StopReason
 from endturn.wires import wire
 

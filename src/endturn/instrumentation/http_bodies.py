@@ -11,8 +11,9 @@ from weakref import ref
 
 from endturn.announce import swallow
 from endturn.instrumentation import streams
+from endturn.instrumentation.chunks import AsyncChunks, Chunks
 from endturn.instrumentation.http_bytes import unpacked
-from endturn.instrumentation.streams import AsyncChunks, Chunks, Reading, Sees
+from endturn.instrumentation.streams import Reading, Sees
 
 if TYPE_CHECKING:
     from endturn.instrumentation.background import Scope

@@ -12,10 +12,11 @@ from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.wires import Asked, Framing, Route, Routed, Voice
 from endturn.wires.failure import error_of
+from endturn.wires.openai_chat_plain import glance, whole
 from endturn.wires.openai_chat_reasons import APIS, REASONS
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
-from endturn.wires.openai_chat_watch import Watch, glance, whole
+from endturn.wires.openai_chat_watch import Watch
 from endturn.wires.openai_chat_words import shows
 from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, seed_of, text
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Row, Stop, StopReason, find_row, normalize, raw_text
-from endturn.wires import TAIL, Context, Reader, Seen
+from endturn.stop import Row, Stop, find_row, normalize, raw_text
+from endturn.wires import Context, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_calls import Call, find, repeated
 from endturn.wires.openai_chat_objects import unwrapped, written
@@ -21,7 +21,6 @@ from endturn.wires.reading import (
     count,
     items,
     member,
-    members,
     minted,
     text,
     text_or_none,
@@ -34,79 +33,10 @@ _SAYING: Final = frozenset({"content"})
 _CALLING: Final = _WORDS | {"tool_calls"}
 _NOWHERE: Final = object()
 """The index of no call."""
-_BODY: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
-"""The members of a whole body's choice as OpenAI itself has them."""
 _NO_ID: Final = "null"
 """What Mistral's API once sent, and its SDK says, for a call without an id."""
-_NO_REASON: Final = frozenset({"null", "None"})
+NO_REASON: Final = frozenset({"null", "None"})
 """What some servers write for a reason that has not come: the word, as text."""
-
-
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop. One whose only choice does nothing but speak is read the short way."""
-    plain = _plain(body)
-    if plain is not None:
-        return _judged(plain, rows_of(ctx.dialect), ctx.asked.maximum, ctx.window)
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def glance(ctx: Context, body: Any) -> Reader | None:
-    """What gives, later, what `whole` would, of a plain body whose reason is that the model was done; else None."""
-    plain = _plain(body)
-    if plain is None:
-        return None
-    rows = rows_of(ctx.dialect)
-    row = rows.get(plain[0])
-    if row is None or row.reason is not StopReason.END_TURN or not row.terminal:
-        return None
-    return _judged, plain, rows, ctx.asked.maximum, ctx.window
-
-
-_Plain = tuple[str, Usage | None, Any, Any, str, int]
-"""Of a plain body: why it stopped, its usage, id and model, its last characters, and how many there are."""
-
-
-def _plain(event: Any) -> _Plain | None:
-    """What counts of a body whose only choice does nothing but speak; None of any other."""
-    body = members(event)
-    if body is None:
-        return None
-    found = body.get("choices")
-    if found.__class__ is not list or len(found) != 1 or body.get("error"):
-        return None
-    if "stats" in body or "model_info" in body:
-        return None
-    choice = members(found[0])
-    if choice is None or not choice.keys() <= _BODY or choice.get("index"):
-        return None
-    part = members(choice.get("message"))
-    raw = choice.get("finish_reason")
-    if part is None or raw.__class__ is not str or not raw.strip() or raw in _NO_REASON:
-        return None  # SGLang's objects say more than the reason.
-    content, said = part.get("content"), body.get("usage")
-    if content.__class__ is not str or not content:
-        return None
-    if "x_groq" in body and (said is None or error_in(body)):
-        return None
-    if part.get("tool_calls") or part.get("function_call") or part.get("refusal"):
-        return None
-    return raw, usage_of(said), body.get("id"), body.get("model"), content[-TAIL:], len(content)
-
-
-def _judged(plain: _Plain, rows: Mapping[str, Row], maximum: int | None, window: int | None) -> Seen:
-    """What `Watch` would have seen, without one."""
-    raw, usage, id_, model, tail, chars = plain
-    stop = normalize(
-        raw,
-        rows,
-        output_tokens=usage.output_tokens if usage else None,
-        prompt_tokens=usage.input_tokens if usage else None,
-        maximum=maximum,
-        window=window,
-    )
-    return Seen(stop, usage, text_or_none(id_), text_or_none(model), tail, chars, (raw,))
 
 
 class Keeper(Protocol):
@@ -352,7 +282,7 @@ class Watch:
         if usage is not None and self._usage is None:
             self._usage = usage
         raw = member(choice, "finish_reason")
-        if raw.__class__ is str and raw in _NO_REASON:
+        if raw.__class__ is str and raw in NO_REASON:
             raw = None
         if (state.raw is None or (state.early and not stands)) and raw_text(raw) is not None:
             state.raw = raw
