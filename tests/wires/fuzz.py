@@ -158,7 +158,11 @@ class Case:
         self._check(response.stop.reason, response.stop.raw)
         watch = self.api.watch(self.ctx)
         watch.see(thing)
-        assert watch.close().stop == response.stop, "watch and decode disagree"
+        seen = watch.close()
+        assert seen.stop == response.stop, "watch and decode disagree"
+        assert self.api.whole(self.ctx, thing) == seen, "a whole body is read otherwise than by a watch"
+        later = self.api.glance(self.ctx, thing)
+        assert later is None or later[0](*later[1:]) == seen, "a glance tells otherwise than a watch"
         return response.stop.reason
 
     def stream(self, events: list[Event]) -> StopReason | None:

@@ -48,6 +48,32 @@ _COUNTED: Final = (
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
+def rows_of(ctx: Context) -> Mapping[str, Row]:
+    """The table that a response's reason is looked up in."""
+    # Anthropic's own client for Bedrock speaks InvokeModel too.
+    dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
+    rows = REASONS.get(dialect, _ROWS)
+    return {**rows, **_ASKED_COMPACTION} if ctx.asked.compaction else rows
+
+
+def counted(usage: Any) -> dict[str, int]:
+    """The figures of a message's usage."""
+    found = {name: count(member(usage, name)) for name in _COUNTED}
+    found["thinking_tokens"] = count(member(member(usage, "output_tokens_details"), "thinking_tokens"))
+    return {name: n for name, n in found.items() if n is not None}
+
+
+def summed(tokens: Mapping[str, int]) -> Usage | None:
+    """What these figures come to; None where there are none."""
+    if not tokens:
+        return None
+    read, written = tokens.get("cache_read_input_tokens"), tokens.get("cache_creation_input_tokens")
+    fresh = tokens.get("input_tokens")
+    # "Total input tokens in a request is the summation of" the three.
+    whole = None if fresh is None else fresh + (read or 0) + (written or 0)
+    return Usage(whole, tokens.get("output_tokens"), tokens.get("thinking_tokens"), read, written)
+
+
 class _Block:
     """One content block while it arrives."""
 
@@ -132,7 +158,7 @@ class Watch:
         """
         return Seen(
             self._judge(left),
-            self._usage(),
+            summed(self._tokens),
             self.id,
             self.model,
             self._tail.last,
@@ -226,10 +252,7 @@ class Watch:
 
     def _read_usage(self, usage: Any, known: Mapping[str, int] = _NOTHING) -> None:
         """Overwrite, but what is known: the figures of `message_delta` are cumulative."""
-        details = member(usage, "output_tokens_details")
-        found = {name: count(member(usage, name)) for name in _COUNTED}
-        found["thinking_tokens"] = count(member(details, "thinking_tokens"))
-        self._tokens |= {name: n for name, n in found.items() if n is not None and name not in known}
+        self._tokens |= {name: n for name, n in counted(usage).items() if name not in known}
 
     def _read_reason(self, delta: Any) -> None:
         raw = member(delta, "stop_reason")
@@ -248,25 +271,9 @@ class Watch:
             # "The fallback model producing the content that follows this block."
             self.model = text_or_none(member(member(block, "to"), "model")) or self.model
 
-    def _usage(self) -> Usage | None:
-        tokens = self._tokens
-        if not tokens:
-            return None
-        read, written = tokens.get("cache_read_input_tokens"), tokens.get("cache_creation_input_tokens")
-        fresh = tokens.get("input_tokens")
-        # "Total input tokens in a request is the summation of" the three.
-        whole = None if fresh is None else fresh + (read or 0) + (written or 0)
-        return Usage(whole, tokens.get("output_tokens"), tokens.get("thinking_tokens"), read, written)
-
-    def _rows(self) -> Mapping[str, Row]:
-        # Anthropic's own client for Bedrock speaks InvokeModel too.
-        dialect = "bedrock" if self._ctx.provider == "aws.bedrock" else self._ctx.dialect
-        rows = REASONS.get(dialect, _ROWS)
-        return {**rows, **_ASKED_COMPACTION} if self._ctx.asked.compaction else rows
-
     def _row(self) -> Row | None:
         raw = raw_text(self._raw)
-        return None if raw is None else find_row(raw, self._rows())
+        return None if raw is None else find_row(raw, rows_of(self._ctx))
 
     def _judge(self, left: bool) -> Stop:
         if self.broken:
@@ -278,10 +285,10 @@ class Watch:
         if calls and raw is not None and ended and (row is None or row.incomplete):
             # Servers and proxies close the block that a limit cut, and fill it up to valid JSON ({}).
             calls[-1].closed = False
-        usage = self._usage()
+        usage = summed(self._tokens)
         return normalize(
             raw,
-            self._rows(),
+            rows_of(self._ctx),
             terminal_seen=ended,
             calls=len(calls),
             calls_closed=all(block.closed for block in calls),

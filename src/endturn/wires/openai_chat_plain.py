@@ -1,49 +1,21 @@
-"""Whole answers of the chat format that do nothing but speak: most are, and need no watch."""
+"""Whole answers of the chat format that do nothing but speak."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Usage
-from endturn.stop import Row, StopReason, normalize
-from endturn.wires import TAIL, Context, Reader, Seen
+from endturn.wires import TAIL, Context
 from endturn.wires.openai_chat_reasons import rows_of
 from endturn.wires.openai_chat_watch import NO_REASON, Watch
 from endturn.wires.openai_chat_words import error_in, usage_of
-from endturn.wires.reading import members, text_or_none
+from endturn.wires.plain import Plain, read_with
+from endturn.wires.reading import members
 
 _BODY: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
 """The members of a whole body's choice as OpenAI itself has them."""
 
 
-def whole(ctx: Context, body: Any) -> Seen:
-    """What a whole body says of its stop. One whose only choice does nothing but speak is read the short way."""
-    plain = _plain(body)
-    if plain is not None:
-        return _judged(plain, rows_of(ctx.dialect), ctx.asked.maximum, ctx.window)
-    watch = Watch(ctx)
-    watch.see(body)
-    return watch.close()
-
-
-def glance(ctx: Context, body: Any) -> Reader | None:
-    """What gives, later, what `whole` would, of a plain body whose reason is that the model was done; else None."""
-    plain = _plain(body)
-    if plain is None:
-        return None
-    rows = rows_of(ctx.dialect)
-    row = rows.get(plain[0])
-    if row is None or row.reason is not StopReason.END_TURN or not row.terminal:
-        return None
-    return _judged, plain, rows, ctx.asked.maximum, ctx.window
-
-
-_Plain = tuple[str, Usage | None, Any, Any, str, int]
-"""Of a plain body: why it stopped, its usage, id and model, its last characters, and how many there are."""
-
-
-def _plain(event: Any) -> _Plain | None:
+def plain(ctx: Context, event: Any) -> Plain | None:
     """What counts of a body whose only choice does nothing but speak; None of any other."""
     body = members(event)
     if body is None:
@@ -70,15 +42,4 @@ def _plain(event: Any) -> _Plain | None:
     return raw, usage_of(said), body.get("id"), body.get("model"), content[-TAIL:], len(content)
 
 
-def _judged(plain: _Plain, rows: Mapping[str, Row], maximum: int | None, window: int | None) -> Seen:
-    """What `Watch` would have seen, without one."""
-    raw, usage, id_, model, tail, chars = plain
-    stop = normalize(
-        raw,
-        rows,
-        output_tokens=usage.output_tokens if usage else None,
-        prompt_tokens=usage.input_tokens if usage else None,
-        maximum=maximum,
-        window=window,
-    )
-    return Seen(stop, usage, text_or_none(id_), text_or_none(model), tail, chars, (raw,))
+whole, glance = read_with(plain, lambda ctx: rows_of(ctx.dialect), Watch)
