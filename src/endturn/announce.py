@@ -14,12 +14,9 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
 from endturn.records import Record
-
-if TYPE_CHECKING:
-    from endturn.calls import Call
 
 log = logging.getLogger("endturn")
 
@@ -48,14 +45,15 @@ FAILURES_BEFORE_DETACHING: Final = 100
 class Deferral(Protocol):
     """Puts off what is made of calls that are whole. A listener may have one, as its attribute `deferral`.
 
-    It is used where every other listener has a method `waits` that says that it would as soon be told later.
+    It is used where every other listener has a method `waits` that says that it would as soon be told later. What it
+    is given is a `calls.Call`.
     """
 
-    def opened(self, call: Call) -> Activation | bool:
+    def opened(self, call: Any) -> Activation | bool:
         """What stands for the call's span until it is announced, True where it has none; False: announce it now."""
         ...
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Any) -> None:
         """Have `tell` of a call that has ended run soon; calls in order and one at a time."""
         ...
 
