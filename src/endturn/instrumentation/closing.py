@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from queue import SimpleQueue
 from typing import Final
 
 log = logging.getLogger("endturn")
@@ -30,8 +30,8 @@ TIMEOUTS: Final = (
 THREADS: Final = 3
 """One for each signal."""
 
-_queue: SimpleQueue[Job] = SimpleQueue()
-_standing_by = False
+_standing_by: queue.SimpleQueue[Job] | None = None
+"""What the threads that stand by are given their work through."""
 _is_asked = False
 
 
@@ -77,8 +77,8 @@ def together(jobs: Mapping[str, Job], within_s: float) -> dict[str, object]:
 
 
 def _start(run: Job) -> None:
-    if _standing_by:
-        _queue.put(run)
+    if _standing_by is not None:
+        _standing_by.put(run)
         return
     try:
         threading.Thread(target=run, name="endturn-closing", daemon=True).start()
@@ -103,14 +103,15 @@ def stand_by() -> None:
 
 def _line_up() -> None:
     global _standing_by
+    jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for _ in range(THREADS):
-        threading.Thread(target=_work, args=(_queue,), name="endturn-closing", daemon=True).start()
-    _standing_by = True
+        threading.Thread(target=_work, args=(jobs,), name="endturn-closing", daemon=True).start()
+    _standing_by = jobs
 
 
-def _work(queue: SimpleQueue[Job]) -> None:
+def _work(jobs: queue.SimpleQueue[Job]) -> None:
     while True:
-        queue.get()()
+        jobs.get()()
 
 
 @contextmanager
@@ -137,8 +138,8 @@ def said_once(modules: set[str]) -> Iterator[None]:
 
 def _forked() -> None:
     """In the child: the threads are the parent's."""
-    global _queue, _standing_by
-    _queue, _standing_by = SimpleQueue(), False
+    global _standing_by
+    _standing_by = None
 
 
 if hasattr(os, "register_at_fork"):
