@@ -57,7 +57,7 @@ class Deferral(Protocol):
         """Have `tell` of a call that has ended run soon; calls in order and one at a time."""
         ...
 
-    def drain(self) -> None:
+    def drain(self) -> object:
         """Return when all have been told."""
         ...
 
@@ -93,7 +93,11 @@ def listen(listener: Listener) -> Callable[[], None]:
     """
     settle()  # what is over is told to those who listened; not within the lock, which the failures of listeners need
     with _lock:
-        _told(_listeners if listener in _listeners else (*_listeners, listener))
+        if listener not in _listeners:
+            _failures.pop(listener, None)
+            _told((*_listeners, listener))
+        else:
+            _told(_listeners)
 
     def stop() -> None:
         settle()
@@ -174,10 +178,21 @@ def listener_failures() -> dict[str, int]:
     return dict(_failed)
 
 
-def announce(record: Record) -> tuple[Activation, ...]:
-    """Tell every listener. Returns their activations; never raises what a listener raised (but see `strict`)."""
+def listeners() -> tuple[Listener, ...]:
+    """Who listens now."""
+    return _listeners
+
+
+def announce(record: Record, to: tuple[Listener, ...] | None = None) -> tuple[Activation, ...]:
+    """Tell every listener. Returns their activations; never raises what a listener raised (but see `strict`).
+
+    Args:
+        to: who listened when what the record is of began; those who listen now where not given.
+    """
     activations: tuple[Activation, ...] = ()
-    for listener in _listeners:
+    for listener in _listeners if to is None else to:
+        if _failures and _failures.get(listener, 0) >= FAILURES_BEFORE_DETACHING:
+            continue
         try:
             activation = listener(record)
         except Exception:

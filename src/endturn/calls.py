@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Required, TypedDict, Unpack
 
 from endturn import announce, turns
-from endturn.announce import Activation, Deferral
+from endturn.announce import Activation, Deferral, Listener
 from endturn.records import (
     WHOLE,
     CallEnded,
@@ -118,6 +118,8 @@ class Call:
     ended: bool = False
     first_chunk_s: float | None = None
     activations: tuple[Activation, ...] = ()
+    listeners: tuple[Listener, ...] = field(default_factory=announce.listeners)
+    """Who listened when it was opened, and is told of it: of its beginning and of its end."""
     placed: tuple[Turn, Continuation | None] | None = None
     """The turn that it belongs to and what it continues, where whoever opened it knows, and ends the turn too."""
     within: Turn | None = None
@@ -133,6 +135,8 @@ class Call:
     One for each call: it is waited for by who tells of many, and by who writes a log record with the span's ids, and
     each holds a lock that the other may want.
     """
+    begun: bool = False
+    """Its beginning has been announced, or is being announced."""
     origin: object = None
     """What the deferral keeps of where the call began."""
     read: tuple[Callable[..., Told], tuple[Any, ...]] | None = None
@@ -168,20 +172,28 @@ class Call:
 
     def announced(self) -> CallStarted:
         """The record of the start, announced now where it was put off."""
-        beginning = self.beginning
-        if beginning is not None:
-            with beginning:
-                if self.started is None:  # else it was, or this thread is at it: what announces it asks for the span
-                    self.activations = ()
-                    self.begin()
-                    self.beginning = None
-        elif self.started is None:
-            self.begin()
+        self.begin()
         assert self.started is not None
         return self.started
 
     def begin(self) -> None:
-        """Announce the start."""
+        """Announce the start, where that was put off: once, though this thread may be at it already.
+
+        What announces it asks for the span, and so may a signal's handler that interrupts it.
+        """
+        beginning = self.beginning
+        if beginning is not None:
+            with beginning:
+                if not self.begun:
+                    self.begun = True  # at once: to call anything first would let a handler in between
+                    self.activations = ()
+                    self._begin()
+                    self.beginning = None
+        elif not self.begun:
+            self.begun = True
+            self._begin()
+
+    def _begin(self) -> None:
         if self.placed is not None:
             turn, continuation = self.placed
         elif self.deferral is not None:
@@ -212,7 +224,7 @@ class Call:
         )
         if self.deferral is None:
             self.cover()
-        self.activations = announce.announce(started)
+        self.activations = announce.announce(started, self.listeners)
 
     def cover(self) -> None:
         """Mark the enclosing wrappers as announced from below."""
@@ -234,8 +246,7 @@ class Call:
         if self.covered:
             return None
         self.over_s = time.perf_counter()
-        is_cut = self.within is not None and self.within.cut  # in its turn, meanwhile
-        if self.deferral is not None and not is_cut and stop.reason in WHOLE and came.get("error") is None:
+        if self._may_wait() and stop.reason in WHOLE and came.get("error") is None:
             self._wait(_as_it_is, ({"stop": stop, **came},))
             return None
         if self.within is not None:
@@ -250,12 +261,16 @@ class Call:
         """
         if self.ended:
             return
-        if self.deferral is None or (self.within is not None and self.within.cut):
-            self.end(**read(*given))
-        else:
+        if self._may_wait():
             self.ended = True
             self.over_s = time.perf_counter()
             self._wait(read, given)
+        else:
+            self.end(**read(*given))
+
+    def _may_wait(self) -> bool:
+        """Whether nobody can tell that it is announced later: nobody has its span, nor was its turn cut meanwhile."""
+        return self.deferral is not None and self.started is None and not (self.within is not None and self.within.cut)
 
     def _wait(self, read: Callable[..., Told], given: tuple[Any, ...]) -> None:
         assert self.deferral is not None
@@ -306,10 +321,10 @@ class Call:
         )
         if alone:
             turn.outcome = turns.outcome_of(ended)
-            announce.announce(ended)
+            announce.announce(ended, self.listeners)
             return ended
         turn.count(ended)
-        announce.announce(ended)
+        announce.announce(ended, self.listeners)
         if self.placed is None:
             turns.inference().ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
@@ -391,7 +406,7 @@ def _forking() -> None:
     call = _call.get()
     while call is not None:
         if call.deferral is not None:
-            call.announced()
+            call.begin()
         call = call.outer
 
 

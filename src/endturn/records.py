@@ -297,7 +297,7 @@ def believe(facts: dict[str, Any]) -> None:
     """Take out of the facts of a call the figures that cannot be: a host, or a server, may say anything."""
     for name, (least, most) in _FIGURES.items():
         figure = facts.get(name)
-        if figure is not None and not (isinstance(figure, _NUMBERS) and least <= figure <= most):
+        if figure is not None and not (_is_number(figure) and least <= figure <= most):
             del facts[name]
 
 
@@ -308,9 +308,13 @@ def believed(usage: Usage | None) -> Usage | None:
     wild: dict[str, Any] = {}
     for name in _TOKENS:
         figure = getattr(usage, name)
-        if figure is not None and not (isinstance(figure, _NUMBERS) and 0 <= figure <= MOST):
+        if figure is not None and not (_is_number(figure) and 0 <= figure <= MOST):
             wild[name] = None
     return replace(usage, **wild) if wild else usage
+
+
+def _is_number(figure: object) -> bool:
+    return isinstance(figure, _NUMBERS) and figure.__class__ is not bool
 
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")

@@ -23,10 +23,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from endturn import announce
 from endturn.calls import Layer, open_call
-from endturn.records import CallStarted, Record
+from endturn.records import CallStarted, Record, believe
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import backlog, janitor
 from endturn.telemetry.recorder import Recorder
@@ -367,3 +368,131 @@ def test_a_wrappers_span_begins_with_its_attributes(host: Host) -> None:
     assert call is not None
     call.end(DONE)
     assert seen[0]["gen_ai.request.model"] == "gpt-5"
+
+
+def batching(**options: Any) -> BatchSpanProcessor:
+    """The SDK's own processor, exporting to nobody in particular."""
+    return BatchSpanProcessor(InMemorySpanExporter(), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"max_queue_size": 32, "max_export_batch_size": 8}, id="a queue that so many would fill"),
+        pytest.param({"schedule_delay_millis": 50}, id="a host in a hurry"),
+    ],
+)
+def test_nothing_waits_for_a_processor_that_cannot_take_many_late(host: Host, options: dict[str, Any]) -> None:
+    """A short queue would lose what is told in one go; who exports at once is told at once."""
+    assert host.waits()
+    host.tracers.add_span_processor(batching(**options))
+    assert not host.waits()
+
+
+def test_a_processor_whose_methods_a_host_replaced_is_told_as_things_happen(host: Host) -> None:
+    """An `on_start` that somebody put on the SDK's processor adds to spans what is current when they begin."""
+    started: list[str] = []
+    processor = batching()
+    original = processor.on_start
+
+    def on_start(span: Any, parent_context: Any = None) -> None:
+        started.append(span.name)
+        original(span, parent_context)
+
+    processor.on_start = on_start  # type: ignore[method-assign]
+    host.tracers.add_span_processor(processor)
+    host.call()
+    assert host.waiting == 0
+    assert started == ["chat gpt-5"]
+
+
+def test_a_method_that_is_replaced_later_is_noticed_within_some_dozens_of_calls(host: Host) -> None:
+    """A host may do so at any time; that it has not is not looked up for every call."""
+    processor = batching()
+    host.tracers.add_span_processor(processor)
+    assert host.waits()
+    processor.on_start = lambda *given: None  # type: ignore[method-assign]
+    assert not all(host.waits() for _ in range(backlog.LOOK_AGAIN))
+
+
+def test_a_processor_that_comes_later_gets_nothing_of_what_was_over(host: Host) -> None:
+    """It would be handed the end of a span of which it never saw the beginning."""
+    host.call()
+    late = InMemorySpanExporter()
+    host.tracers.add_span_processor(BatchSpanProcessor(late))
+    host.call()
+    assert host.tracers.force_flush()
+    assert len(late.get_finished_spans()) == 1
+    assert len(host.spans.get_finished_spans()) == 2
+
+
+def test_a_host_s_own_flush_reaches_every_recorder(host: Host) -> None:
+    """A processor that is flushed by itself has what waits, though another recorder had it before."""
+    processors = host.tracers._active_span_processor._span_processors
+    (batches,) = (each for each in processors if isinstance(each, BatchSpanProcessor))
+    assert host.waits(Recorder(host.tracers, host.meters, host.loggers))
+    host.call()
+    assert host.waiting == 1
+    assert batches.force_flush()
+    assert len(host.spans.get_finished_spans()) == 1
+
+
+def test_a_span_that_is_asked_for_while_it_is_begun_is_begun_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal's handler writes a log line with the ids of what is current, whatever it interrupts."""
+    call = open_call(Layer.SDK, provider="openai", model="gpt-5", stream=False)
+    assert call is not None
+    (activation,) = call.activations
+    pending: Any = activation.span  # type: ignore[attr-defined]
+
+    def interrupted(facts: dict[str, Any]) -> None:
+        pending.get_span_context()
+        believe(facts)
+
+    monkeypatch.setattr("endturn.calls.believe", interrupted)
+    seen = pending.get_span_context()
+    call.end(DONE, reasons=("stop",))
+    assert host.tracers.force_flush()
+    (span,) = host.spans.get_finished_spans()
+    assert span.context is not None
+    assert span.context.span_id == seen.span_id
+    assert not host.recorder._open
+
+
+def test_calls_do_not_wait_again_and_again_for_who_hangs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever tells of calls hangs in a handler of the host's: one call waits for it, and what is too much is lost."""
+    monkeypatch.setattr(janitor, "WAIT_S", 0.05)
+    lost = announce.listener_failures().get("Backlog", 0)
+    waiting = host.recorder.deferral._backlog
+    waited: list[float] = []
+    lock = waiting._lock
+
+    class Hung:
+        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+            waited.extend([timeout] if blocking else [])
+            return False
+
+        def release(self) -> None:
+            """Nobody has it."""
+
+    waiting._lock = Hung()  # type: ignore[assignment]
+    for _ in range(backlog.MOST + 10):
+        host.call()
+    waiting._lock = lock
+    assert waited == [0.05]
+    assert host.waiting == backlog.MOST
+    assert announce.listener_failures()["Backlog"] == lost + 10
+    assert host.tracers.force_flush()
+    assert len(host.spans.get_finished_spans()) == backlog.MOST
+
+
+def test_ids_of_an_extension_are_no_ids_of_the_sdk_s(host: Host) -> None:
+    """AWS X-Ray's, in a package of the SDK's name, hold the time: they are made when the call is."""
+    made = TracerProvider(id_generator=Extension(), shutdown_on_exit=False)
+    made.add_span_processor(batching())
+    assert not host.waits(Recorder(made, host.meters, host.loggers))
+
+
+class Extension(RandomIdGenerator):
+    """Makes ids, somewhere under `opentelemetry.sdk`."""
+
+    __module__ = "opentelemetry.sdk.extension.aws.trace.aws_xray_id_generator"

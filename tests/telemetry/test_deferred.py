@@ -130,29 +130,34 @@ def observed(host: Host) -> Host:
 
 
 def test_what_is_made_within_a_call_is_in_its_span(observed: Host) -> None:
-    """A span and a log record of a hook's are in the call's span, which is told of once, with what the hook sets."""
+    """A span and a log record of a hook's are in the call's span, which ends with it, with what the hook sets."""
     handler = Logging(observed)
     log = logging.getLogger("tests.deferred")
 
     def hook(request: httpx2.Request) -> None:
         with observed.tracer.start_as_current_span("GET"):
             pass
-        trace.get_current_span().set_attribute("host.own", 1)
+        seen.append(trace.get_current_span())
+        seen[0].set_attribute("host.own", 1)
         log.warning("within")
 
+    seen: list[trace.Span] = []
     log.addHandler(handler)
     try:
         with observed.tracer.start_as_current_span("host"):
             observed.ask(hook)
     finally:
         log.removeHandler(handler)
-    assert waiting() == 1
+    assert waiting() == 0
+    assert not seen[0].is_recording()
+    seen[0].set_attribute("too.late", 1)
     spans = observed.exported()
     (made,), (outer,), (inner,) = spans[CHAT], spans["host"], spans["GET"]
     assert parent(made) == ids(outer)[1]
     assert parent(inner) == ids(made)[1]
     assert made.attributes is not None
     assert made.attributes["host.own"] == 1
+    assert "too.late" not in made.attributes
     assert made.start_time is not None
     assert inner.start_time is not None
     assert made.start_time <= inner.start_time
@@ -232,8 +237,8 @@ def test_whoever_waits_for_one_call_waits_for_no_other(observed: Host) -> None:
     assert len(observed.exported()[CHAT]) == 2
 
 
-def test_where_no_span_is_begun_the_one_around_is_current(observed: Host) -> None:
-    """Calls are observed no longer when something is made within one: it is in the host's trace all the same."""
+def test_a_call_under_way_when_observation_ends_is_told_of(observed: Host) -> None:
+    """What is made within it is in its span, which is exported: nobody's parent is missing."""
 
     def hook(request: httpx2.Request) -> None:
         endturn.uninstrument()
@@ -243,7 +248,9 @@ def test_where_no_span_is_begun_the_one_around_is_current(observed: Host) -> Non
     with observed.tracer.start_as_current_span("host"):
         observed.ask(hook)
     spans = observed.exported()
-    assert parent(spans["GET"][0]) == ids(spans["host"][0])[1]
+    assert parent(spans["GET"][0]) == ids(spans[CHAT][0])[1]
+    assert parent(spans[CHAT][0]) == ids(spans["host"][0])[1]
+    assert len(observed.emitted()) == 1
 
 
 def test_who_begins_to_listen_hears_nothing_of_what_has_been(observed: Host) -> None:
@@ -460,3 +467,28 @@ def test_a_call_in_which_a_process_forks_is_the_parents(observed: Host) -> None:
     (made,) = observed.exported()[CHAT]
     assert int(span_id) == ids(made)[1]
     assert int(exported) == 0
+
+
+@pytest.mark.parametrize("key", [context._SUPPRESS_INSTRUMENTATION_KEY, "suppress_instrumentation"])
+def test_where_instrumentation_is_suppressed_nothing_is_recorded(observed: Host, key: str) -> None:
+    """So the SDK does around its exporters: one that asks a model would otherwise feed itself for ever."""
+    token = context.attach(context.set_value(key, True))
+    try:
+        assert observed.ask().choices
+    finally:
+        context.detach(token)
+    observed.ask()
+    assert len(observed.exported()[CHAT]) == 1
+
+
+def test_a_span_is_adopted_though_instrumentation_is_suppressed(observed: Host) -> None:
+    """Who makes a span of a call keeps others from making one too; the stop reason is on it all the same."""
+    foreign = observed.tracers.get_tracer("opentelemetry.instrumentation.openai_v2")
+    known = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": ASK["model"]}
+    with foreign.start_as_current_span("theirs", attributes=known):
+        token = context.attach(context.set_value(context._SUPPRESS_INSTRUMENTATION_KEY, True))
+        observed.ask()
+        context.detach(token)
+    spans = observed.exported()
+    assert list(spans) == ["theirs"]
+    assert (spans["theirs"][0].attributes or {})["endturn.stop.reason"] == "end_turn"

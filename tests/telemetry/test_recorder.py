@@ -902,8 +902,9 @@ def test_many_at_once_are_what_they_are_one_by_one(
         for number in range(3):
             # What is kept of more exemplars than are offered is chance, but for buckets: the last of each.
             size = 1 + (20 if aggregation is None else 3) * number
-            values: list[float] = [1 + position % 9 for position in range(size)]
-            record(instrument, {"a": "b", "c": number}, values, [(7, 1 + at) for at in range(len(values))])
+            values: list[float] = [9 if position == 2 else 1 + position % 2 for position in range(size)]
+            wheres = [(7, 1 + position) if position % 5 else (0, 0) for position in range(size)]
+            record(instrument, {"a": "b", "c": number}, values, wheres)
             data = reader.get_metrics_data()
             told.append(re.sub(r'"(start_)?time_unix_nano": \d+', "", data.to_json() if data is not None else ""))
     assert seen[0] == seen[1]

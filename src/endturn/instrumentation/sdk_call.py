@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
+from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from endturn import announce
@@ -60,6 +61,8 @@ def opened(
         made: Any = adopt and trace.get_current_span().is_recording()
         if not made:
             made = enclosing.claim(home.provider, asked.model) or False
+        if not made and _is_suppressed():
+            return None
         call = open_call(
             layer,
             asked,
@@ -90,6 +93,21 @@ def opened(
     except Exception:
         swallow("opening a call")
         return None
+
+
+_SUPPRESSED: Final = (getattr(contexts, "_SUPPRESS_INSTRUMENTATION_KEY", ""), "suppress_instrumentation")
+"""What OpenTelemetry puts into the context of its exporters, and its `suppress_instrumentation` into a host's: a key of
+its own, and an older one."""
+
+
+def _is_suppressed() -> bool:
+    """Whether the running code is to be watched by nobody.
+
+    An instrumentation that makes a span of a call keeps others from making one too; theirs is adopted all the same.
+    """
+    here = contexts.get_current()
+    key, older = _SUPPRESSED
+    return bool(here.get(key) or here.get(older))
 
 
 class SdkCall:

@@ -17,12 +17,12 @@ import threading
 import time
 from collections import deque
 from typing import Any, Final
-from weakref import WeakMethod, ref
+from weakref import WeakMethod, WeakSet, ref
 
 from endturn import announce
 from endturn.calls import Call
 from endturn.telemetry import janitor
-from endturn.telemetry.described import begins_anywhere
+from endturn.telemetry.described import SDKS_OWN, begins_anywhere
 
 TICK_S: Final = 0.25
 """How often the thread looks for calls that were there when it looked last."""
@@ -35,8 +35,20 @@ MANY: Final = 64
 
 What four times as many hold is more than the processor keeps at hand: all that the host does would cost more."""
 
-MOST: Final = 4_096
-"""Calls that wait at most where another thread is at work on them: whoever adds one more waits for it."""
+MOST: Final = 512
+"""Calls that wait at most where another thread is at work on them: whoever adds one more waits for it, once."""
+
+ROOM: Final = 8 * MANY
+"""How many a processor's queue has to hold: what is told in one go must not fill it before it is exported."""
+
+PATIENCE_S: Final = 1.0
+"""How long a processor has to wait before it exports: a host that is in a hurry gets each call at once."""
+
+METHODS: Final = ("on_start", "_on_ending", "on_end", "on_emit")
+"""What a host may have replaced of a processor that it made: it looks at what begins and ends, then."""
+
+LOOK_AGAIN: Final = 64
+"""After how many calls it is looked again at what a host may have changed of its processors."""
 
 
 class Backlog:
@@ -47,6 +59,7 @@ class Backlog:
         self._lock = threading.RLock()
         self._ticking = threading.Lock()  # held from one tick to the next: two threads that add begin one, not two
         self._told = self._seen = 0
+        self._is_stuck = False
         self.is_closed = False
         """A provider has been shut down: nothing waits from then on."""
         if hasattr(os, "register_at_fork"):
@@ -63,23 +76,39 @@ class Backlog:
             self._relieve(len(calls))
 
     def _relieve(self, waiting: int) -> None:
-        if waiting > MOST or self.is_closed:
+        if self.is_closed:
             self.drain()
+        elif waiting > MOST:
+            # Whoever is at work may hang, in a handler of the host's. One call waits for it; what then is too much is
+            # lost, as it would be where the SDK's own queues are full.
+            if self._is_stuck or not self.drain():
+                self._is_stuck = True
+                self._lose(waiting - MOST)
         elif self._lock.acquire(blocking=False):  # else another thread is at it
             try:
                 self._run(MANY)
             finally:
                 self._lock.release()
 
-    def drain(self) -> None:
-        """Announce all that wait."""
+    def _lose(self, count: int) -> None:
+        for _ in range(count):
+            try:
+                self._calls.popleft()
+            except IndexError:
+                break
+            announce.lost("Backlog")
+
+    def drain(self) -> bool:
+        """Announce all that wait. False where another thread, which was at it, did not come to an end."""
         # Reentrant: a signal's handler may flush while its thread is here. One that shuts down waits for a reader's
         # thread, which would wait here for the handler's.
-        if self._lock.acquire(timeout=janitor.WAIT_S):
-            try:
-                self._run(len(self._calls))
-            finally:
-                self._lock.release()
+        if not self._lock.acquire(timeout=janitor.WAIT_S):
+            return False
+        try:
+            self._run(len(self._calls))
+        finally:
+            self._lock.release()
+        return True
 
     def _tick_later(self, seconds: float) -> None:
         if self._ticking.acquire(blocking=False):
@@ -112,6 +141,7 @@ class Backlog:
             except IndexError:
                 break
             self._told += 1
+            self._is_stuck = False
             try:
                 call.tell()
             except Exception:
@@ -124,6 +154,7 @@ class Backlog:
         self._lock = threading.RLock()
         self._ticking = threading.Lock()
         self._told = self._seen = 0
+        self._is_stuck = False
 
 
 class Place:
@@ -138,7 +169,7 @@ class Place:
         known: the processors that make batches, all of them, as they were when last looked at.
     """
 
-    __slots__ = ("_backlog", "_batching", "_composite", "known", "name", "together")
+    __slots__ = ("_backlog", "_batching", "_composite", "_looks", "known", "name", "together")
 
     def __init__(self, backlog: Backlog, together: Any, name: str, composite: str, batching: str) -> None:
         self._backlog = backlog
@@ -147,13 +178,18 @@ class Place:
         self._composite = composite
         self._batching = batching
         self.known: object = None
+        self._looks = 0
 
     def waits(self) -> bool:
         """Whether nobody can tell that something is handed on later. A host may add a processor at any time."""
         processors = getattr(self.together, self.name, ())
-        return processors is self.known or self._look(processors)
+        self._looks += 1
+        if processors is self.known and self._looks % LOOK_AGAIN:
+            return True
+        return self._look(processors)
 
     def _look(self, processors: Any) -> bool:
+        self.known = None
         if type(self.together).__name__ != self._composite or not isinstance(processors, tuple):
             return False
         others = tuple(each for each in processors if not (type(each) is First and each.is_over()))
@@ -163,7 +199,9 @@ class Place:
             others = (First(self._backlog), *others)
         for each in others:
             if not type(each).__module__.startswith("endturn."):
-                Before.put_on(each, self._backlog)
+                Before.put_on(each, ("force_flush", "shutdown"), self._backlog)
+        # Who comes later is not handed what was over before.
+        Before.put_on(self.together, ("add_span_processor", "add_log_record_processor"), self._backlog)
         if others != processors:
             with self.together._lock:
                 if getattr(self.together, self.name) is not processors:
@@ -177,7 +215,11 @@ class Place:
         kind = type(processor)
         if kind.__module__.startswith("endturn."):
             return True
-        return kind.__name__ == self._batching and kind.__module__.startswith("opentelemetry.sdk.")
+        if kind.__name__ != self._batching or not kind.__module__.startswith(SDKS_OWN):
+            return False
+        batch = getattr(processor, "_batch_processor", None)
+        queue, wait_s = getattr(batch, "_max_queue_size", 0), getattr(batch, "_schedule_delay", 0)
+        return queue >= ROOM and wait_s >= PATIENCE_S and vars(processor).keys().isdisjoint(METHODS)
 
 
 class Before:
@@ -187,26 +229,31 @@ class Before:
         name: the method's.
     """
 
-    __slots__ = ("_backlog", "_method", "_processor")
+    __slots__ = ("_backlogs", "_method", "_processor")
 
-    def __init__(self, processor: Any, name: str, backlog: Backlog) -> None:
+    def __init__(self, processor: Any, name: str) -> None:
         # No strong reference: the processor would keep itself alive.
         self._processor = ref(processor)
         self._method = getattr(type(processor), name)
-        self._backlog = ref(backlog)
+        self._backlogs: WeakSet[Backlog] = WeakSet()
 
     @classmethod
-    def put_on(cls, processor: Any, backlog: Backlog) -> None:
-        """Have a processor hand on what waits before it is flushed. One whose method is somebody's own is left so."""
-        for name in ("force_flush", "shutdown"):
+    def put_on(cls, processor: Any, names: tuple[str, ...], backlog: Backlog) -> None:
+        """Have a processor hand on what waits before these are called. A method that is somebody's own is left so."""
+        for name in names:
+            if not hasattr(type(processor), name):
+                continue
             present = vars(processor).get(name)
-            if present is None or (type(present) is cls and present._backlog() is None):
-                setattr(processor, name, cls(processor, name, backlog))
+            if present is None:
+                present = cls(processor, name)
+                setattr(processor, name, present)
+            if type(present) is cls:
+                present._backlogs.add(backlog)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        backlog, processor = self._backlog(), self._processor()
-        if backlog is not None:
+        for backlog in list(self._backlogs):
             backlog.drain()
+        processor = self._processor()
         return True if processor is None else self._method(processor, *args, **kwargs)
 
 

@@ -29,10 +29,7 @@ Record = Callable[[Histogram, Attributes, list[float], list[Where]], None]
 """Records values, each with where it was measured."""
 
 EXPLICIT: Final = "_ExplicitBucketHistogramAggregation"
-"""The SDK's usual aggregation of a histogram. To it all but the last of a batch are added in one go."""
-
-OFFERED: Final = 16
-"""Of one batch, how many measurements are offered as exemplars: the SDK keeps the last of each bucket."""
+"""The SDK's usual aggregation of a histogram. To it those of a batch that leave no exemplar are added in one go."""
 
 NOWHERE: Final = Context({"endturn.exemplar": None})
 """The context of what has no sampled span. Not empty: the SDK would take the collecting thread's own in its place."""
@@ -75,7 +72,6 @@ def at_once(instrument: Any, attributes: Attributes, values: list[float], wheres
     consumer = instrument._measurement_consumer
     wanted = consumer._sdk_config.exemplar_filter.should_sample
     measurement = _Measurement(attributes, time.time_ns())
-    offered_from = len(values) - OFFERED
     for storage in consumer._reader_storages.values():
         for match in storage._get_or_init_view_instrument_match(instrument):
             kept = match._view._attribute_keys
@@ -84,35 +80,42 @@ def at_once(instrument: Any, attributes: Attributes, values: list[float], wheres
             # written to the old would be lost.
             with match._lock:
                 aggregation = match._get_or_create_aggregation(_key(shown), shown)
-                if type(aggregation).__name__ == EXPLICIT:
-                    added = max(1, offered_from)
-                    _add(aggregation, values[1:added])
-                else:
-                    added = 1
-                for position in range(added, len(values)):
+                is_known = type(aggregation).__name__ == EXPLICIT
+                for position in _add(aggregation, values, wheres) if is_known else range(1, len(values)):
                     measurement.value = values[position]
-                    offered = position >= offered_from
-                    if offered:
-                        measurement.context = context_of(wheres[position])
-                        offered = wanted(measurement.value, measurement.time_unix_nano, shown, measurement.context)
-                    aggregation.aggregate(measurement, offered)
+                    measurement.context = context_of(wheres[position])
+                    is_wanted = wanted(measurement.value, measurement.time_unix_nano, shown, measurement.context)
+                    aggregation.aggregate(measurement, is_wanted)
 
 
-def _add(aggregation: Any, values: list[float]) -> None:
-    """What the SDK's histogram of explicit buckets does with values that are not offered as exemplars."""
-    if not values:
-        return
+def _add(aggregation: Any, values: list[float], wheres: list[Where]) -> list[int]:
+    """Do what the SDK's histogram of explicit buckets does with values that leave no exemplar: all that are left out.
+
+    Returns:
+        The positions that are left out, but for the first: the SDK keeps the last of each bucket as its exemplar. Of
+        each bucket that is the last, and the last that has a span, for a filter that takes no other.
+    """
+    bounds = aggregation._boundaries
+    buckets = [bisect_left(bounds, value) for value in values]
+    last: dict[tuple[int, bool], int] = {}
+    for position in range(1, len(values)):
+        last[buckets[position], wheres[position][0] != 0] = position
+    offered = sorted(last.values())
+    added = set(range(1, len(values))).difference(offered)
+    if not added:
+        return offered
+    chosen = [values[position] for position in added]
     with aggregation._lock:
         if aggregation._value is None:
             aggregation._value = aggregation._get_empty_bucket_counts()
-        counts, bounds, total = aggregation._value, aggregation._boundaries, aggregation._sum
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-            total += value
-        aggregation._sum = total
+        counts = aggregation._value
+        for position in added:
+            counts[buckets[position]] += 1
+        aggregation._sum += sum(chosen)
         if aggregation._record_min_max:
-            aggregation._min = min(aggregation._min, min(values))
-            aggregation._max = max(aggregation._max, max(values))
+            aggregation._min = min(aggregation._min, min(chosen))
+            aggregation._max = max(aggregation._max, max(chosen))
+    return offered
 
 
 def _key(attributes: Attributes) -> Any:
@@ -147,9 +150,11 @@ def _proven() -> bool:
         provider = MeterProvider(readers, Resource({}), views=views, shutdown_on_exit=False)
         meter = provider.get_meter("endturn")
         instrument = meter.create_histogram("proof", explicit_bucket_boundaries_advisory=(1, 2, 4))
-        batches: list[list[float]] = [[0.5, 3, 2, 9], [n % 10 / 2 for n in range(OFFERED + 8)]]
+        # What comes first, or seldom, leaves its exemplar all the same; what has no span leaves none.
+        batches: list[list[float]] = [[0.5, 3, 2, 9], [9.5, *(n % 5 / 2 for n in range(20)), 3.5, 0.25]]
         for values in batches:
-            record(instrument, {"a": "x", "b": True}, values, [(1, 2)] * len(values))
+            wheres = [(1, position + 2) if position % 3 else (0, 0) for position in range(len(values))]
+            record(instrument, {"a": "x", "b": True}, values, [(1, 1), *wheres[1:]])
             record(instrument, {"a": "y"}, [1], [(1, 2)])
             found.extend(_points(reader.get_metrics_data()) for reader in readers)
     return seen[0] == seen[1]

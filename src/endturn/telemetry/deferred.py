@@ -56,7 +56,7 @@ class Deferred:
         if out.events.mirrored or self._backlog.is_closed:
             return False
         # A generator expression would cost every call a frame.
-        for place in self._places:
-            if getattr(place.together, place.name, ()) is not place.known and not place.waits():
+        for place in self._places:  # noqa: SIM110
+            if not place.waits():
                 return False
         return True

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import Context, get_current
@@ -29,6 +29,9 @@ from opentelemetry.trace import (
 from endturn.telemetry.attributes import Attributes
 
 log = logging.getLogger("endturn")
+
+SDKS_OWN: Final = ("opentelemetry.sdk.trace.", "opentelemetry.sdk._logs.")
+"""Where the SDK's own parts are. Extensions of others are in `opentelemetry.sdk.extension`."""
 
 
 def describe(span: Span, found: Attributes) -> None:
@@ -216,9 +219,7 @@ def begins_anywhere(tracer: object) -> bool:
     So it is where neither sampler nor ids are of the host's own making: others may look at attributes, and around.
     """
     makes_ids = getattr(tracer, "id_generator", None)
-    return _is_the_sdks(getattr(tracer, "sampler", None)) and type(makes_ids).__module__.startswith(
-        "opentelemetry.sdk."
-    )
+    return _is_the_sdks(getattr(tracer, "sampler", None)) and type(makes_ids).__module__.startswith(SDKS_OWN)
 
 
 def _is_the_sdks(sampler: object) -> bool:

@@ -37,7 +37,7 @@ class Pending(Span):
         parent, call = self._parent, self._call
         if self._span is None and call is not None:
             try:
-                call.announced()
+                call.begin()
             except Exception:
                 swallow("beginning a span")
             span = next((made.span for made in call.activations if isinstance(made, Opened)), None)
