@@ -76,6 +76,15 @@ def test_a_program_is_observed() -> None:
     at_once(runs, list(COMMANDS))
 
 
+def test_a_program_whose_threads_are_green(agents: World) -> None:
+    """gevent replaces what threads are made of after endturn was imported: calls are observed, and nobody is kept."""
+    done = agents.run("endturn", "run", "-m", "tests.apps.green", "done", "cut", "done", env=HTTP)
+    agents.saw(done=2, cut=1)
+    word, longest = done.stdout.split()
+    assert word == "longest"
+    assert float(longest) < 1
+
+
 ENDINGS = {"exit": 3, "raise": 1, "term": -signal.SIGTERM}
 
 

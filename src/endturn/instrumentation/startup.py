@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Final
@@ -141,7 +142,7 @@ class Late:
     def __init__(self) -> None:
         self.stop: Callable[[], None] = lambda: None
         self._over = False
-        self._lock = threading.Lock()
+        self._locks: dict[str, AbstractContextManager[object]] = {}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -155,7 +156,9 @@ class Late:
         return False
 
     def _set_up(self) -> None:
-        with self._lock:  # another thread's first call waits, and is recorded too
+        # Made of what locks are now: a host's first line may have made its threads green.
+        lock = self._locks.get("") or self._locks.setdefault("", threading.Lock())
+        with lock:  # another thread's first call waits, and is recorded too
             if self._over:
                 return
             try:
@@ -169,4 +172,4 @@ class Late:
             self.stop()
 
     def _forked(self) -> None:
-        self._lock = threading.Lock()
+        self._locks = {}

@@ -1,0 +1,35 @@
+"""An agent whose first line makes threads green, as gunicorn's gevent workers do: many calls take turns in one thread.
+
+`green.py MODEL …`, with OPENAI_BASE_URL and OPENAI_API_KEY in its environment. Says how long nothing else could run.
+"""
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import itertools
+import sys
+import time
+
+import gevent
+
+from tests.apps import bare
+
+seen: list[float] = []
+
+
+def tick() -> None:
+    """Run whenever the calls let others run."""
+    while True:
+        seen.append(time.monotonic())
+        gevent.sleep(0.05)
+
+
+ticking = gevent.spawn(tick)
+gevent.joinall([gevent.spawn(bare.ask, model, f"{model} {number}") for number, model in enumerate(sys.argv[1:])])
+gevent.sleep(1)  # a thread that waits for work of endturn's would let nobody run by now
+ticking.kill()
+print("longest", max(after - before for before, after in itertools.pairwise(seen)))
