@@ -20,6 +20,7 @@ from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from tests.telemetry.mocked import Records, settle
+from tests.wires.others_bedrock_invoke import OTHERS, PICTURES, PROFILE
 from tests.wires.replies import message
 from tests.wires.replies import say as said_block
 from tests.wires.replies_bedrock_invoke import MODELS
@@ -426,7 +427,48 @@ def test_a_stream_of_a_family(records: Records) -> None:
     assert (ended.stop.reason, ended.started.stream) == (StopReason.MAX_TOKENS, True)
 
 
+@pytest.mark.parametrize("model", OTHERS)
+@pytest.mark.parametrize("hidden", [False, True], ids=["named", "profile"])
+def test_what_asks_for_no_text_passes(records: Records, model: str, hidden: bool) -> None:
+    """Embeddings, rankings, pictures: whole, streamed or refused, also where a profile hides the model."""
+    body, said = OTHERS[model]
+    asked = {"modelId": PROFILE if hidden else model, "body": json.dumps(body)}
+    answer = Answer(headers={"content-type": "application/json"}, chunks=(json.dumps(said).encode(),))
+    answers = [Answer(status=400, chunks=(b"{}",)), answer, answer]
+    with Server(lambda asked: answers.pop()).running() as url, closing(made(url)) as asking:
+        assert json.loads(asking.invoke_model(**asked)["body"].read()) == said
+        asking.invoke_model_with_response_stream(**asked)["body"].close()
+        with pytest.raises(botocore_errors.ClientError):
+            asking.invoke_model(**asked)
+    settle()
+    assert not records
+
+
+def test_what_nobody_could_know_is_not_cut(records: Records) -> None:
+    """A profile that hides a model, a request that anybody might have: the answer is no text, and `unknown`."""
+    answer = Answer(headers={"content-type": "application/json"}, chunks=(json.dumps(PICTURES).encode(),))
+    with Server(lambda asked: answer).running() as url, closing(made(url)) as asking:
+        asking.invoke_model(modelId=PROFILE, body=json.dumps({"prompt": "a cat"}))["body"].read()
+    ended = records.only()
+    assert (ended.stop.reason, ended.stop.detail) == (StopReason.UNKNOWN, streams.UNREADABLE)
+    assert not ended.stop.truncated
+
+
 # Whose calls
+
+
+GUARDED = dict.fromkeys(
+    (
+        "topicPolicyUnits",
+        "contentPolicyUnits",
+        "wordPolicyUnits",
+        "sensitiveInformationPolicyUnits",
+        "sensitiveInformationPolicyFreeUnits",
+        "contextualGroundingPolicyUnits",
+    ),
+    0,
+)
+JOB = "arn:aws:bedrock:us-east-1:111122223333:async-invoke/abcdefghijkl"
 
 
 def test_other_services_pass(records: Records) -> None:
@@ -439,6 +481,14 @@ def test_other_services_pass(records: Records) -> None:
     with closing(made("http://127.0.0.1:1")) as asking, botocore_stub.Stubber(asking) as stubbed:
         stubbed.add_response("count_tokens", {"inputTokens": 3})
         asking.count_tokens(modelId="m", input={"converse": {"messages": ASK["messages"]}})
+        stubbed.add_response("apply_guardrail", {"usage": GUARDED, "action": "NONE", "outputs": [], "assessments": []})
+        asking.apply_guardrail(guardrailIdentifier="g", guardrailVersion="1", source="INPUT", content=[])
+        stubbed.add_response("start_async_invoke", {"invocationArn": JOB})
+        asking.start_async_invoke(
+            modelId="luma.ray-v2:0",
+            modelInput={"prompt": "a cat"},
+            outputDataConfig={"s3OutputDataConfig": {"s3Uri": "s3://b/"}},
+        )
     assert not records
 
 

@@ -16,6 +16,7 @@ from endturn.stop import Stop, StopReason
 from endturn.wires import Asked, Context, Event, bedrock_invoke, wire
 from endturn.wires import bedrock_invoke_families as families
 from endturn.wires.bedrock_invoke_families import FAMILIES, of
+from tests.wires.others_bedrock_invoke import OTHERS, PICTURES, PROFILE, RANKED, VECTOR
 from tests.wires.replies_bedrock_invoke import BODIES, METRICS, MODELS, STREAMS, chunk, chunks, context
 from tests.wires.replies_completions import llama, mistral
 
@@ -381,6 +382,79 @@ def test_inspect_leaves_a_stream_alone() -> None:
     stream = io.BytesIO(b"{}")
     assert bedrock_invoke.inspect({"modelId": "m", "body": stream}).model == "m"
     assert stream.tell() == 0
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_what_asks_for_no_text(model: str) -> None:
+    """Embeddings, rankings, pictures: the model's id tells, and where a profile hides it, the body does."""
+    body, _ = OTHERS[model]
+    ids = (model, f"us.{model}", f"arn:aws:bedrock:us-east-1::foundation-model/{model}")
+    assert not any(bedrock_invoke.inspect({"modelId": each, "body": "{}"}).generates for each in ids)
+    assert not bedrock_invoke.inspect({"modelId": PROFILE, "body": json.dumps(body)}).generates
+    assert not bedrock_invoke.inspect({"model": PROFILE, **body}).generates
+
+
+@pytest.mark.parametrize("model", [PROFILE, "openai.gpt-oss-20b-1:0", "amazon.titan-text-lite-v1"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [{"role": "user", "content": "hi"}], "taskType": "chat"},
+        {"message": "hi", "documents": [{"text": "a"}], "query": "hi"},
+        {"prompt": "hi"},
+        {"prompt": "hi", "max_gen_len": 7, "images": ["aGk="]},
+        {"inputText": "hi", "textGenerationConfig": {}},
+        {"inputPrompt": "hi", "mediaSource": {}},
+        {"inputs": "hi"},
+        {},
+    ],
+)
+def test_what_asks_for_text(model: str, body: Json) -> None:
+    """Whatever else it holds; and what does not tell."""
+    assert bedrock_invoke.inspect({"modelId": model, "body": json.dumps(body)}).generates
+
+
+@pytest.mark.parametrize("body", [{"inputText": "hi"}, {"texts": ["hi"]}, {"query": "hi", "documents": []}])
+def test_a_known_model_is_asked_for_text(body: Json) -> None:
+    """Its id counts above what the request looks like."""
+    assert bedrock_invoke.inspect({"modelId": MODELS["titan"], "body": json.dumps(body)}).generates
+
+
+@pytest.mark.parametrize(
+    "body",
+    [*(answer for _, answer in OTHERS.values() if answer), PICTURES, RANKED, [VECTOR], {"message": "A cat."}],
+    ids=lambda body: next(iter(body), "") if isinstance(body, dict) else "list",
+)
+def test_what_is_in_nobodys_words_is_not_cut(body: Any) -> None:
+    """An answer that holds no text, of a model that nobody knows, is `unknown`; cut in its midst it is `missing`."""
+    ctx, data = Context("", "aws.bedrock", Asked(model=PROFILE)), json.dumps(body).encode()
+    for form in (body, data, Event(None, {"chunk": {"bytes": data}})):
+        stop = bedrock_invoke.whole(ctx, form).stop
+        assert (stop.reason, stop.detail, stop.truncated) == (StopReason.UNKNOWN, "unreadable", False)
+    assert bedrock_invoke.whole(ctx, data[:-1]).stop.reason is StopReason.MISSING
+    if isinstance(body, dict):
+        assert streamed([chunk(body)], ctx).stop.reason is StopReason.UNKNOWN
+    watch = bedrock_invoke.watch(ctx)
+    watch.see(data)
+    assert watch.close(left=True).stop.reason is StopReason.MISSING
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"choices": []},
+        {"choices": [{"message": {"role": "assistant", "content": "One"}, "finish_reason": None}]},
+        {"generation": "One", "stop_reason": None},
+        {"results": [{"outputText": "One", "completionReason": None}]},
+        {"type": "message", "content": [], "stop_reason": None},
+    ],
+    ids=["empty", "no choice", "chat", "llama", "titan", "claude"],
+)
+def test_a_reply_without_a_reason_is_missing(body: Json) -> None:
+    """What is in a family's words, and says nothing of its stop, is cut."""
+    assert (
+        bedrock_invoke.whole(Context("", "aws.bedrock", Asked(model=PROFILE)), body).stop.reason is StopReason.MISSING
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -19,7 +19,9 @@ _CHATTY: Final = {
 }
 _COHERE_V1: Final = re.compile(r".*/v1/chat")
 _VERTEX: Final = re.compile(
-    r".*/publishers/(?P<whose>anthropic|mistralai)/models/(?P<model>[^/:]+):(?P<stream>stream)?[rR]awPredict"
+    # But for counting tokens, and reading documents.
+    r".*/publishers/(?P<whose>anthropic|mistralai)/models/(?P<model>(?!count-tokens:|mistral-ocr)[^/:]+)"
+    r":(?P<stream>stream)?[rR]awPredict"
 )
 
 

@@ -50,10 +50,12 @@ def opened(
         caller: who makes it.
 
     Returns:
-        None where the call is being announced already, or could not be read.
+        None where the call is being announced already, asks no model to write, or could not be read.
     """
     try:
         asked = speaks.inspect(body)
+        if not asked.generates:
+            return None
         if stream is not None:
             asked.stream = stream
         if model:

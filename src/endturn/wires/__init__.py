@@ -112,6 +112,7 @@ class Asked:
         choices: how many answers are asked for.
         stream: whether the answer is streamed.
         stream_usage: whether a stream's end tells the usage: OpenAI's chat streams must be asked to.
+        generates: the model is to write, and will say why it stopped; it is not for embeddings, a ranking, a picture.
         background: the call starts a job on the server and does not wait for it.
         json_format: the answer is constrained to JSON.
         compaction: the call asks for nothing but a summary of the conversation (Anthropic's `compaction`).
@@ -128,6 +129,7 @@ class Asked:
     choices: int = 1
     stream: bool = False
     stream_usage: bool = True
+    generates: bool = True
     background: bool = False
     json_format: bool = False
     compaction: bool = False

@@ -14,7 +14,7 @@ from endturn.records import Strategy
 from endturn.stop import Row, StopReason
 from endturn.wires import Api, Asked, Event, Framing, Route, Routed, Voice, at_once, completions, whole_with
 from endturn.wires.bedrock_converse_reply import reply_error
-from endturn.wires.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, of
+from endturn.wires.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
 from endturn.wires.bedrock_invoke_response import NAME, Decoder, decode
 from endturn.wires.bedrock_invoke_watch import GUARDED, GUARDRAIL, METRICS, Watch
 from endturn.wires.failure import error_of
@@ -136,7 +136,13 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
             body = {}
     said = {**body, "model": model} if isinstance(body, Mapping) else {"model": model}
     seen = asked(said).inner.inspect(said)
-    return replace(seen, model=model, stream=kwargs.get("stream") is True, stream_usage=True)
+    return replace(
+        seen,
+        model=model,
+        stream=kwargs.get("stream") is True,
+        stream_usage=True,
+        generates=generates(said),
+    )
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:

@@ -62,8 +62,30 @@ _MODELS: Final = (
 )
 _KNOWN: Final = tuple((re.compile(pattern), FAMILIES[name]) for pattern, name in _MODELS)
 
+# The beginnings of the ids of models that embed, rank, paint or speak: none says why it stopped.
+_SILENT: Final = re.compile(
+    r"amazon\.(?:titan-(?:embed|e1t|image)|nova-(?:\d+-)?(?:multimodal-embed|canvas|reel|sonic)|rerank)"
+    r"|cohere\.(?:embed|rerank)|twelvelabs\.marengo|stability\.|luma\."
+    r"|[a-z\d]+\.[\w-]*(?:embed|rerank)"  # those to come
+)
+
 # An inference profile's id begins with where it routes to; an ARN ends with the id.
 _REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
+
+_WRITING: Final = (
+    *("messages", "message", "inferenceConfig", "inputPrompt"),
+    *("max_tokens", "max_tokens_to_sample", "max_gen_len", "maxTokens", "max_new_tokens", "max_completion_tokens"),
+)
+"""What only a request to write has; a prompt is of pictures, too."""
+_OTHER: Final = (
+    # Embeddings: of Titan, Nova, Cohere, Marengo, Hugging Face.
+    *("dimensions", "embeddingConfig", "embeddingTypes", "taskType", "texts", "input_type", "embedding_types"),
+    *("inputType", "inputImage", "encoding_format", "text_inputs"),
+    # Pictures: of Stability, Luma.
+    *("text_prompts", "aspect_ratio", "output_format", "negative_prompt", "style_preset", "cfg_scale", "image"),
+)
+"""What only requests for something else have. Nova's pictures are a `taskType`, too."""
+_VECTORS: Final = ("embedding", "embeddings", "embeddingsByType")
 
 _MESSAGES: Final = frozenset(
     {"message", "message_start", "message_delta", "message_stop"}
@@ -79,8 +101,28 @@ def of(model: str) -> Family | None:
     """The family of a model's id (an inference profile's and an ARN too), or of a dialect; None where it is unknown."""
     if model in FAMILIES:
         return FAMILIES[model]
-    name = _REGION.sub("", model.rpartition("/")[2], count=1)
+    name = _named(model)
     return next((family for pattern, family in _KNOWN if pattern.match(name)), None)
+
+
+def _named(model: str) -> str:
+    return _REGION.sub("", model.rpartition("/")[2], count=1)
+
+
+def generates(body: Mapping[str, Any]) -> bool:
+    """Whether a request's body, `model` in it, asks a model to write: by the model's id, else by what is asked for.
+
+    An inference profile's ARN may hide an id. Where nothing tells, it is taken to.
+    """
+    model = text(body.get("model"))
+    if _SILENT.match(_named(model)):
+        return False
+    if of(model) is not None or any(name in body for name in _WRITING):
+        return True
+    if any(name in body for name in _OTHER) or ("query" in body and "documents" in body):
+        return False
+    # Titan's text models are given a limit along with it; to embed a text, it is enough.
+    return "inputText" not in body or "textGenerationConfig" in body
 
 
 def spoken(ctx: Context, said: Any) -> Family | None:
@@ -96,6 +138,8 @@ def spoken(ctx: Context, said: Any) -> Family | None:
 
 
 def _told(said: Any) -> Family | None:
+    if any(member(said, name) is not None for name in _VECTORS) or "relevance_score" in _first(member(said, "results")):
+        return None
     kind = text(member(said, "type"))
     if kind in _MESSAGES:
         return FAMILIES["claude"]
@@ -112,6 +156,11 @@ def _told(said: Any) -> Family | None:
         return FAMILIES["text"] if items(choices) else None
     dialect = completions_shapes.told(said, "")
     return None if dialect is None else Family("completions", dialect)
+
+
+def _first(listed: Any) -> Mapping[str, Any]:
+    first = next(iter(items(listed)), None)
+    return first if isinstance(first, Mapping) else {}
 
 
 def asked(body: Mapping[str, Any]) -> Family:

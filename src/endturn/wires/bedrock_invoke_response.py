@@ -9,7 +9,7 @@ from endturn.chat import ChatResponse, Delta
 from endturn.errors import DecodeError
 from endturn.wires import Context, Event
 from endturn.wires import Decoder as FamilyDecoder
-from endturn.wires.bedrock_invoke_watch import NOTHING, Envelope
+from endturn.wires.bedrock_invoke_watch import Envelope
 from endturn.wires.failure import error_of, shortened
 from endturn.wires.reading import member
 
@@ -58,7 +58,7 @@ class Decoder:
         return own.but(stop=envelope.stop(own.stop), usage=envelope.usage(own.usage))
 
     def _own(self) -> ChatResponse:
-        return ChatResponse(stop=NOTHING) if self._inner is None else self._inner.close()
+        return ChatResponse(stop=self._envelope.nothing) if self._inner is None else self._inner.close()
 
 
 def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:

@@ -36,6 +36,9 @@ _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-to
 NOTHING: Final = normalize(None, {}, terminal_seen=False)
 """The Stop of a response of which nothing arrived."""
 
+FOREIGN: Final = Stop(StopReason.UNKNOWN, detail="unreadable")
+"""The Stop of a response in nobody's words: it may be no text at all, such as an embedding."""
+
 
 class Envelope:
     """What comes around a family's own words: bytes, exceptions, figures, a guardrail's action.
@@ -45,12 +48,13 @@ class Envelope:
         error: the first exception of the stream, its name as its type.
     """
 
-    __slots__ = ("_ctx", "_guarded", "_spent", "error", "family")
+    __slots__ = ("_ctx", "_guarded", "_is_foreign", "_spent", "error", "family")
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._spent: tuple[int | None, int | None] = (None, None)
         self._guarded = False
+        self._is_foreign = False
         self.family: Family | None = None
         self.error: Json | None = None
 
@@ -65,6 +69,7 @@ class Envelope:
             thing = _unpacked(member(member(thing, "chunk"), "bytes"))
         said = _parsed(thing)
         if not isinstance(said, dict):
+            self._is_foreign = self._is_foreign or isinstance(said, list)
             return None
         name = next(iter(said), "")
         if isinstance(name, str) and name.endswith("Exception"):
@@ -81,6 +86,8 @@ class Envelope:
             said = {name: value for name, value in said.items() if not name.startswith(_ADDED)}
         if self.family is None:
             self.family = spoken(self._ctx, said)
+            # Some streams in the chat format begin with no choice.
+            self._is_foreign = self._is_foreign or (bool(said) and "choices" not in said)
         return with_reasons(said)
 
     def read_headers(self, headers: Any) -> None:
@@ -96,6 +103,11 @@ class Envelope:
     def context(self) -> Context:
         """What the family's wire must know."""
         return self._ctx if self.family is None else self.family.context(self._ctx)
+
+    @property
+    def nothing(self) -> Stop:
+        """The Stop where no family's words arrived."""
+        return FOREIGN if self._is_foreign and self.family is None and self.error is None else NOTHING
 
     def usage(self, own: Usage | None) -> Usage | None:
         """The family's own figures; where it gave none, Bedrock's."""
@@ -145,7 +157,9 @@ class Watch:
         return bool(getattr(self._inner, "broken", False))
 
     def _own(self, *, left: bool = False) -> Seen:
-        return Seen(NOTHING) if self._inner is None else self._inner.close(left=left)
+        if self._inner is None:
+            return Seen(NOTHING if left else self._envelope.nothing)
+        return self._inner.close(left=left)
 
 
 def _unpacked(content: Any) -> Any:

@@ -21,8 +21,10 @@ from endturn.instrumentation import streams
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
+from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
+from tests.wires.others_bedrock_invoke import OTHERS, PROFILE
 
 WORDS = "One two three four five six seven"
 ASK: dict[str, Any] = {
@@ -80,16 +82,20 @@ async def client(
 ) -> AsyncIterator[Any]:
     """aiobotocore's client, asking a scripted server."""
     with ScriptedProvider(replies, wire=wire).serve() as url:
-        made = get_session().create_client(
-            "bedrock-runtime",
-            endpoint_url=url,
-            region_name="us-east-1",
-            aws_access_key_id="none",
-            aws_secret_access_key="none",
-            config=AioConfig(retries={"total_max_attempts": attempts}, **config),
-        )
-        async with made as asking:
+        async with made(url, attempts=attempts, **config) as asking:
             yield asking
+
+
+def made(url: str, *, attempts: int = 1, **config: Any) -> Any:
+    """aiobotocore's client, asking there."""
+    return get_session().create_client(
+        "bedrock-runtime",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="none",
+        aws_secret_access_key="none",
+        config=AioConfig(retries={"total_max_attempts": attempts}, **config),
+    )
 
 
 async def test_a_call(told: Told) -> None:
@@ -217,3 +223,18 @@ async def test_bodies_that_are_not_read(told: Told) -> None:
         del body
         await settle()
     assert [ended.stop.reason for ended in told.of(CallEnded)] == [StopReason.CANCELLED] * 3
+
+
+@pytest.mark.parametrize("model", OTHERS)
+@pytest.mark.parametrize("hidden", [False, True], ids=["named", "profile"])
+async def test_what_asks_for_no_text_passes(told: Told, model: str, hidden: bool) -> None:
+    """Embeddings, rankings, pictures, also where a profile hides the model."""
+    body, said = OTHERS[model]
+    asked = {"modelId": PROFILE if hidden else model, "body": json.dumps(body)}
+    answer = Answer(headers={"content-type": "application/json"}, chunks=(json.dumps(said).encode(),))
+    with Server(lambda asked: answer).running() as url:
+        async with made(url) as asking:
+            assert json.loads(await (await asking.invoke_model(**asked))["body"].read()) == said
+            (await asking.invoke_model_with_response_stream(**asked))["body"].close()
+    await settle()
+    assert not told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
@@ -18,6 +19,7 @@ import endturn
 from endturn.instrumentation import hosts
 from endturn.records import CallEnded, Strategy, TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
+from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from tests.support.announced import Announced
@@ -379,6 +381,38 @@ def test_responses_of_a_provider_that_has_none(seen: Announced) -> None:
     with ScriptedProvider([HALF]).serve() as url:
         responses(model="anthropic/claude-sonnet-4-5", input="Count.", api_base=url, api_key="none")
     assert seen.only().stop.reason is StopReason.MAX_TOKENS
+
+
+EMBED: dict[str, Any] = {"input": ["hi"]}
+PAINT: dict[str, Any] = {"prompt": "a cat"}
+RANK: dict[str, Any] = {"query": "hi", "documents": ["a"]}
+TITAN, CANVAS = "bedrock/amazon.titan-embed-text-v2:0", "bedrock/amazon.nova-canvas-v1:0"
+AWS = {"aws_region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
+
+
+@pytest.mark.parametrize(
+    ("ask", "asked"),
+    [
+        pytest.param(litellm.embedding, {"model": "openai/m", **EMBED}, id="embedding"),
+        pytest.param(litellm.embedding, {"model": "cohere/m", **EMBED}, id="embedding, cohere"),
+        pytest.param(litellm.embedding, {"model": "ollama/m", **EMBED}, id="embedding, ollama"),
+        pytest.param(litellm.embedding, {"model": TITAN, **EMBED, **AWS}, id="embedding, bedrock"),
+        pytest.param(litellm.image_generation, {"model": "openai/dall-e-3", **PAINT}, id="image"),
+        pytest.param(litellm.image_generation, {"model": CANVAS, **PAINT, **AWS}, id="image, bedrock"),
+        pytest.param(litellm.rerank, {"model": "cohere/m", **RANK}, id="rerank"),
+        pytest.param(litellm.moderation, {"model": "openai/omni-moderation-latest", "input": "hi"}, id="moderation"),
+    ],
+)
+def test_what_is_no_text(seen: Announced, ask: Callable[..., Any], asked: dict[str, Any]) -> None:
+    """Embeddings, rankings, pictures, classes: asked, whatever is made of the answer, and not recorded."""
+    arrived: list[Asked] = []
+    answer = Answer(headers={"content-type": "application/json"}, chunks=(b'{"data": [], "results": []}',))
+    with Server(lambda request: arrived.append(request) or answer).running() as url:
+        base = {"aws_bedrock_runtime_endpoint": url} if "bedrock" in asked["model"] else {"api_base": url}
+        with contextlib.suppress(Exception):
+            ask(**{"api_key": "none", "max_retries": 0, **asked, **base})
+    assert arrived
+    assert not seen.records
 
 
 # --- Turns, and what is around -------------------------------------------------------------------------------------
