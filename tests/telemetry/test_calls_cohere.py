@@ -12,11 +12,13 @@ import httpx
 import pytest
 
 from endturn import announce
+from endturn.chat import Usage
 from endturn.instrumentation import attempts, streams
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
 from tests.telemetry.mocked import Records, settle
+from tests.wires import replies_completions as completions
 from tests.wires.replies_cohere import BODIES, STREAMS
 
 ASK: dict[str, Any] = {"model": "command-a", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 99}
@@ -215,6 +217,69 @@ def test_v1(records: Records, name: str, reason: StopReason) -> None:
     assert [ended.stop.reason for ended in records.ended] == [reason] * 2
     assert [started.stream for started in records.started] == [False, True]
     assert {started.model for started in records.started} == {"command-r"}
+
+
+GENERATED = completions.BODIES["command: cohere"]
+PROMPT: dict[str, Any] = {"model": "command", "prompt": "One", "max_tokens": 9, "num_generations": 1}
+
+
+def generating(request: httpx.Request) -> httpx.Response:
+    """Answers /v1/generate as it is asked to: in one piece, or in lines of JSON."""
+    assert request.url.path == "/v1/generate"
+    if not json.loads(request.content).get("stream"):
+        return httpx.Response(200, json=GENERATED)
+    lines = (json.dumps(event.data).encode() + b"\n" for event in completions.STREAMS["command: cohere"])
+    return httpx.Response(200, headers={"content-type": "application/stream+json"}, content=b"".join(lines))
+
+
+def check_generated(records: Records) -> None:
+    whole, streamed = records.ended
+    assert [each.started.stream for each in records.ended] == [False, True]
+    for ended in records.ended:
+        assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "MAX_TOKENS")
+        assert (ended.started.provider, ended.started.operation) == ("cohere", "text_completion")
+        assert (ended.started.model, ended.started.maximum) == ("command", 9)
+    assert (whole.usage, whole.output_chars, whole.response_id) == (Usage(12, 9), 10, "g-1")
+    assert streamed.output_chars == 7
+
+
+def test_generate(records: Records) -> None:
+    """The first API's text completion, whole and streamed."""
+    http = httpx.Client(transport=httpx.MockTransport(generating))
+    asking = cohere.Client(api_key="none", base_url="http://proxy", httpx_client=http)
+    assert asking.generate(**PROMPT).generations[0].text == "The answer"
+    assert [event.event_type for event in asking.generate_stream(**PROMPT)][-1] == "stream-end"
+    check_generated(records)
+
+
+async def test_async_generate(records: Records) -> None:
+    """The same, async."""
+    http = httpx.AsyncClient(transport=httpx.MockTransport(generating))
+    asking = cohere.AsyncClient(api_key="none", base_url="http://proxy", httpx_client=http)
+    await asking.generate(**PROMPT)
+    assert [event.event_type async for event in asking.generate_stream(**PROMPT)][-1] == "stream-end"
+    check_generated(records)
+
+
+def test_generate_over_plain_http(records: Records) -> None:
+    """To Cohere's host, without its SDK."""
+    http = httpx.Client(transport=httpx.MockTransport(generating))
+    for more in ({}, {"stream": True}):
+        http.post("https://api.cohere.com/v1/generate", json={**PROMPT, **more})
+    check_generated(records)
+    assert {started.server_address for started in records.started} == {"api.cohere.com"}
+
+
+def test_a_generation_that_is_cut(records: Records) -> None:
+    """Without its last line it is `missing`."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=generating(request).content.rpartition(b'{"event_type": "stream-end"')[0])
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    asking = cohere.Client(api_key="none", base_url="http://proxy", httpx_client=http)
+    assert len(list(asking.generate_stream(**PROMPT))) == 2
+    assert records.only().stop.reason is StopReason.MISSING
 
 
 def test_what_is_no_chat(records: Records) -> None:

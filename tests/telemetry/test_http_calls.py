@@ -736,6 +736,8 @@ def test_hosts_that_may_answer(host: str, known: bool) -> None:
     ("provider", "path", "name", "dialect"),
     [
         ("cohere", "/v1/chat", "cohere", "v1"),
+        ("cohere", "/v1/generate", "completions", "command"),
+        ("openai", "/v1/generate", None, None),
         ("mistral_ai", "/v1/fim/completions", "openai_chat", "mistral"),
         ("mistral_ai", "/v1/agents/completions", "openai_chat", "mistral"),
         ("gcp.vertex_ai", "/v1/publishers/anthropic/models/claude-9:streamRawPredict", "anthropic", ""),

@@ -135,6 +135,13 @@ def command(text: str, reason: str = "COMPLETE") -> Json:
     return {"id": "g-1", "generations": [{"id": "g-1-0", "text": text, "finish_reason": reason}], "prompt": "Hello"}
 
 
+def generation(text: str, reason: str = "COMPLETE") -> Json:
+    """A body of Cohere's own /v1/generate."""
+    billed = {"input_tokens": 10.0, "output_tokens": 9.0}
+    meta = {"api_version": {"version": "1"}, "billed_units": billed, "tokens": {**billed, "input_tokens": 12.0}}
+    return {**command(text, reason), "meta": meta}
+
+
 def ai21(text: str, reason: Any) -> Json:
     """A body of AI21's Jurassic-2."""
     return {
@@ -211,6 +218,8 @@ BODIES: dict[str, Json] = {
     "command: text": command(SAID),
     "command: length": command("The answer", "MAX_TOKENS"),
     "command: toxic": command("", "ERROR_TOXIC"),
+    "command: timeout": command("The", "TIMEOUT"),
+    "command: cohere": generation("The answer", "MAX_TOKENS"),
     "ai21: text": ai21(SAID, {"reason": "endoftext"}),
     "ai21: length": ai21("The answer", {"reason": "length", "length": 9}),
     "ai21: stop": ai21("One", {"reason": "stop", "sequence": "##"}),
@@ -270,6 +279,20 @@ STREAMS: dict[str, list[Event]] = {
         {"is_finished": False, "text": "One"},
         {"is_finished": False, "text": " two"},
         {"is_finished": True, "finish_reason": "COMPLETE"},
+    ),
+    "command: cohere": events(
+        {"event_type": "text-generation", "text": "One", "is_finished": False},
+        {"event_type": "text-generation", "text": " two", "is_finished": False},
+        {
+            "event_type": "stream-end",
+            "is_finished": True,
+            "finish_reason": "MAX_TOKENS",
+            "response": {**command("One two", "MAX_TOKENS"), "id": "g-1"},
+        },
+    ),
+    "command: cohere's error": events(
+        {"event_type": "text-generation", "text": "One", "is_finished": False},
+        {"event_type": "stream-error", "is_finished": True, "finish_reason": "ERROR_LIMIT", "err": "too long"},
     ),
     "claude_text: text": [
         Event("completion", claude(" One", None)),

@@ -82,6 +82,8 @@ def streamed(stream: list[Event], ctx: Context) -> ChatResponse:
         ("mistral: length", "max_tokens", "length", None),
         ("command: length", "max_tokens", "MAX_TOKENS", None),
         ("command: toxic", "safety_blocked", "ERROR_TOXIC", None),
+        ("command: timeout", "error", "TIMEOUT", "timeout"),
+        ("command: cohere", "max_tokens", "MAX_TOKENS", None),
         ("ai21: text", "end_turn", "endoftext", None),
         ("ai21: length", "max_tokens", "length", None),
         ("claude_text: text", "end_turn", "stop_sequence", "\n\nHuman:"),
@@ -109,6 +111,8 @@ def test_reasons_of_bodies(name: str, reason: str, raw: str | None, detail: str 
         ("llama: text", "max_tokens", "length"),
         ("mistral: text", "end_turn", "stop"),
         ("command: text", "end_turn", "COMPLETE"),
+        ("command: cohere", "max_tokens", "MAX_TOKENS"),
+        ("command: cohere's error", "context_window_exceeded", "ERROR_LIMIT"),
         ("claude_text: text", "end_turn", "stop_sequence"),
     ],
 )
@@ -224,6 +228,12 @@ def test_a_full_window_is_told_by_usage() -> None:
 def test_usage_of_streams(name: str, usage: Usage | None) -> None:
     """Figures grow, and some services say 0 or nothing on later events: the largest is kept."""
     assert streamed(STREAMS[name], context(name)).usage == usage
+
+
+def test_cohere_says_what_was_counted_and_what_is_paid() -> None:
+    """Its own API, in numbers with a point; what the model saw counts."""
+    assert whole("command: cohere").usage == Usage(12, 9)
+    assert whole("command: text").usage is None
 
 
 # Errors

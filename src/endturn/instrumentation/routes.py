@@ -17,7 +17,7 @@ _CHATTY: Final = {
     # "/v1/fim/completions", "/v1/agents/completions": both answer in the chat format.
     "mistral_ai": re.compile(r".*/v1/(?:fim|agents)/completions"),
 }
-_COHERE_V1: Final = re.compile(r".*/v1/chat")
+_COHERE_V1: Final = re.compile(r".*/v1/(?P<way>chat|generate)")
 _VERTEX: Final = re.compile(
     # But for counting tokens, and reading documents.
     r".*/publishers/(?P<whose>anthropic|mistralai)/models/(?P<model>(?!count-tokens:|mistral-ocr)[^/:]+)"
@@ -56,8 +56,10 @@ def spoken(provider: str, dialect: str, method: str, path: str) -> Spoken | None
 
 def _own(provider: str, path: str) -> Spoken | None:
     """What is spoken at a path that one provider alone has."""
-    if provider == "cohere" and _COHERE_V1.fullmatch(path):
-        return Spoken(wire("cohere"), "v1", Routed())
+    cohere = _COHERE_V1.fullmatch(path) if provider == "cohere" else None
+    if cohere is not None:
+        chats = cohere["way"] == "chat"
+        return Spoken(wire("cohere"), "v1", Routed()) if chats else Spoken(wire("completions"), "command", Routed())
     chatty = _CHATTY.get(provider)
     if chatty is not None and chatty.fullmatch(path):
         return Spoken(wire("openai_chat"), "mistral", Routed())

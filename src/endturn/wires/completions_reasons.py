@@ -118,6 +118,7 @@ REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
         "ERROR_TOXIC": _blocked(_COMMAND),
         "ERROR_LIMIT": _window("cohere 7.3.1 FinishReason"),
         "USER_CANCEL": _cancelled("cohere 7.3.1 FinishReason"),
+        "TIMEOUT": _error("cohere 7.3.1 FinishReason", "timeout"),
     },
     "ai21": {
         "endoftext": _end("AI21 Jurassic-2 API reference"),

@@ -203,6 +203,11 @@ SHAPES: Final[Mapping[str, Shape]] = {
         index="index",
         text=at("text"),
         reason=at("finish_reason"),
+        # Cohere's own API says it; Bedrock leaves it to its headers.
+        spent={
+            "input_tokens": (("meta", "tokens", "input_tokens"), ("meta", "billed_units", "input_tokens")),
+            "output_tokens": (("meta", "tokens", "output_tokens"), ("meta", "billed_units", "output_tokens")),
+        },
     ),
     "claude_text": Shape(
         limit="max_tokens_to_sample",
