@@ -20,6 +20,7 @@ from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
 from tests.telemetry.mocked import Records, settle
+from tests.telemetry.stage import Stage
 from tests.wires.others_bedrock_invoke import OTHERS, PICTURES, PROFILE
 from tests.wires.replies import message
 from tests.wires.replies import say as said_block
@@ -139,6 +140,19 @@ def test_a_request_that_is_not_sent(records: Records) -> None:
     with client() as asking, pytest.raises(botocore_errors.ParamValidationError):
         asking.converse(modelId="m", messages="hi")
     assert records.only().stop.reason is StopReason.ERROR
+
+
+def test_a_request_that_is_not_sent_and_names_no_model(stage: Stage) -> None:
+    """Its span does not either."""
+    instrument(tracer_provider=stage.tracers)
+    try:
+        with client() as asking, pytest.raises(botocore_errors.ParamValidationError):
+            asking.converse(messages=ASK["messages"])
+    finally:
+        uninstrument()
+    (span,) = stage.finished()
+    assert span["name"] == "chat"
+    assert "gen_ai.request.model" not in span["attributes"]
 
 
 # ConverseStream

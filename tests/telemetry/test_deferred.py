@@ -492,3 +492,16 @@ def test_a_span_is_adopted_though_instrumentation_is_suppressed(observed: Host) 
     spans = observed.exported()
     assert list(spans) == ["theirs"]
     assert (spans["theirs"][0].attributes or {})["endturn.stop.reason"] == "end_turn"
+
+
+def test_a_call_that_names_no_model_is_told_of_alike(observed: Host) -> None:
+    """Announced when it begins, because its span is asked for, or when it is over: `chat`, and no model."""
+    http = httpx2.Client(transport=httpx2.MockTransport(Server(body(WHOLE), body(WHOLE))))
+    for request in ((), (lambda asked: trace.get_current_span().get_span_context(),)):
+        http.event_hooks = {"request": list(request)}
+        http.post("https://api.openai.com/v1/chat/completions", json={"messages": ASK["messages"]})
+    deferred, at_once = observed.exported()["chat"]
+    assert dict(deferred.attributes or {}).keys() == dict(at_once.attributes or {}).keys()
+    assert "gen_ai.request.model" not in (deferred.attributes or {})
+    for record in observed.emitted():
+        assert "gen_ai.request.model" not in record.attributes

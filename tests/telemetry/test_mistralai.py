@@ -136,9 +136,8 @@ def test_no_answer(records: Records) -> None:
     assert (ended.stop.reason, ended.error) == (StopReason.ERROR, raised.value)
 
 
-@pytest.mark.parametrize("way", ["fim", "agents"])
-def test_other_ways_that_answer_in_the_chat_format(records: Records, way: str) -> None:
-    """`fim` and `agents`, whole and streamed."""
+def answering(way: str) -> Any:
+    """A client that is answered in the chat format where it asks in this way."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         assert request.url.path == f"/v1/{way}/completions"
@@ -148,13 +147,37 @@ def test_other_ways_that_answer_in_the_chat_format(records: Records, way: str) -
         content = b"".join(frame(event) for event in events)
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
 
-    asking: Any = Mistral(api_key="none", client=httpx2.Client(transport=httpx2.MockTransport(answer)))
+    return Mistral(api_key="none", client=httpx2.Client(transport=httpx2.MockTransport(answer)))
+
+
+@pytest.mark.parametrize("way", ["fim", "agents"])
+def test_other_ways_that_answer_in_the_chat_format(records: Records, way: str) -> None:
+    """`fim` and `agents`, whole and streamed."""
+    asking = answering(way)
     asked = {"model": "codestral", "prompt": "def"} if way == "fim" else {"agent_id": "a", "messages": ASK["messages"]}
     getattr(asking, way).complete(**asked)
     assert list(getattr(asking, way).stream(**asked))
     assert [ended.stop.reason for ended in records.ended] == [StopReason.MAX_TOKENS] * 2
     assert [ended.output_chars for ended in records.ended] == [3, 3]
     assert {started.provider for started in records.started} == {"mistral_ai"}
+    assert {started.model for started in records.started} == {"codestral" if way == "fim" else ""}
+
+
+def test_an_agents_span_names_no_model() -> None:
+    """The agent has the model: the span is named for what it does, and only the answer says who wrote it."""
+    spans = InMemorySpanExporter()
+    tracers = TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=tracers)
+    try:
+        asking = answering("agents")
+        asking.agents.complete(agent_id="a", messages=ASK["messages"])
+        assert list(asking.agents.stream(agent_id="a", messages=ASK["messages"]))
+    finally:
+        uninstrument()
+    found = spans.get_finished_spans()
+    assert [span.name for span in found] == ["chat", "chat"]
+    assert not any("gen_ai.request.model" in (span.attributes or {}) for span in found)
 
 
 def test_what_is_no_chat(records: Records) -> None:

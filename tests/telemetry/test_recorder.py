@@ -148,6 +148,49 @@ def test_a_call_is_one_client_span(stage: Stage) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("provider", "model", "name", "known"),
+    [
+        ("mistral_ai", "", "chat", {"gen_ai.provider.name": "mistral_ai"}),
+        ("", "gpt-5", "chat gpt-5", {"gen_ai.request.model": "gpt-5"}),
+        ("", "", "chat", {}),
+    ],
+    ids=["no model", "no provider", "neither"],
+)
+@pytest.mark.parametrize("over", [False, True], ids=["at once", "later"])
+def test_what_is_not_known_of_a_call_is_left_out(
+    stage: Stage, provider: str, model: str, name: str, known: dict[str, str], over: bool
+) -> None:
+    """Of a call that names no model, or fails before anybody is asked: in spans, events and labels alike."""
+    stop = Stop(StopReason.UNKNOWN, "odd", mapped=False)
+    stage.call(stage.turn(), stop, asked={"provider": provider, "model": model, "over": over})
+    (span,) = stage.finished()
+    assert span["name"] == name
+    names = ("gen_ai.provider.name", "gen_ai.request.model")
+    events = stage.events()
+    assert [event["name"] for event in events] == ["endturn.stop_reason_observed", "endturn.stop_reason_unmapped"]
+    for attributes in (span["attributes"], *events):
+        assert {name: attributes[name] for name in names if name in attributes} == known
+    found = stage.points()
+    assert {key[:2] for key in found["endturn.responses"]} == {(provider or None, model or None)}
+    assert {key[1:3] for key in found["gen_ai.client.operation.duration"]} == {(provider or None, model or None)}
+
+
+def test_events_of_a_turn_that_names_no_model(stage: Stage) -> None:
+    """What continues it, what its tools come to, and how it ends say no more of the model than it did."""
+    turn = stage.turn(TurnKind.CONTROLLER)
+    stage.call(turn, CUT, asked={"provider": "mistral_ai", "model": ""})
+    about: dict[str, Any] = {"turn": turn, "provider": "mistral_ai", "model": ""}
+    left: dict[str, Any] = {"attempts_remaining": 1, "tokens_remaining": None, "chars_remaining": None}
+    stage.tell(ContinuationAttempted(continuation=again(), output_tokens=1, output_chars=1, **left, **about))
+    stage.tell(PayloadRepaired(issue="incomplete_json", attempted=True, succeeded=True, **about))
+    stage.tell(DispatchBlocked(reason="truncated", names=("f",), **about))
+    stage.close(turn)
+    told = stage.events()
+    assert [event["gen_ai.provider.name"] for event in told] == ["mistral_ai"] * 5
+    assert not any("gen_ai.request.model" in event for event in told)
+
+
 def test_an_unlisted_port_is_shown_and_the_usual_one_is_not(stage: Stage) -> None:
     """443 says nothing."""
     stage.call(stage.turn(), asked={"server_address": "api.openai.com", "server_port": 443})

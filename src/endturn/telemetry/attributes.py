@@ -32,17 +32,30 @@ MOST_CHOICES: Final = 128
 but does not bound how many values one holds."""
 
 
+def chat_named(started: CallStarted) -> str:
+    """The name of a call's span: of a call that names no model, what it does."""
+    return f"{started.operation} {started.model}" if started.model else started.operation
+
+
 def chat_asked(started: CallStarted) -> Attributes:
     """What the conventions want to be known when the call begins, so that a sampler may look at it."""
-    found: Attributes = {
-        s.OPERATION.key: started.operation,
-        s.PROVIDER.key: started.provider,
-        s.REQUEST_MODEL.key: started.model,
-    }
+    found: Attributes = {s.OPERATION.key: started.operation, **_whose(started.provider, started.model)}
     if started.server_address is not None:
         found[s.SERVER_ADDRESS.key] = started.server_address
         if started.server_port is not None and started.server_port != 443:
             found[s.SERVER_PORT.key] = started.server_port
+    return found
+
+
+def _whose(provider: str, model: str) -> Attributes:
+    """Provider and model, as far as they are known: a call may be refused before, or go to an agent of a provider's."""
+    if provider and model:
+        return {s.PROVIDER.key: provider, s.REQUEST_MODEL.key: model}
+    found: Attributes = {}
+    if provider:
+        found[s.PROVIDER.key] = provider
+    if model:
+        found[s.REQUEST_MODEL.key] = model
     return found
 
 
@@ -212,8 +225,7 @@ def observed(ended: CallEnded) -> Attributes:
     """`endturn.stop_reason_observed`."""
     started, stop = ended.started, ended.stop
     found: Attributes = {
-        s.PROVIDER.key: started.provider,
-        s.REQUEST_MODEL.key: started.model,
+        **_whose(started.provider, started.model),
         s.REASON.key: stop.reason.value,
         s.TURN_ID.key: started.turn.id,
         s.ITERATION.key: started.iteration,
@@ -226,8 +238,7 @@ def observed(ended: CallEnded) -> Attributes:
 def unmapped(ended: CallEnded) -> Attributes:
     """`endturn.stop_reason_unmapped`."""
     return {
-        s.PROVIDER.key: ended.started.provider,
-        s.REQUEST_MODEL.key: ended.started.model,
+        **_whose(ended.started.provider, ended.started.model),
         s.RAW.key: raw_shown(ended.stop),
     }
 
@@ -235,8 +246,7 @@ def unmapped(ended: CallEnded) -> Attributes:
 def attempted(record: ContinuationAttempted) -> Attributes:
     """`endturn.continuation_attempt`."""
     found: Attributes = {
-        s.PROVIDER.key: record.provider,
-        s.REQUEST_MODEL.key: record.model,
+        **_whose(record.provider, record.model),
         s.TURN_ID.key: record.turn.id,
         s.CONTINUATION_INDEX.key: record.continuation.index,
         s.STRATEGY.key: record.continuation.strategy.value,
@@ -257,8 +267,7 @@ def terminated(ended: TurnEnded) -> Attributes:
     """`endturn.continuation_terminated`."""
     turn = ended.turn
     return {
-        s.PROVIDER.key: turn.provider,
-        s.REQUEST_MODEL.key: turn.model,
+        **_whose(turn.provider, turn.model),
         s.TURN_ID.key: turn.id,
         s.OUTCOME.key: ended.outcome.value,
         s.ATTEMPTS.key: turn.continuations,
@@ -270,8 +279,7 @@ def terminated(ended: TurnEnded) -> Attributes:
 def repaired(record: PayloadRepaired) -> Attributes:
     """`endturn.tool_payload_repair`."""
     return {
-        s.PROVIDER.key: record.provider,
-        s.REQUEST_MODEL.key: record.model,
+        **_whose(record.provider, record.model),
         s.TURN_ID.key: record.turn.id,
         s.ISSUE.key: record.issue,
         s.ATTEMPTED.key: record.attempted,
@@ -282,8 +290,7 @@ def repaired(record: PayloadRepaired) -> Attributes:
 def blocked(record: DispatchBlocked, *, names: bool) -> Attributes:
     """`endturn.tool_dispatch_blocked`, with the tools' names only where the host opted in."""
     found: Attributes = {
-        s.PROVIDER.key: record.provider,
-        s.REQUEST_MODEL.key: record.model,
+        **_whose(record.provider, record.model),
         s.TURN_ID.key: record.turn.id,
         s.BLOCK_REASON.key: record.reason,
         s.BLOCKED_CALLS.key: len(record.names),

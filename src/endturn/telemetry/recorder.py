@@ -154,7 +154,7 @@ class Recorder:
         context, tracer = (get_current(), out.tracer) if origin is None else origin
         if tracer is None:
             return None
-        name, began_ns = f"{started.operation} {started.model}", started.started_ns
+        name, began_ns = attributes.chat_named(started), started.started_ns
         if started.over:  # when it began nothing waited to be continued
             span = finished.started(tracer, name, context, SpanKind.CLIENT, began_ns)
         else:

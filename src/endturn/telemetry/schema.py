@@ -114,8 +114,19 @@ PROVIDERS: Final = (
 """The conventions' well-known providers. A custom one is passed through, capped like every open label."""
 
 OPERATION = _standard("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "generate_content")
-PROVIDER = _standard("gen_ai.provider.name", "string", "Who answered.", "openai", "anthropic")
-REQUEST_MODEL = _standard("gen_ai.request.model", "string", "The model as requested.", "gpt-5-mini")
+PROVIDER = _standard(
+    "gen_ai.provider.name",
+    "string",
+    "Who answered; absent where a call fails before that is known.",
+    "openai",
+    "anthropic",
+)
+REQUEST_MODEL = _standard(
+    "gen_ai.request.model",
+    "string",
+    "The model as requested; absent where a call names none, and in its span's name.",
+    "gpt-5-mini",
+)
 REQUEST_MAX_TOKENS = _standard("gen_ai.request.max_tokens", "int", "The output limit that the request set.", 1024)
 REQUEST_STREAM = _standard("gen_ai.request.stream", "boolean", "The answer was streamed; only ever true.", True)
 REQUEST_CHOICES = _standard("gen_ai.request.choice.count", "int", "Answers asked for, where not one.", 2)

@@ -383,6 +383,17 @@ def test_responses_of_a_provider_that_has_none(seen: Announced) -> None:
     assert seen.only().stop.reason is StopReason.MAX_TOKENS
 
 
+def test_a_call_that_fails_before_its_provider_is_known(seen: Announced) -> None:
+    """Nobody was asked: the span names nobody."""
+    with pytest.raises(litellm.BadRequestError):
+        completion("nobodys-model", ASK)
+    one = seen.only()
+    assert (one.stop.reason, one.started.provider) == (StopReason.ERROR, "")
+    (span,) = seen.spans
+    assert span.name == "chat nobodys-model"
+    assert "gen_ai.provider.name" not in (span.attributes or {})
+
+
 EMBED: dict[str, Any] = {"input": ["hi"]}
 PAINT: dict[str, Any] = {"prompt": "a cat"}
 RANK: dict[str, Any] = {"query": "hi", "documents": ["a"]}
