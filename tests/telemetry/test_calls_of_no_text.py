@@ -158,7 +158,7 @@ CALLS: list[tuple[Callable[[str], Any], str, Callable[[Any], Any]]] = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::Warning")  # the SDKs' own
 @pytest.mark.parametrize(
     ("over", "ask"),
     [pytest.param(over, ask, id=f"{over.__name__.removeprefix('over_')}: {what}") for over, what, ask in CALLS],
