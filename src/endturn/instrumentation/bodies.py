@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
 from endturn.announce import swallow
-from endturn.instrumentation import streams
+from endturn.instrumentation import http_bodies, streams
 from endturn.instrumentation.chunks import AsyncChunks, Chunks
 from endturn.instrumentation.streams import Reading, Sees
+from endturn.telemetry import janitor
 
 if TYPE_CHECKING:
     from endturn.instrumentation.background import Scope
@@ -58,28 +59,33 @@ def watch_native_end(response: Any, watched: Watched) -> None:
     inner = getattr(observer, "inner", None)
     if inner is None:
         return
-    original = type(inner).end
-    seen_by, target, answer = ref(watched), ref(inner), ref(response)
+    original, reading = type(inner).end, watched.reading
+    seen_by, found, answer = ref(watched), ref(inner), ref(response)
 
     def end(how: str, error: BaseException | None = None) -> None:
+        # It and the observer hold each other until now, like a method and its object would: a body that is dropped
+        # tells its observer, too.
+        vars(inner).pop("end", None)
+        if found() is None:
+            # The garbage collector is at work, anywhere: nothing is announced there, and the span waits for that.
+            janitor.later(reading.abandoned)
+            janitor.later(lambda: original(inner, how, error))
+            return
         now, read = seen_by(), answer()
-        if now is not None and read is not None:  # else it is told by a destructor, and ours leaves a note
-            try:
-                if how != "closed" or not now.is_running():
-                    now.reading.stopped(how, error, read)
-            except Exception:
-                swallow("ending a call")
-        observed = target()
-        if observed is not None:
-            original(observed, how, error)
+        try:
+            if now is None or read is None:
+                reading.abandoned()
+            elif how != "closed" or not now.is_running():
+                reading.stopped(how, error, read)
+        except Exception:
+            swallow("ending a call")
+        original(inner, how, error)
 
     inner.end = end
 
 
 def on_close(response: Any, closed: Callable[[], None]) -> None:
     """Call `closed` when the body of a response is closed, whoever closes it and however."""
-    body = response.stream
-    kind, target = type(body), ref(body)  # no strong reference: the body would keep itself alive
 
     def told() -> None:
         try:
@@ -87,21 +93,4 @@ def on_close(response: Any, closed: Callable[[], None]) -> None:
         except Exception:
             swallow("ending a call")
 
-    if hasattr(kind, "close"):
-
-        def close() -> None:
-            told()
-            now = target()
-            if now is not None:
-                kind.close(now)
-
-        body.close = close
-    if hasattr(kind, "aclose"):
-
-        async def aclose() -> None:
-            told()
-            now = target()
-            if now is not None:
-                await kind.aclose(now)
-
-        body.aclose = aclose
+    http_bodies.surround(response, closing=told)

@@ -92,11 +92,10 @@ class Chunks:
 class AsyncChunks:
     """`Chunks`, of what arrives asynchronously. No generator: those outlive their host until the loop closes them."""
 
-    __slots__ = ("__weakref__", "_fresh", "_inner", "_next", "reading")
+    __slots__ = ("__weakref__", "_fresh", "_inner", "reading")
 
     def __init__(self, inner: AsyncIterator[Any], reading: Reading) -> None:
         self._inner = inner
-        self._next = inner.__anext__
         self.reading = reading
         self._fresh = True
 
@@ -104,8 +103,11 @@ class AsyncChunks:
         return self
 
     async def __anext__(self) -> Any:
+        # In a frame that runs, as a loop over it would have it: the garbage collector then keeps it before what it
+        # reads from, and generators that it finds together are closed in that order.
+        inner = self._inner
         try:
-            item = await self._next()
+            item = await inner.__anext__()
         except StopAsyncIteration:
             self.reading.over()
             raise

@@ -158,7 +158,6 @@ def watch_beside(response: Any, watched: Watched, bytes_of: Callable[[Any], Sees
         watched: the stream's chunks. While their iterator is at work, the body's bytes are its, and not looked at.
         bytes_of: gives what is to be shown the bytes of a response.
     """
-    inner = response.stream
     here, answer = ref(watched), ref(response)
     # Kept as long as the body may be read: a host may have let go of the stream, and kept its response.
     unread: list[Reading] = [watched.reading]
@@ -181,19 +180,52 @@ def watch_beside(response: Any, watched: Watched, bytes_of: Callable[[Any], Sees
         if unread:
             unread.pop().closed()
 
-    either, sync, asynchronous = _besides(library)
-    kind = sync if isinstance(inner, library.SyncByteStream) else asynchronous
-    if kind is sync and isinstance(inner, library.AsyncByteStream):
+    surround(response, begun=begun, closed=closed)
+
+
+def _unseen() -> None:
+    """Nobody is to be shown a body, or told of it."""
+
+
+def surround(
+    response: Any,
+    *,
+    begun: Callable[[], Reading | None] = _unseen,
+    closing: Callable[[], None] = _unseen,
+    closed: Callable[[], None] = _unseen,
+) -> None:
+    """Put the body of a response into one that tells how it is used.
+
+    Args:
+        response: of httpx or httpx2, or somebody's own.
+        begun: it begins to be read. Returns what is to be shown it.
+        closing, closed: somebody closes it, and has closed it.
+    """
+    inner = response.stream
+    either, sync, asynchronous, (one, other) = _besides(library_of(response))
+    kind = sync if isinstance(inner, one) else asynchronous
+    if kind is sync and isinstance(inner, other):
         kind = either
-    response.stream = kind(inner, begun, closed)
+    response.stream = kind(inner, begun, closing, closed)
 
 
 class _Beside:
-    """The byte stream of a response that an SDK's stream reads, or its host. What else it has, it still has."""
+    """The byte stream of a response that an SDK's stream reads, or its host. What else it has, it still has.
 
-    def __init__(self, inner: Any, begun: Callable[[], Reading | None], closed: Callable[[], None]) -> None:
+    It holds the stream, and is not put on it: what was would refer back to it weakly, and the garbage collector clears
+    such references in what it has found before the generators there close their response.
+    """
+
+    def __init__(
+        self,
+        inner: Any,
+        begun: Callable[[], Reading | None],
+        closing: Callable[[], None],
+        closed: Callable[[], None],
+    ) -> None:
         self._inner = inner
         self._begun = begun
+        self._closing = closing
         self._closed = closed
 
     def __getattr__(self, name: str) -> Any:
@@ -203,31 +235,35 @@ class _Beside:
 
 
 @cache
-def _besides(library: Any) -> tuple[type, type, type]:
-    """As `_kinds`: both, sync and async."""
+def _besides(library: Any) -> tuple[type, type, type, tuple[type, type]]:
+    """As `_kinds`: both, sync and async; and what a library has them made of, which somebody's own need not be."""
+    one: Any = getattr(library, "SyncByteStream", object)
+    other: Any = getattr(library, "AsyncByteStream", object)
 
-    class Sync(_Beside, library.SyncByteStream):  # type: ignore[misc]  # either library's base class
+    class Sync(_Beside, one):  # type: ignore[misc]  # either library's base class
         def __iter__(self) -> Iterator[bytes]:
             reading = self._begun()
             return iter(self._inner) if reading is None else Chunks(iter(self._inner), reading)
 
         def close(self) -> None:
+            self._closing()
             self._inner.close()
             self._closed()
 
-    class Async(_Beside, library.AsyncByteStream):  # type: ignore[misc]  # either library's base class
+    class Async(_Beside, other):  # type: ignore[misc]  # either library's base class
         def __aiter__(self) -> AsyncIterator[bytes]:
             reading = self._begun()
             return aiter(self._inner) if reading is None else _Pieces(aiter(self._inner), reading)
 
         async def aclose(self) -> None:
+            self._closing()
             await self._inner.aclose()
             self._closed()
 
     class Either(Sync, Async):
         pass
 
-    return Either, Sync, Async
+    return Either, Sync, Async, (one, other)
 
 
 def end_before_close(response: Any) -> None:

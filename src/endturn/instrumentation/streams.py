@@ -62,9 +62,10 @@ class Reading:
         # Its host let go of it without a word. A destructor may run inside anybody's locked region: it leaves a note.
         if not self.call.ended and not sys.is_finalizing():
             self._dropped = True  # an async iterator may yet be closed by its loop: that is no word either
-            janitor.later(self._abandoned)
+            janitor.later(self.abandoned)
 
-    def _abandoned(self) -> None:
+    def abandoned(self) -> None:
+        """Its host dropped it."""
         self.closed(ABANDONED)
 
     def passed(self, item: Any) -> None:
