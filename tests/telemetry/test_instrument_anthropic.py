@@ -463,6 +463,36 @@ def test_its_own_span_is_enriched_in_time(
     assert "endturn.turn.id" in attributes
 
 
+class Holder:
+    """Holds a stream, and itself: the garbage collector must find both."""
+
+    def __init__(self, stream: object) -> None:
+        self.stream = stream
+        self.itself = self
+
+
+@pytest.mark.parametrize("beta", [False, True], ids=["messages", "beta"])
+@pytest.mark.parametrize("count", [pytest.param(0, id="never read"), pytest.param(1, id="read in part")])
+@pytest.mark.parametrize("held", [False, True], ids=["let go of", "in a cycle"])
+def test_its_own_span_of_a_stream_that_is_dropped(
+    spans: InMemorySpanExporter, enriched: Callable[..., anthropic.Anthropic], beta: bool, count: int, held: bool
+) -> None:
+    """It ends as it does without us, and says that its host let go of the stream."""
+    client = enriched(events(*STREAM))
+    stream: Any = (client.beta if beta else client).messages.create(**ASK, stream=True)
+    for _ in range(count):
+        next(stream)
+    if held:
+        stream = Holder(stream)
+    del stream
+    settle()
+    attributes = the_span(spans).attributes
+    assert attributes is not None
+    assert attributes["endturn.stop.reason"] == "cancelled"
+    assert attributes["endturn.stop.truncated"] is False
+    assert "gen_ai.response.finish_reasons" in attributes
+
+
 async def test_its_own_span_of_an_async_raw_stream(
     spans: InMemorySpanExporter, enriched: Callable[..., anthropic.Anthropic]
 ) -> None:
