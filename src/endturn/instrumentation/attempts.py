@@ -1,19 +1,26 @@
-"""SDKs over HTTP: whose an HTTP client is, and a method whose requests, its retries, are one call."""
+"""SDKs over HTTP: whose an HTTP client is, and a method whose requests, its retries, are one call.
+
+A wrapper that asks over HTTP itself says who answers, and for how long what it sends is one call (`Relay`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import wraps
-from types import ModuleType
-from typing import Any
+from types import ModuleType, TracebackType
+from typing import Any, Self
 from weakref import ref
 
 from endturn import announce
 from endturn.announce import swallow
 from endturn.instrumentation import http_answers, http_bodies
+from endturn.instrumentation.hosts import ANY, Home
 from endturn.instrumentation.sdk_call import SdkCall
+from endturn.instrumentation.streams import Reading
+from endturn.wires import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +167,115 @@ def _reset(token: Token[Attempts | None]) -> None:
         _attempts.reset(token)
     except ValueError:  # a host that drives one coroutine from several contexts
         _attempts.set(None)
+
+
+class Relay:
+    """A wrapper's function, which asks a provider through HTTP clients that are nobody's.
+
+    Who answers is known to it wherever it sends to, a gateway too; and what it sends again, because it failed, is one
+    call with what failed, whose last answer counts.
+
+    Args:
+        provider: gives who answers, as in `gen_ai.provider.name`, once the function knows; "" before.
+    """
+
+    __slots__ = ("_error", "_provider", "_reading", "is_open", "refused", "under_way")
+
+    def __init__(self, provider: Callable[[], str]) -> None:
+        self._provider = provider
+        self._error: BaseException | None = None
+        self._reading: ref[Reading] | None = None
+        self.is_open = False
+        """Whether the function runs. A task that it leaves behind keeps its variables."""
+        self.refused: tuple[Any, ModuleType] | None = None
+        self.under_way: SdkCall | None = None
+
+    def home(self, host: str, port: int | None) -> Home | None:
+        """Who answers at a host that is not known; a gateway may use anybody's words."""
+        provider = self._provider()
+        return Home(provider, ANY, host or None, port) if provider else None
+
+    def again(self, speaks: Wire) -> SdkCall | None:
+        """The call that failed, where a request in this format is its next attempt; None where it begins another."""
+        failed = self.under_way
+        if failed is None or failed.call.ended or (self.refused is None and self._error is None):
+            return None
+        if failed.wire.NAME != speaks.NAME:
+            self.settle(None)
+            return None
+        self.refused = self._error = None
+        return failed
+
+    def failed(self, error: BaseException) -> None:
+        """No answer came: perhaps it is tried again."""
+        self._error = error
+
+    def answered(self, passing: http_bodies.Passing | None) -> None:
+        """An answer came, of which this is still to be read."""
+        self._reading = None if passing is None else ref(passing.reading)
+
+    def reading(self) -> Reading | None:
+        """What sees the answer's body, until that is over: the function may stop before it is."""
+        found = None if self._reading is None else self._reading()
+        return None if found is None or found.call.ended else found
+
+    def settle(self, error: BaseException | None) -> None:
+        """Nothing is tried again: end the call as its last attempt failed.
+
+        Args:
+            error: what the function raised.
+        """
+        refused, failure, under_way = self.refused, self._error, self.under_way
+        self.refused = self._error = self.under_way = None
+        if under_way is None or under_way.call.ended:
+            return
+        if refused is not None and error is not None:
+            http_answers.fail(under_way, error, refused[0])
+        elif refused is not None:
+            http_answers.take(under_way, *refused)
+        elif failure is not None:
+            http_answers.fail(under_way, failure)
+
+    def step(self, within: AbstractContextManager[object]) -> AbstractContextManager[object]:
+        """Around each stretch of the function's own code, and around what else is around it."""
+        return _Stretch(self, within)
+
+
+_relay: ContextVar[Relay | None] = ContextVar("endturn_relay", default=None)
+
+
+def relay() -> Relay | None:
+    """The wrapper's function that is running now."""
+    found = _relay.get()
+    return found if found is not None and found.is_open else None
+
+
+class _Stretch:
+    """A relay, open while this is entered."""
+
+    __slots__ = ("_relay", "_token", "_was_open", "_within")
+
+    def __init__(self, opened: Relay, within: AbstractContextManager[object]) -> None:
+        self._relay = opened
+        self._within = within
+
+    def __enter__(self) -> Self:
+        self._within.__enter__()
+        self._was_open, self._relay.is_open = self._relay.is_open, True
+        self._token = _relay.set(self._relay)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            try:
+                _relay.reset(self._token)
+            except ValueError:  # a host that drives one coroutine from several contexts
+                _relay.set(None)
+            self._relay.is_open = self._was_open
+            self._relay.settle(error)
+        except Exception:
+            swallow("ending a call")
+        finally:
+            self._within.__exit__(kind, error, trace)

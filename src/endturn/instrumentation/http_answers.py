@@ -18,23 +18,28 @@ def is_success(response: Any) -> bool:
     return bool(200 <= response.status_code < 300)
 
 
-def take(under_way: SdkCall, response: Any, library: ModuleType) -> None:
-    """What a client hands to its host, before it does: an answer, whole or still to be read, or an error."""
+def take(under_way: SdkCall, response: Any, library: ModuleType) -> http_bodies.Passing | None:
+    """What a client hands to its host, before it does: an answer, whole or still to be read, or an error.
+
+    Returns:
+        What sees a body that is still to be read.
+    """
     call = under_way.call
     try:
         if is_success(response):
             sees: Any = http_bytes.Bytes(under_way.watching(), _framing(under_way, response))
         elif response.is_redirect:
             call.end(Stop(StopReason.ERROR, detail="redirect", incomplete=True))
-            return
+            return None
         else:
             sees = http_bytes.Refusal(under_way.wire, under_way.context, response.status_code, response.headers)
-        http_bodies.watch(call, sees, response, library)
+        return http_bodies.watch(call, sees, response, library)
     except DecodeError:
         call.end(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE))
     except Exception:
         swallow("reading a response")
         call.end(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE))
+    return None
 
 
 def _framing(under_way: SdkCall, response: Any) -> Framing | None:

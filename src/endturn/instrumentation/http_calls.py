@@ -1,7 +1,7 @@
 """Calls over HTTP to a provider's host: the one method of httpx and httpx2 that every request goes through.
 
-Watched are requests to a known provider, and those of a client that belongs to an SDK for one (`attempts`). A call of
-an SDK that is announced already passes: what it sends is part of it.
+Watched are requests to a known provider, those of a client that belongs to an SDK for one, and those of a wrapper that
+says who answers (`attempts`). A call of an SDK that is announced already passes: what it sends is part of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.calls import Caller, Layer, is_covered, is_sending
 from endturn.instrumentation import attempts, hosts, http_answers, routes, sdk_call
-from endturn.instrumentation.attempts import Owner
+from endturn.instrumentation.attempts import Attempts, Owner, Relay
 from endturn.instrumentation.hosts import Home
 from endturn.instrumentation.patches import Patch, put
 from endturn.instrumentation.sdk_call import SdkCall
@@ -83,8 +83,9 @@ def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active
         request = args[0] if args else kwargs["request"]
         url = request.url
         owned = attempts.owners.get(id(client))
+        relay = attempts.relay() if owned is None else None
         # Most requests of a process are no model's: up to here, and no further, they are looked at.
-        if (owned is None and not hosts.may_answer(url.host)) or not active():
+        if (owned is None and relay is None and not hosts.may_answer(url.host)) or not active():
             return None
         if sender is not None and sender.under_way is not None:
             sender.refused = None
@@ -93,23 +94,32 @@ def _begin(client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], active
         home = hosts.at(url.host, url.port)
         if home is None and owner is not None:
             home = Home(owner.provider, owner.dialect, url.host or None, url.port)
+        if home is None and relay is not None:
+            home = relay.home(url.host, url.port)
         layer = Layer.HTTP if sender is None else Layer.SDK
-        under_way = None if home is None else _opened(request, home, owner, layer, caller)
+        under_way = None if home is None else _opened(request, home, owner, relay, layer, caller)
         if sender is not None:
             sender.under_way = under_way
+        elif relay is not None and under_way is not None:
+            relay.under_way = under_way
         return under_way
     except Exception:
         swallow("opening a call")
         return None
 
 
-def _opened(request: Any, home: Home, owner: Owner | None, layer: Layer, caller: Caller) -> SdkCall | None:
+def _opened(
+    request: Any, home: Home, owner: Owner | None, relay: Relay | None, layer: Layer, caller: Caller
+) -> SdkCall | None:
     path: str = request.url.raw_path.decode("ascii")
     spoken = routes.spoken(home.provider, home.dialect, request.method, path)
-    if spoken is None or "json" not in request.headers.get("content-type", ""):
+    if spoken is None or "json" not in request.headers.get("content-type", "json"):  # LiteLLM asks Ollama without any
         return None
-    body = _body(request)
     speaks, dialect, routed = spoken
+    again = None if relay is None else relay.again(speaks)
+    if again is not None:
+        return again
+    body = _body(request)
     if routed.model is not None:
         body = {"model": routed.model, **body}
     stream = routed.stream
@@ -153,12 +163,25 @@ def _body(request: Any) -> Mapping[str, Any]:
 def _failed(client: Any, under_way: SdkCall, error: BaseException) -> None:
     if attempts.sent_by(client) is not None:
         return  # perhaps it is tried again: whoever tries says how it ended
-    http_answers.fail(under_way, error, getattr(error, "response", None))
+    relay = _relaying(under_way)
+    if relay is not None and isinstance(error, Exception):
+        relay.failed(error)
+    else:
+        http_answers.fail(under_way, error, getattr(error, "response", None))
 
 
 def _answered(client: Any, under_way: SdkCall, response: Any, library: ModuleType) -> None:
-    sender = attempts.sent_by(client)
-    if sender is not None and not http_answers.is_success(response):
-        sender.refused = (response, library)
-    else:
-        http_answers.take(under_way, response, library)
+    relay = _relaying(under_way)
+    tries: Attempts | Relay | None = attempts.sent_by(client) or relay
+    if tries is not None and not http_answers.is_success(response):
+        tries.refused = (response, library)
+        return
+    passing = http_answers.take(under_way, response, library)
+    if relay is not None:
+        relay.answered(passing)
+
+
+def _relaying(under_way: SdkCall) -> Relay | None:
+    """The wrapper's function that makes a call, and may try it again."""
+    relay = attempts.relay()
+    return relay if relay is not None and relay.under_way is under_way else None

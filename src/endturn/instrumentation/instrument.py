@@ -52,6 +52,7 @@ log = logging.getLogger("endturn")
 SDKS: Final[dict[str, Patcher]] = {
     **{name: partial(stainless.patch, sdk) for name, sdk in stainless.SDKS.items()},
     "litellm.litellm_core_utils.streaming_handler": litellm_calls.patch_streams,
+    "litellm.llms.custom_httpx.llm_http_handler": litellm_calls.patch_native,
     "litellm.main": partial(litellm_calls.patch, litellm_calls.CHAT),
     "litellm.responses.main": partial(litellm_calls.patch, litellm_calls.RESPONSES),
     "litellm.responses.streaming_iterator": litellm_calls.patch_streams,

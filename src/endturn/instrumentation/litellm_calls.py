@@ -4,18 +4,20 @@ Hosts bind `litellm.completion` early, and LiteLLM itself keeps it in closures, 
 to patch. What every way in ends at (sync, async, text completions, the Router, its retries and fallbacks) is the
 function that LiteLLM's decorator `client` keeps in a cell of its closure: that cell is filled anew. An answer from
 LiteLLM's cache never gets there, and is no provider's call. Where the provider's SDK, or the HTTP client below, is
-observed too, its record is the call's.
+observed too, its record is the call's. To the latter it is said who answers: LiteLLM knows, wherever it sends to, and
+what it hands on hides half of why a model stopped.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,11 +26,13 @@ from weakref import ref
 from endturn import announce
 from endturn.calls import Call, Layer
 from endturn.instrumentation import streams
-from endturn.instrumentation.hosts import Home
+from endturn.instrumentation.attempts import Relay
+from endturn.instrumentation.hosts import ANY, Home
 from endturn.instrumentation.patches import Undoable, fill, put
 from endturn.instrumentation.sdk_call import opened
-from endturn.instrumentation.wrapping import wrap
+from endturn.instrumentation.wrapping import Begin, wrap
 from endturn.stop import Stop, StopReason
+from endturn.telemetry import janitor
 from endturn.wires import Asked, Context, Seen, Wire, wire
 from endturn.wires.framing import parse
 from endturn.wires.reading import member
@@ -60,6 +64,9 @@ CHAT: Final = Api("openai_chat", ("completion", "acompletion"))
 """Chat; text completions are made through it, whatever the provider."""
 
 RESPONSES: Final = Api("openai_responses", ("responses", "aresponses"))
+
+NATIVE: Final = ("async_anthropic_messages_handler", "generate_content_handler", "async_generate_content_handler")
+"""The methods of its HTTP handler that send what is asked in a provider's own format, sync and async."""
 
 STREAMS: Final = (
     "CustomStreamWrapper",
@@ -93,6 +100,18 @@ def patch_streams(module: ModuleType, active: Callable[[], bool]) -> Iterator[Un
         for method, make in (("__next__", _next), ("__anext__", _anext), ("aclose", _aclose)):
             if method in kind.__dict__:
                 yield put(kind, method, make(kind.__dict__[method]))
+
+
+def patch_native(module: ModuleType, active: Callable[[], bool]) -> Iterator[Undoable]:
+    """Say who answers what is asked in a provider's own format. The answer is handed on as it is, and read below."""
+    handler = module.__dict__.get("BaseLLMHTTPHandler")
+    if not isinstance(handler, type):
+        return
+    for name in NATIVE:
+        original = handler.__dict__.get(name)
+        if original is not None:
+            names = tuple(inspect.signature(original).parameters)
+            yield put(handler, name, wrap(original, _Relayed.begin(names, active)))
 
 
 def _cell(function: Any) -> Any:
@@ -136,6 +155,34 @@ class _Begin:
         return _Followed(call, self.api, under_way.wire, given)
 
 
+class _Relayed:
+    """A call in a provider's own format: a `wrapping.Run` that says who answers, and makes no record of its own."""
+
+    def __init__(self, provider: str) -> None:
+        self._relay = Relay(lambda: provider)
+
+    @classmethod
+    def begin(cls, names: tuple[str, ...], active: Callable[[], bool]) -> Begin:
+        """What begins to follow a method whose parameters are called so."""
+
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Relayed | None:
+            if not active() or not announce.listening():
+                return None
+            provider = {**dict(zip(names, args, strict=False)), **kwargs}.get("custom_llm_provider")
+            return cls(_named(provider))
+
+        return begin
+
+    def step(self) -> AbstractContextManager[object]:
+        return self._relay.step(nullcontext())
+
+    def yielded(self, item: Any) -> None: ...
+
+    returned = raised = yielded
+
+    def closed(self) -> None: ...
+
+
 class _Followed:
     """A call of LiteLLM's that is under way: a `wrapping.Run`."""
 
@@ -146,14 +193,15 @@ class _Followed:
         self.reading: streams.Reading | None = None
         self.is_mock = any(given.get(name) is not None for name in ("mock_response", "mock_tool_calls"))
         self._logging: Any = given.get("litellm_logging_obj")
+        self.relay = Relay(partial(_provider, self._logging))
         # The end is announced where the call began, whichever task or thread sees it: its turn is there.
         self._variables: Variables = copy_context()
 
-    def step(self) -> AbstractContextManager[None]:
+    def step(self) -> AbstractContextManager[object]:
         """Make the call current while LiteLLM works on it; a stream's request may be sent as late as its first read."""
         if self.call.covered or self.call.first_chunk_s is not None:
             return nullcontext()
-        return self.call.step()
+        return self.relay.step(self.call.step())
 
     def yielded(self, item: Any) -> None:
         """A stream that is a generator gives this."""
@@ -169,6 +217,8 @@ class _Followed:
         """What LiteLLM hands to its host, before it does."""
         if self.call.covered:
             self.call.ended = True
+            if isinstance(result, tuple(_streams)):
+                _mark_below(result, self)
         elif self.reading is not None:
             self.reading.over()
         elif isinstance(result, tuple(_streams)):
@@ -200,14 +250,12 @@ class _Followed:
 
     def about(self) -> Context:
         """Who was asked, in the call's facts and for a wire: by the end of a call LiteLLM has found that out."""
-        from endturn.frameworks.rows import named
-
         facts, asked = self.call.facts, self.call.asked
         assert isinstance(asked, Asked)
-        known = getattr(self._logging, "model_call_details", None)
+        known = _known(self._logging)
         provider, model = member(known, "custom_llm_provider"), member(known, "model")
         if isinstance(provider, str) and provider:
-            facts["provider"] = named(provider)
+            facts["provider"] = _named(provider)
             if isinstance(model, str) and model:
                 # "anthropic/claude-…" is LiteLLM's way of naming both.
                 facts["model"] = asked.model = model.removeprefix(f"{provider}/")
@@ -239,14 +287,15 @@ class _Followed:
         from endturn.exchange import PROVIDERS
 
         home = PROVIDERS.get(context.provider)
-        body = member(getattr(self._logging, "model_call_details", None), "original_response")
+        body = member(_known(self._logging), "original_response")
         if home is None or self.is_mock or not isinstance(body, str) or not body.startswith("{"):
             return None
+        dialect = ANY if home.wire == CHAT.wire else home.dialect  # a gateway may use anybody's words
         try:
-            seen = wire(home.wire).whole(Context(home.dialect, context.provider, context.asked), parse(body.encode()))
+            seen = wire(home.wire).whole(Context(dialect, context.provider, context.asked), parse(body.encode()))
         except Exception:  # another format of the same provider's, or not what it sent at all: a host may redact it
             return None
-        return None if seen.stop.raw is None or seen.stop.reason is StopReason.UNKNOWN else seen.stop
+        return None if seen.stop.raw is None else seen.stop
 
     def _end(self, seen: Seen, error: BaseException | None = None) -> None:
         self.about()
@@ -278,10 +327,30 @@ class _Passing:
         if member(usage, "completion_tokens"):
             self._watch.see({"choices": [], "usage": usage})
         seen = self._watch.close(left=left)
+        if seen.stop.raw is not None and seen.stop.detail is None:
+            # LiteLLM's own word, which may hide the provider's: no chunk has that.
+            seen = replace(seen, stop=replace(seen.stop, detail=DIALECT))
         stream = self._stream()
         if self._is_mock or stream is None or _has_reason(stream):
             return seen
         return replace(seen, stop=Stop(StopReason.MISSING, terminal_seen=False, incomplete=True), reasons=(None,))
+
+
+def _known(logging: Any) -> object:
+    """What LiteLLM has found out of a call by now."""
+    return getattr(logging, "model_call_details", None)
+
+
+def _provider(logging: Any) -> str:
+    """Who answers a call; "" where LiteLLM has yet to find out."""
+    return _named(member(_known(logging), "custom_llm_provider"))
+
+
+def _named(provider: object) -> str:
+    """The conventions' name of a provider, by LiteLLM's."""
+    from endturn.frameworks.rows import named
+
+    return named(provider) if isinstance(provider, str) else ""
 
 
 def _has_reason(stream: Any) -> bool:
@@ -290,16 +359,51 @@ def _has_reason(stream: Any) -> bool:
     return any(said is not None for said in places)
 
 
-def _following(stream: Any) -> tuple[_Followed, streams.Reading] | tuple[None, None]:
-    """What follows a stream; nothing once a layer below has announced its call."""
-    followed = stream.__dict__.get(_FOLLOWED)
-    if followed is None:
-        return None, None
-    if followed.call.covered:
-        followed.call.ended = True
-        del stream.__dict__[_FOLLOWED]
-        return None, None
-    return followed, followed.reading
+class _Below:
+    """A body that is seen below. A stream of LiteLLM's ends when it has what it wants, and others may keep the body."""
+
+    def __init__(self, body: streams.Reading) -> None:
+        self._body = body
+        self.over = self.closed = body.closed
+        self.broke = body.broke
+
+    def __del__(self) -> None:
+        # Its host let go of the stream: a destructor leaves a note, as a reading's own does.
+        if not self._body.call.ended and not sys.is_finalizing():
+            janitor.later(partial(self._body.closed, streams.ABANDONED))
+
+    @property
+    def reading(self) -> _Below:
+        """What is told how the stream is read."""
+        return self
+
+    def step(self) -> AbstractContextManager[object]:
+        """The call is announced: nothing needs to know of it."""
+        return nullcontext()
+
+    def passed(self, item: Any) -> None:
+        """The body has passed already."""
+
+
+def _mark_below(stream: Any, followed: _Followed) -> _Below | None:
+    """Have what is below a stream follow it, now that its call has been announced there; None where that is over."""
+    followed.call.ended = True
+    body = followed.relay.reading()
+    if body is None:
+        stream.__dict__.pop(_FOLLOWED, None)
+        return None
+    below = _Below(body)
+    setattr(stream, _FOLLOWED, below)
+    return below
+
+
+def _following(stream: Any) -> tuple[_Followed | _Below, streams.Reading | _Below] | tuple[None, None]:
+    """What follows a stream, and what is told how it is read."""
+    followed: _Followed | _Below | None = stream.__dict__.get(_FOLLOWED)
+    if isinstance(followed, _Followed) and followed.call.covered:
+        followed = _mark_below(stream, followed)
+    reading = None if followed is None else followed.reading
+    return (None, None) if followed is None or reading is None else (followed, reading)
 
 
 def _next(original: Any) -> Any:
@@ -317,7 +421,9 @@ def _next(original: Any) -> Any:
         except BaseException as error:
             reading.broke(error)
             raise
-        reading.passed(item)
+        _, reading = _following(self)  # perhaps it was sent, and announced below, just now
+        if reading is not None:
+            reading.passed(item)
         return item
 
     return __next__
@@ -338,7 +444,9 @@ def _anext(original: Any) -> Any:
         except BaseException as error:
             reading.broke(error)
             raise
-        reading.passed(item)
+        _, reading = _following(self)  # perhaps it was sent, and announced below, just now
+        if reading is not None:
+            reading.passed(item)
         return item
 
     return __anext__
