@@ -469,7 +469,9 @@ def test_a_call_in_which_a_process_forks_is_the_parents(observed: Host) -> None:
     assert int(exported) == 0
 
 
-@pytest.mark.parametrize("key", [context._SUPPRESS_INSTRUMENTATION_KEY, "suppress_instrumentation"])
+@pytest.mark.parametrize(
+    "key", [context._SUPPRESS_INSTRUMENTATION_KEY, "suppress_instrumentation"], ids=["key", "older"]
+)
 def test_where_instrumentation_is_suppressed_nothing_is_recorded(observed: Host, key: str) -> None:
     """So the SDK does around its exporters: one that asks a model would otherwise feed itself for ever."""
     token = context.attach(context.set_value(key, True))
