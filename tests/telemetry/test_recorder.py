@@ -6,6 +6,8 @@ import gc
 import os
 import re
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -951,6 +953,21 @@ def test_many_at_once_are_what_they_are_one_by_one(
             data = reader.get_metrics_data()
             told.append(re.sub(r'"(start_)?time_unix_nano": \d+', "", data.to_json() if data is not None else ""))
     assert seen[0] == seen[1]
+
+
+def test_threads_that_find_a_provider_at_once_make_one_set_of_instruments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK would never ask a second set of observable instruments: what it counted would be lost."""
+    provider = MeterProvider(shutdown_on_exit=False)
+    get_meter = provider.get_meter
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.02)
+        return get_meter(*given)
+
+    monkeypatch.setattr(provider, "get_meter", slow)
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda _: recorded.meters_of(provider), range(4)))
+    assert len({id(each) for each in made}) == 1
 
 
 def test_a_meter_that_is_switched_off_measures_nothing() -> None:

@@ -192,6 +192,7 @@ class Meters:
 
 
 _made: WeakKeyDictionary[MeterProvider, Meters] = WeakKeyDictionary()
+_making = threading.Lock()
 
 
 def meters_of(provider: MeterProvider) -> Meters | None:
@@ -202,11 +203,24 @@ def meters_of(provider: MeterProvider) -> Meters | None:
     """
     made = _made.get(provider)
     if made is None:
-        meter = provider.get_meter(schema.SCOPE, __version__, schema.SCHEMA_URL)
-        if isinstance(meter, NoOpMeter):
-            return None
-        made = _made[provider] = Meters(provider, meter)
+        with _making:  # the first calls of several threads may all look for it
+            made = _made.get(provider)
+            if made is None:
+                meter = provider.get_meter(schema.SCOPE, __version__, schema.SCHEMA_URL)
+                if isinstance(meter, NoOpMeter):
+                    return None
+                made = _made[provider] = Meters(provider, meter)
     return made
+
+
+def _renew() -> None:
+    """In a forked child: whoever was making some is the parent's thread."""
+    global _making
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 def exports(provider: MeterProvider) -> bool:
