@@ -512,9 +512,9 @@ How each figure is taken stands at the top of `benchmarks/overhead.py`.
   whoever makes another call: some three milliseconds then, which the CPU time above includes and the wall time, being a
   quartile, does not show. Its span is made then, with the times that it had; where somebody asks for it within the call
   (another span, a log record) it is begun there, and nothing is put off. Nor is it where the tracer and logger
-  providers do not hand on in batches of their own, some thousand at a time and a second late; a flush, a shutdown and a
-  metric reader's collection end the wait, and so does the end of an observed turn. Truncated responses, errors, and
-  spans of other instrumentations are never put off.
+  providers do not hand on in batches of their own, from queues of 512 or more and a second late or later; a flush, a
+  shutdown and a metric reader's collection end the wait, and so does the end of an observed turn. Truncated responses,
+  errors, and spans of other instrumentations are never put off.
 - Of a call that is over, what the SDK would hand to its processors is made straight away, once it has been seen in this
   process that it is the same.
 - Measurements go to the SDK's histograms by the hundred; counters are dictionaries that a reader reads.
