@@ -138,7 +138,7 @@ def test_attempts_survive_tool_iterations_and_reset_with_the_next_turn() -> None
     controller = ContinuationController(provider, tools={"search": search}, policy=ContinuationPolicy(max_iterations=2))
     result = controller.run(ask(tools=(SEARCH,)))
     assert (result.outcome, result.continuations, len(search.calls)) == ("retry_limit", 3, 1)
-    assert result.iterations == 5
+    assert result.requests == 5
     assert controller.run(ask()).outcome == "completed"
 
 
@@ -371,7 +371,7 @@ def test_a_cut_payload_is_repaired_through_the_same_gate() -> None:
     assert not any(message.tool_calls for message in provider.requests[1].messages)
     (record,) = repaired
     assert (record.issue, record.attempted, record.succeeded) == ("incomplete_json", True, True)
-    assert result.continuations == 1
+    assert (result.continuations, result.repairs) == (0, 1)
 
 
 @pytest.mark.behaviour(36)
@@ -409,7 +409,7 @@ def test_without_a_repair_budget_nothing_is_asked_for() -> None:
     """A budget of none: the partial answer, the notice, and an event that says that no repair was tried."""
     with heard() as records:
         provider, result = play(cut("Well. ", calls=[call()]), continuation_tool_repair_attempts=0)
-    assert (len(provider.requests), result.outcome, result.text) == (1, "tool_repair_failed", "Well. ")
+    assert (len(provider.requests), result.outcome, result.text) == (1, "tool_call_cut", "Well. ")
     (repaired,) = [record for record in records if isinstance(record, PayloadRepaired)]
     assert (repaired.attempted, repaired.succeeded) == (False, False)
     (blocked,) = [record for record in records if isinstance(record, DispatchBlocked)]
@@ -447,7 +447,7 @@ def test_a_refused_repair_is_not_asked_for_again() -> None:
         cut("Well. ", calls=[call(closed=False)]), said("No.", StopReason.REFUSED), said("never"),
         request=ask(tools=(SEARCH,)), tools={"search": Recording()}, continuation_tool_repair_attempts=3,
     )  # fmt: skip
-    assert (len(provider.requests), result.outcome, result.text) == (2, "tool_repair_failed", "Well. No.")
+    assert (len(provider.requests), result.outcome, result.text) == (2, "tool_repair_failed", "Well. ")
     assert (result.complete, result.resumption) == (False, None)
 
 
@@ -673,7 +673,7 @@ def test_a_stream_that_ends_without_its_response_was_cut() -> None:
         provider, tools={"search": search}, policy=ContinuationPolicy(continuation_tool_repair_attempts=0)
     )
     cut_call = controller.run(ask().but(messages=(*ask().messages, *ask().messages), tools=(SEARCH,)))
-    assert (cut_call.outcome, search.calls) == ("tool_repair_failed", [])
+    assert (cut_call.outcome, search.calls) == ("tool_call_cut", [])
 
 
 def test_text_that_only_the_response_holds_is_streamed_at_its_end() -> None:
@@ -796,7 +796,7 @@ def test_an_error_on_a_continuation_keeps_the_partial_and_can_be_resumed() -> No
     assert again.requests == provider.requests[-1:]
     assert (finished.text, finished.outcome, finished.complete) == ("Hello, world.", "completed", True)
     assert finished.messages == (*ask().messages, said("Hello, world.").message())
-    assert finished.iterations == 4
+    assert finished.requests == 4
 
 
 @pytest.mark.behaviour(19)
@@ -1101,7 +1101,7 @@ def test_a_layer_below_announces_instead(layer: Layer) -> None:
     assert [record.started.model for record in ended] == ["inner", "inner"]
     assert [record.started.continuation is not None for record in ended] == [False, True]
     (turn,) = {record.started.turn for record in ended}
-    assert (turn.iterations, turn.output_tokens, result.iterations) == (2, 20, 2)
+    assert (turn.iterations, turn.output_tokens, result.requests) == (2, 20, 2)
 
 
 def test_the_scope_is_never_left_open_across_a_yield() -> None:

@@ -71,7 +71,12 @@ POLICIES = st.builds(
     continuation_max_attempts=st.integers(0, 3),
     continuation_tool_repair_attempts=st.integers(0, 2),
     continuation_max_resumes=st.integers(0, 3),
-    continuation_max_total_completion_tokens=st.none() | st.integers(1, 500),
+    continuation_max_total_completion_tokens=st.none() | st.just("none") | st.integers(1, 500),
+    continuation_strategies=st.sampled_from(
+        [("native_token", "resend", "prefill", "prompt"), ("resend", "prompt"), ("prompt", "prefill"), ("prefill",), ()]
+    ),
+    json_reask=st.booleans(),
+    max_identical_calls=st.none() | st.integers(1, 2),
     continuation_max_output_chars=st.integers(1, 300),
     max_iterations=st.integers(1, 4),
     dispatch=st.sampled_from(["verified_terminal", "tool_call_only", "any_parsed"]),
@@ -252,17 +257,18 @@ def test_every_turn_ends_within_its_limits(
     assert result.outcome is ended[0].outcome
     assert result.complete == ended[0].complete
     if result.complete:
-        assert result.notice is None
+        assert result.notice is None or result.repairs
         assert result.stop is not None
         assert not result.stop.truncated
     calls = [record.started for record in records if isinstance(record, CallEnded)]
     used = 0
-    budget = policy.continuation_max_total_completion_tokens or (turns.request.max_tokens and 400)
+    told, asked_for = policy.continuation_max_total_completion_tokens, turns.request.max_tokens
+    budget = told if isinstance(told, int) else asked_for and told is None and 4 * asked_for
     for request, call, response in zip(provider.requests, calls, played, strict=False):
         strategy = None if call.continuation is None else call.continuation.strategy
         if strategy in (None, Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE):
             assert strategy is not None or request.max_tokens == turns.request.max_tokens
-        elif budget is not None and request.max_tokens is not None:
+        elif budget and request.max_tokens is not None:
             assert request.max_tokens <= budget - used
         cut = isinstance(response, ChatResponse) and response.stop.reason is StopReason.MAX_TOKENS
         used += (response.usage.output_tokens or 0) if cut and response.usage is not None else 0
@@ -336,12 +342,13 @@ def test_whatever_has_a_handle_can_be_taken_up(
     if result is None or result.resumption is None:
         return
     assert not result.complete
+    policy = policy.model_copy(update={"continuation_max_output_chars": 1_000})
     finished = ContinuationController(Played(said("The end.")), policy=policy, wire=asked[0], tools={}).run(
         result.resume()
     )
     assert finished.complete
     assert finished.text.startswith(result.text)
-    assert finished.iterations == result.iterations + 1
+    assert finished.requests == result.requests + 1
     assert_sendable(finished.messages)
 
 

@@ -208,9 +208,9 @@ def test_a_task_may_be_finished_with_a_text_alone(name: str) -> None:
 @pytest.mark.behaviour(39)
 @pytest.mark.parametrize(
     ("tool", "arguments"),
-    [(SEARCH, '"x"'), (FINISH_RESPONSE, '"x"'), (FINISH_TASK.but(parameters=SEARCH.parameters), '"x"'),
+    [(SEARCH, '"x"'), (SEARCH, "x"), (FINISH_TASK.but(parameters=SEARCH.parameters), '"x"'),
      (FINISH_TASK, '["x"]'), (FINISH_TASK, "7"), (FINISH_TASK, "null")],
-    ids=["search", "finish_response", "the host's own", "a list", "a number", "null"],
+    ids=["search", "plain text", "the host's own", "a list", "a number", "null"],
 )  # fmt: skip
 def test_any_other_call_needs_an_object(tool: Tool, arguments: str) -> None:
     """Nor is it taken for another tool, or another declaration."""
@@ -311,7 +311,8 @@ def test_an_answer_without_action_is_an_implicit_completion(mode: Mode, chunk: i
     """One call, the answer as it is, and the end announced with the rule that found it."""
     with heard() as records:
         _, result, _ = play(said(LONG), mode=mode, chunk=chunk)
-    assert (result.outcome, result.status, result.complete) == ("implicit_completion", "implicit_completion", True)
+    status = "implicit_completion" if mode == "task" else "completed"
+    assert (result.outcome, result.status, result.complete) == ("implicit_completion", status, True)
     assert (result.text, result.answer, result.notice) == (LONG, LONG, None)
     assert result.finish == Finish(IMPLICIT, "no_action")
     [signalled] = [record for record in records if isinstance(record, TerminationSignalled)]

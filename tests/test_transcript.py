@@ -139,7 +139,7 @@ def test_a_turn_is_read_back_as_it_was(script: Sequence[ChatResponse | BaseExcep
     assert (turn.outcome, turn.ended) == (result.outcome, True)
     assert (turn.segments, turn.messages) == (result.segments, result.messages)
     assert (turn.text, turn.usage) == (result.text, result.usage)
-    assert len(turn.answers) == result.iterations
+    assert len(turn.answers) == result.requests
     whole = [item for item in script if isinstance(item, ChatResponse)]
     assert [answer.response for answer in turn.answers if answer.raised is None] == whole
     assert_sendable(turn.messages)
@@ -166,12 +166,12 @@ def test_a_line_is_one_json_object_that_says_what_it_is(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
     assert [(line["v"], line["turn"], line["n"]) for line in lines] == [(1, "turn-1", n) for n in range(len(lines))]
     kinds = [next(kind for kind in ("began", "response", "message", "ended") if kind in line) for line in lines]
-    assert kinds == ["began", *["response", "message"], *["response", "message", "message", "message"],
+    assert kinds == ["began", *["response", "message"], *["message", "response", "message", "message"],
                      *["response", "message"], "ended"]  # fmt: skip
     assert lines[2]["message"] == {
         "role": "assistant", "content": "Let me see. ", "finish_reason": "max_tokens", "stop_reason": "max_tokens",
     }  # fmt: skip
-    assert lines[4]["message"] == {"role": "user", "content": PROMPT, "synthetic": True}
+    assert lines[3]["message"] == {"role": "user", "content": PROMPT, "synthetic": True}
     assert lines[5]["message"] == "response"
     assert lines[-1]["ended"] == {"outcome": "completed"}
 
@@ -286,7 +286,7 @@ def test_what_follows_a_damaged_line_is_not_trusted(
     path.write_bytes(b"".join([*lines[:4], junk.encode("latin-1") + b"\n", *lines[5:]]))
     turn = only(path)
     assert (turn.damaged, turn.outcome) == (True, "retry_limit")
-    assert (turn.text, len(turn.answers)) == ("a ", 2)
+    assert (turn.text, len(turn.answers)) == ("a ", 1)
     assert_sendable(turn.messages)
     with pytest.raises(UsageError, match="lines of the turn 'turn-1' are missing"):
         turn.resume()

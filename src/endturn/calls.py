@@ -11,6 +11,7 @@ soon be told then, and the call turns out whole (see `announce.Deferral`). Befor
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -19,6 +20,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Required, TypedDict, Unpack
 
 from endturn import announce, turns
@@ -35,11 +37,14 @@ from endturn.records import (
     believe,
     believed,
 )
-from endturn.stop import Stop
+from endturn.stop import Stop, word_shown
 from endturn.turns import Step
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Request, Usage
+
+
+log = logging.getLogger("endturn")
 
 
 class Layer(StrEnum):
@@ -304,6 +309,8 @@ class Call:
     ) -> CallEnded:
         started = self.announced()
         turn = started.turn
+        if not stop.mapped and stop.raw is not None:
+            _log_unmapped(started.provider, started.model, word_shown(stop.raw))
         alone = self.deferral is not None and self.within is None and stop.reason in WHOLE
         ended = CallEnded(
             started=started,
@@ -334,6 +341,14 @@ class Call:
                 outcome = turns.outcome_of(ended)
             turns.end_turn(turn, outcome, error=raised)
         return ended
+
+
+@lru_cache(1_024)
+def _log_unmapped(provider: str, model: str, raw: str) -> None:
+    """Log a stop reason that has no row. The cache is what makes it once for each provider, model and value."""
+    log.warning(
+        "unknown stop reason %r from %s, model %s: it is treated as unknown, not as an end", raw, provider, model
+    )
 
 
 def _as_it_is(told: Told) -> Told:

@@ -203,13 +203,24 @@ class ChatResponse(_Model):
         """The provider's value, verbatim."""
         return self.stop.raw
 
-    def message(self) -> Message:
-        """The assistant message that stores this response in a history."""
+    def message(self, *, include_cut: bool = False) -> Message:
+        """The assistant message that stores this response in a history.
+
+        Tool calls that were cut off (all of a truncated response, and any that was not closed) are left out, and with
+        them the blocks, which hold them too: sent back, they could be taken for calls that were made.
+
+        Args:
+            include_cut: keep them.
+        """
+        calls, blocks = self.tool_calls, self.blocks
+        if calls and not include_cut:
+            calls = () if self.stop.truncated else tuple(call for call in calls if call.closed)
+            blocks = blocks if len(calls) == len(self.tool_calls) else None
         return Message(
             role="assistant",
             content=self.text,
-            tool_calls=self.tool_calls,
-            blocks=self.blocks,
+            tool_calls=calls,
+            blocks=blocks,
             finish_reason=self.stop.raw,
             stop_reason=self.stop.reason,
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +32,7 @@ from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, 
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.standing import Abilities
+from endturn.continuation.toolgate import declared
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderError, UsageError
 from endturn.records import Turn
@@ -39,6 +41,8 @@ from endturn.transcript import Transcript
 from endturn.turns import ToolRun, TurnScope, start_tool, start_turn
 
 __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
+
+log = logging.getLogger("endturn")
 
 Provider = Callable[[Request], Any]
 """A provider function: a Request gives a ChatResponse, or an iterator of Delta whose last item is the ChatResponse (one
@@ -146,7 +150,8 @@ class _Controller:
         if mode is not None and self._tools is not None:
             known = {tool.name for tool in self._declared}
             self._declared += tuple(tool for tool, _ in termination.tools(mode) if tool.name not in known)
-            self._tools = {**termination.FUNCTIONS[mode], **self._tools}
+            self._tools = termination.functions(mode, self._tools)
+        self._warned = False
         self._abilities = Abilities(
             dialect=_told(provider, "dialect") if dialect is None else dialect,
             retrieves=_says(provider, "retrieves"),
@@ -171,6 +176,7 @@ class _Controller:
             names = {tool.name for tool in start.tools}
             added = tuple(tool for tool in self._declared if tool.name not in names)
             start = start.but(tools=(*start.tools, *added)) if added else start
+            self._warn(start)
         turn = Turn(id=self._new_id(), agent=self._agent, conversation=self._conversation)
         runnable = None if self._tools is None else frozenset(self._tools)
         course = Course(
@@ -209,6 +215,27 @@ class _Controller:
                 error.turn_result = partial_result  # type: ignore[union-attr]
             raise
         yield result
+
+    def _warn(self, request: Request) -> None:
+        """Say once what cannot work: functions of which the model is told nothing, a mode that it cannot end."""
+        if self._warned:
+            return
+        names, mode = declared(request).keys(), self._policy.mode
+        offered = termination.is_offered(mode, names)
+        own = set() if self._tools is None else self._tools.keys() - (termination.FUNCTIONS[mode] if mode else set())
+        if mode is not None and not offered and not self._policy.text_signals:
+            self._warned = True
+            log.warning(
+                "mode=%r: the request offers no tool that ends the turn; add one of endturn.continuation.termination."
+                "tools(%r) to its tools, or hand functions to the controller: tools={}", mode, mode,
+            )  # fmt: skip
+        if own and own.isdisjoint(names):
+            self._warned = True
+            log.warning(
+                "the functions %s are never called: the request declares no tool of these names; give each Tool with "
+                "its function, tools=[(Tool(name=…), function)], or declare them in Request.tools",
+                ", ".join(map(repr, sorted(own))),
+            )
 
     def _exchange(self, step: CallProvider, scope: TurnScope) -> Generator[_Act | Delta, Any, Exception | None]:
         """One call to the provider. Returns what it raised, None if it answered."""

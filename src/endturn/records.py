@@ -57,6 +57,7 @@ class TurnOutcome(StrEnum):
     EMPTY_RESPONSE = "empty_response"
     LEFT_PAUSED = "left_paused"
     TOOL_REPAIR_FAILED = "tool_repair_failed"
+    TOOL_CALL_CUT = "tool_call_cut"
     MAX_ITERATIONS = "max_iterations"
     IMPLICIT_COMPLETION = "implicit_completion"
     NOT_CONTINUED = "not_continued"
@@ -136,6 +137,9 @@ class Turn:
         provider, model: of the turn's first truncated response, else of its first call.
         truncated: any response was truncated.
         cut: the numbers of truncated calls that stand without a later whole response to the same message.
+        continuations: calls that asked for the rest of a cut answer, or for the whole of it again; repairs: those that
+            asked for cut tool calls again; resumes: those that took up what the provider had paused.
+        estimated: some of the token figures are estimates, because a provider gave none.
         open_streams: responses that are still being read.
         answer_tokens: generated tokens of the turn's longest answer: a response, and what was continued of it.
         parts: of answers that may be continued, by the number of the call that would be: tokens before that call, and
@@ -158,6 +162,7 @@ class Turn:
     started_ns: int = field(default_factory=time.time_ns)
     iterations: int = 0
     continuations: int = 0
+    repairs: int = 0
     resumes: int = 0
     continuation: Continuation | None = None
     provider: str = ""
@@ -171,6 +176,7 @@ class Turn:
     around: Turn | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    estimated: bool = False
     answer_tokens: int = 0
     parts: dict[int, tuple[int, int]] | None = None
     output_chars: int = 0
@@ -237,16 +243,23 @@ class Turn:
         outer.agent, outer.conversation = outer.agent or self.agent, outer.conversation or self.conversation
         outer.iterations += self.iterations
         outer.continuations += self.continuations
+        outer.repairs += self.repairs
         outer.resumes += self.resumes
         outer.truncated |= self.truncated
         outer.cut |= self.cut
         outer.input_tokens += self.input_tokens
         outer.output_tokens += self.output_tokens
+        outer.estimated |= self.estimated
         outer.answer_tokens = max(outer.answer_tokens, self.answer_tokens)
         outer.output_chars += self.output_chars
         outer.last_call, outer.last_s = self.last_call or outer.last_call, self.last_s or outer.last_s
         outer.inner = self.outcome
         outer.open_streams -= 1
+
+    @property
+    def continued(self) -> bool:
+        """Whether the rest of a cut answer, or a cut tool call, was asked for."""
+        return self.continuations + self.repairs > 0
 
     @property
     def unfinished(self) -> bool:
@@ -409,14 +422,36 @@ class ContinuationAttempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadRepaired:
-    """A cut or unverified tool payload. `attempted`: a repair was asked for; `succeeded`: it passed the gate."""
+    """Cut or unverified tool calls.
+
+    Attributes:
+        calls: how many the response held.
+        attempted: they were asked for again; succeeded: what came passed the gate.
+    """
 
     turn: Turn
     provider: str
     model: str
     issue: str
+    calls: int
     attempted: bool
     succeeded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageEstimated:
+    """Tokens of a call whose provider did not count them. They are in the turn's tally already.
+
+    Attributes:
+        usage: the estimated figures alone; what the provider did say is None here.
+        continues: the call was made only because an earlier response was cut off.
+    """
+
+    turn: Turn
+    provider: str
+    model: str
+    usage: Usage
+    continues: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,6 +503,7 @@ Record = (
     | TurnEnded
     | ContinuationAttempted
     | PayloadRepaired
+    | UsageEstimated
     | DispatchBlocked
     | ToolStarted
     | ToolEnded

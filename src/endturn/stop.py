@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import Final
 
 from endturn.lean import lean
@@ -129,6 +131,21 @@ def raw_text(value: object) -> str | None:
         if isinstance(inner, str):
             return raw_text(inner)
     return str(value)
+
+
+NO_WORD: Final = "[not a word]"
+"""Stands for a stop reason that is none."""
+LONGEST_WORD: Final = 64
+
+
+def word_shown(raw: str) -> str:
+    """A provider's value as it may be shown: verbatim if it is made like a stop reason, one word as code is written."""
+    return raw if len(raw) <= LONGEST_WORD and _is_word(raw) else NO_WORD
+
+
+@lru_cache(256)
+def _is_word(raw: str) -> bool:
+    return re.fullmatch(r"\s*[\w:./+=()-]*\s*", raw, re.ASCII) is not None
 
 
 def find_row(raw: str, rows: Mapping[str, Row]) -> Row | None:

@@ -13,8 +13,9 @@ from 0) and one of these, defaults left out:
               that it goes on with; what the provider function speaks and can do
     response  a call's response as it arrived, with its stop reason and usage; `raised`: the error that came instead, or
               after a part of it
-    message   a message that enters the turn: a nudge, a tool's result, an answer; the word "response" for an answer
-              that is all of the last response. Beside an answer: `counters` and `usage`, of the turn until then
+    message   a message that enters the turn: a nudge (before the call that it goes with), a tool's result, an answer;
+              the word "response" for an answer that is all of the last response. Beside an answer: `counters` and
+              `usage`, of the turn until then
     ended     the outcome
 
 Each line is one write to a file opened for appending, so that turns, threads and processes may share a local file. A
@@ -169,7 +170,7 @@ def _written(entry: Entry, last: ChatResponse | None) -> Json:
         case Entered(message, None, _):
             return {"message": _model(message)}
         case Entered(message, counters, usage):
-            is_whole = last is not None and message == last.message()
+            is_whole = last is not None and message == last.message(include_cut=True)
             return {
                 "message": AS_IT_CAME if is_whole else _model(message),
                 "counters": _dumped(_COUNTERS, counters),
@@ -205,7 +206,7 @@ def entry_of(line: Json, last: ChatResponse | None) -> Entry:
         response = _response(line["response"])
         return Answered(response, _error(line["raised"], response) if "raised" in line else None)
     if line["message"] == AS_IT_CAME and last is not None:
-        message = last.message()
+        message = last.message(include_cut=True)
     else:
         message = Message.model_validate(_revive(line["message"]))
     if "counters" not in line:

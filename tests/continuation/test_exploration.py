@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ import pytest
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation.acts import Act, CallProvider, MakeRoom, Reply, RunTool, ToolRan, Wait
+from endturn.continuation.asking import repair_prompt
 from endturn.continuation.machine import FINAL, INITIAL, TRANSITIONS, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
@@ -254,7 +255,8 @@ class World:
     @property
     def budget(self) -> int:
         """Output tokens of cut responses, and of what was asked because of them."""
-        return self.policy.continuation_max_total_completion_tokens or 4 * TOKENS
+        limit = self.policy.continuation_max_total_completion_tokens
+        return limit if isinstance(limit, int) else 4 * TOKENS
 
     @property
     def most_calls(self) -> int:
@@ -425,9 +427,12 @@ def check_calls(world: World, played: Played) -> None:
     assert made_room or [getattr(request, name) for name in kept] == [getattr(base, name) for name in kept]
     assert_sendable(request.messages)
     last = request.messages[-1]
+    answered = played.answers[len(played.calls) - 2] if len(played.calls) > 1 else None
+    names = [each.name for each in answered.tool_calls] if isinstance(answered, ChatResponse) else []
     match kind:
         case Strategy.PROMPT | Strategy.REPAIR:
-            assert (last.role, last.text, last.synthetic) == ("user", policy.prompt, True)
+            asked = repair_prompt(policy.prompt, names) if kind is Strategy.REPAIR else policy.prompt
+            assert (last.role, last.text, last.synthetic) == ("user", asked, True)
         case Strategy.PREFILL:
             assert last.role == "assistant"
             sent = world.wire.encode(request)["messages"][-1]["content"][-1]["text"]
@@ -467,16 +472,21 @@ def check_result(world: World, played: Played, result: TurnResult) -> None:
         assert result.text.startswith(played.shown)
     else:
         assert result.text == played.shown
-    if world.request.format is None and world.policy.mode is None:  # there, what is replaced was not shown
-        assert result.text == "".join(played.said)
+    all_said = "".join(played.said)
+    is_bounded = len(all_said) > world.policy.continuation_max_output_chars
+    if world.request.format is None and world.policy.mode is None and not is_bounded:
+        # With a format, or in a mode, what is replaced was not shown.
+        is_declined = result.outcome in (TurnOutcome.REFUSED, TurnOutcome.TOOL_REPAIR_FAILED)
+        assert all_said.startswith(result.text) if is_declined else result.text == all_said
     assert result.complete == (result.outcome in COMPLETE)
-    assert (result.notice is None) == result.complete
+    assert result.complete or result.notice is not None
+    assert result.notice is None or not result.complete or result.repairs
     if result.complete:
         last = played.answers[-1]
         assert isinstance(last, ChatResponse)
         assert not last.stop.truncated
     assert played.course.standing.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
-    assert result.iterations == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
+    assert result.requests == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
     assert not any(message.synthetic for message in result.messages)
     assert_sendable(result.messages[:-1] if result.calls else result.messages)
     spoken = [message for message in result.segments if message.role == "assistant"]
@@ -495,7 +505,8 @@ def check_resumption(world: World, result: TurnResult) -> None:
         return
     assert_sendable(result.resume().next.messages)
     says = "end" if world.policy.mode is None else "end, long"
-    again = play(world, [says], result.resume())
+    roomy = replace(world, policy=world.policy.model_copy(update={"continuation_max_output_chars": 120_000}))
+    again = play(roomy, [says], result.resume())
     assert again.result is not None
     assert again.result.complete
     assert again.result.text == result.text + words(answer(says, text(1)))

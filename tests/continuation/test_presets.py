@@ -127,40 +127,40 @@ ROWS: Final = [
          "RFI state diagram: only ToolCall: ExecuteTools; JSON policy: never if ambiguous"),
         ("cut with calls that look valid", "forgeflare", "results", "call_1", "completed",
          "FF R1: valid tool_use blocks must be executed"),
-        ("cut with calls that look valid", "botnexus", "", "", "tool_repair_failed",
+        ("cut with calls that look valid", "botnexus", "", "", "tool_call_cut",
          "BN: FinishReason == ToolUse alone authorizes execution"),
         ("cut with calls that look valid", "wave", "results", "call_1", "completed",
          "wave user story 2.2: execute the tools, then call again"),
-        ("cut with calls that look valid", "anthropic", "", "", "tool_repair_failed",
+        ("cut with calls that look valid", "anthropic", "", "", "tool_call_cut",
          "SDK: max_tokens stops, its tool_use blocks must not be executed"),
         #
         ("cut with a call that parses and one that does not", "zeroclaw", "repair", "", "completed",
          "RFI JSON policy: request re-emission of the payload"),
         ("cut with a call that parses and one that does not", "forgeflare", "results", "call_1", "completed",
          "FF architecture 2: filter null inputs, then the rest falls through to dispatch"),
-        ("cut with a call that parses and one that does not", "botnexus", "", "", "tool_repair_failed", "BN: stripped"),
+        ("cut with a call that parses and one that does not", "botnexus", "", "", "tool_call_cut", "BN: stripped"),
         ("cut with a call that parses and one that does not", "wave", "results", "call_1", "completed",
          "wave user story 2.2; its implementation would close the braces of the other one: never here"),
-        ("cut with a call that parses and one that does not", "anthropic", "", "", "tool_repair_failed",
+        ("cut with a call that parses and one that does not", "anthropic", "", "", "tool_call_cut",
          "SDK: max_tokens stops"),
         #
         ("cut with a call that does not parse", "zeroclaw", "repair results", "2", "completed",
          "RFI JSON policy: max_tool_repair_attempts = 1"),
         ("cut with a call that does not parse", "forgeflare", "prompt results", "2", "completed",
          "FF architecture 2: text-only after the filter is continued"),
-        ("cut with a call that does not parse", "botnexus", "", "", "tool_repair_failed", "BN: stripped"),
+        ("cut with a call that does not parse", "botnexus", "", "", "tool_call_cut", "BN: stripped"),
         ("cut with a call that does not parse", "wave", "prompt results", "2", "completed",
          "FR-003: another call on length"),
-        ("cut with a call that does not parse", "anthropic", "", "", "tool_repair_failed", "SDK: max_tokens stops"),
+        ("cut with a call that does not parse", "anthropic", "", "", "tool_call_cut", "SDK: max_tokens stops"),
         #
         ("cut with nothing but a call that does not parse", "zeroclaw", "repair results", "2", "completed",
          "RFI JSON policy"),
         ("cut with nothing but a call that does not parse", "forgeflare", "", "", "no_progress",
          "FF R2: nothing but the placeholder: break"),
-        ("cut with nothing but a call that does not parse", "botnexus", "", "", "tool_repair_failed", "BN: stripped"),
+        ("cut with nothing but a call that does not parse", "botnexus", "", "", "tool_call_cut", "BN: stripped"),
         ("cut with nothing but a call that does not parse", "wave", "", "", "no_progress",
          "FR-003 would call again; an empty answer is not continued here"),
-        ("cut with nothing but a call that does not parse", "anthropic", "", "", "tool_repair_failed",
+        ("cut with nothing but a call that does not parse", "anthropic", "", "", "tool_call_cut",
          "SDK: max_tokens stops"),
         #
         ("tool_call clean", "zeroclaw", "results", "call_1", "completed", "RFI state diagram: ToolCall: ExecuteTools"),
@@ -195,10 +195,10 @@ ROWS: Final = [
         ("tool_call with invalid JSON", "anthropic", "errors", "", "completed", "silent"),
         #
         ("tool_call without calls", "zeroclaw", "repair", "", "completed", "RFI JSON policy: incomplete"),
-        ("tool_call without calls", "forgeflare", "", "", "tool_repair_failed", "silent"),
-        ("tool_call without calls", "botnexus", "", "", "tool_repair_failed", "BN: ToolCalls.Count > 0 is asked for"),
-        ("tool_call without calls", "wave", "", "", "tool_repair_failed", "silent"),
-        ("tool_call without calls", "anthropic", "", "", "tool_repair_failed", "SDK: stop if there are none"),
+        ("tool_call without calls", "forgeflare", "", "", "completed", "silent"),
+        ("tool_call without calls", "botnexus", "", "", "completed", "BN: ToolCalls.Count > 0 is asked for"),
+        ("tool_call without calls", "wave", "", "", "completed", "silent"),
+        ("tool_call without calls", "anthropic", "", "", "completed", "SDK: stop if there are none"),
         #
         ("stop with calls", "zeroclaw", "results", "call_1", "completed", "RFI: keep existing tool parsing"),
         ("stop with calls", "forgeflare", "", "", "completed", "FF architecture 1: EndTurn, no further dispatch"),
@@ -257,17 +257,17 @@ ROWS: Final = [
         ("missing terminal", "anthropic", "", "", "stream_cut", "SDK: absent values stop"),
         #
         ("missing terminal with a call", "zeroclaw", "repair", "", "completed", "RFI JSON policy: incomplete"),
-        ("missing terminal with a call", "forgeflare", "", "", "tool_repair_failed", "silent"),
-        ("missing terminal with a call", "botnexus", "", "", "tool_repair_failed",
+        ("missing terminal with a call", "forgeflare", "", "", "tool_call_cut", "silent"),
+        ("missing terminal with a call", "botnexus", "", "", "tool_call_cut",
          "BN: stripped on the fallback path of a stream's end"),
-        ("missing terminal with a call", "wave", "", "", "tool_repair_failed", "silent"),
-        ("missing terminal with a call", "anthropic", "", "", "tool_repair_failed", "SDK: absent values stop"),
+        ("missing terminal with a call", "wave", "", "", "tool_call_cut", "silent"),
+        ("missing terminal with a call", "anthropic", "", "", "tool_call_cut", "SDK: absent values stop"),
         #
         ("JSON answer cut", "zeroclaw", "retry", "", "completed", "silent"),
-        ("JSON answer cut", "forgeflare", "retry", "", "completed", "silent"),
-        ("JSON answer cut", "botnexus", "", "", "invalid_json", "BN: a truncated turn ends"),
-        ("JSON answer cut", "wave", "retry", "", "completed", "silent"),
-        ("JSON answer cut", "anthropic", "", "", "invalid_json", "SDK: max_tokens stops"),
+        ("JSON answer cut", "forgeflare", "prompt", "", "invalid_json", "silent"),
+        ("JSON answer cut", "botnexus", "", "", "retry_limit", "BN: a truncated turn ends"),
+        ("JSON answer cut", "wave", "prompt", "", "invalid_json", "silent"),
+        ("JSON answer cut", "anthropic", "", "", "retry_limit", "SDK: max_tokens stops"),
     ]
 ]  # fmt: skip
 
@@ -334,10 +334,14 @@ def test_the_parts_of_an_answer_stay_messages_of_their_own(preset: ContinuationP
 
 @pytest.mark.behaviour(22)
 @pytest.mark.behaviour(25)
-def test_parts_of_an_answer_without_a_prompt_between_them_are_one_message() -> None:
-    """What was paused or empty does not stand alone in the history of a policy that keeps parts."""
+def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_are_sent_again() -> None:
+    """A policy that keeps parts keeps those of a pause too; an empty one is none. A provider is sent one message."""
     _, result, *_ = play(SCENARIOS["pause_turn"], FORGEFLARE.model_copy(update={"continuation_max_resumes": 1}))
-    assert [message.text for message in result.messages] == ["hi", "Look here."]
+    assert [message.text for message in result.messages] == ["hi", "Look", " here."]
+    again = (*result.messages, Message(role="user", content="And?"))
+    provider = Played(said("So."))
+    ContinuationController(provider, policy=FORGEFLARE).run(Request(model="m", messages=again))
+    assert [message.text for message in provider.requests[0].messages] == ["hi", "Look here.", "And?"]
     _, result, *_ = play(SCENARIOS["empty max_tokens"], FORGEFLARE)
     assert [message.text for message in result.messages] == ["hi"]
 
@@ -407,6 +411,6 @@ def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
 
 
 def test_a_preset_sets_only_what_its_source_says() -> None:
-    """The rest is the contract's: the budgets, the seams, the money."""
-    ours = {"continuation_max_total_completion_tokens", "min_overlap", "max_overlap", "max_cost", "deadline_s", "mode"}
+    """The rest is the contract's: the seams, the money, the time."""
+    ours = {"min_overlap", "max_overlap", "max_cost", "deadline_s", "mode"}
     assert all(not preset.model_fields_set & ours for preset in PRESETS.values())

@@ -200,7 +200,7 @@ def test_no_summary_fools_the_marker(summary: str, status: str) -> None:
         (TurnOutcome.STOPPED, None, "stopped", "stopped", "stopped"),
         (TurnOutcome.PROVIDER_ERROR, None, "error", "error", "provider_error"),
         (TurnOutcome.EMPTY_RESPONSE, None, *["llm_empty_response_error"] * 3),
-        (TurnOutcome.IMPLICIT_COMPLETION, Finish(IMPLICIT, "echo"), *["implicit_completion"] * 3),
+        (TurnOutcome.IMPLICIT_COMPLETION, Finish(IMPLICIT, "echo"), "completed", *["implicit_completion"] * 2),
         (TurnOutcome.DEADLINE, None, *["budget_exhausted"] * 3),
     ],
 )

@@ -46,7 +46,7 @@ TABLE: list[Any] = [
     pytest.param(
         calling(call(arguments='{"q": "hal')), "verified_terminal", Repair("incomplete_json", "invalid_json"), id="half"
     ),
-    pytest.param(calling(), "verified_terminal", Repair("incomplete_json", "unverified_terminal"), id="none came"),
+    pytest.param(calling(), "verified_terminal", Repair("no_calls", "unverified_terminal"), id="none came"),
     pytest.param(calling(call("find")), "verified_terminal", "unknown_tool", id="unknown tool"),
     pytest.param(calling(call("find")), "tool_call_only", "unknown_tool", id="unknown tool, only"),
     pytest.param(calling(call(arguments="{}")), "verified_terminal", "schema_mismatch", id="schema"),
@@ -100,7 +100,7 @@ def test_a_suspect_batch_runs_where_the_policy_trusts_it() -> None:
 
 def test_the_reasons_and_issues_are_the_declared_ones() -> None:
     """Every reason and issue that the gate gives is a value of the telemetry schema."""
-    reasons: set[str] = {"repair_failed"}
+    reasons: set[str] = {"repair_failed", "repeated"}
     issues: set[str] = set()
     for response, dispatch, _ in (case.values for case in TABLE):
         verdict: Verdict | None = judge(response, TOOLS, dispatch=dispatch)

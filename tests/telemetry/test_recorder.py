@@ -73,7 +73,13 @@ def everything(stage: Stage) -> None:
     stage.call(turn, usage=USAGE, first_chunk_s=0.25, asked=asked, output_chars=40)
     stage.tell(
         PayloadRepaired(
-            turn=turn, provider="openai", model="gpt-5", issue="incomplete_json", attempted=True, succeeded=True
+            turn=turn,
+            provider="openai",
+            model="gpt-5",
+            issue="incomplete_json",
+            calls=2,
+            attempted=True,
+            succeeded=True,
         )
     )
     stage.tell(

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
 from endturn.continuation.entry import Entered, Tell
-from endturn.continuation.history import collapse, record
+from endturn.continuation.history import collapse, record, without_empty
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.result import AFRESH, NOTICES, Resumption, TurnResult
+from endturn.continuation.result import AFRESH, Resumption, TurnResult
 from endturn.continuation.stitch import Spans, Stitcher
 from endturn.continuation.termination import Finish, status_of
 from endturn.continuation.toolgate import Ledger
@@ -34,14 +34,15 @@ class Account:
     def __init__(self, start: Request | Resumption, policy: ContinuationPolicy, tell: Tell | None = None) -> None:
         self._policy = policy
         self.tell = tell
-        if isinstance(start, Request):
-            if any(message.synthetic for message in start.messages):  # segments of a turn, given back as they are
-                start = start.but(messages=self._collapsed(start.messages))
+        if isinstance(start, Request):  # it may hold segments of a turn, given back as they are
+            messages = self._collapsed(start.messages, nudges=policy.history == "segments")
+            start = start if messages == start.messages else start.but(messages=messages)
             start = Resumption(request=start, next=start)
         self.base = start.request
         self.maximum = self.base.max_tokens
         self.sent = start.next
         self.pending = start.pending
+        self._written = 0
         self.earlier = start.earlier
         self.stitcher = self._new_stitcher(start.text, start.replaced)
         self._restarted = start.restarted
@@ -60,15 +61,19 @@ class Account:
     def _new_stitcher(self, text: str = "", replaced: Spans = ()) -> Stitcher:
         return Stitcher(text, replaced, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
 
-    def _collapsed(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+    def _collapsed(self, messages: Iterable[Message], *, nudges: bool = False) -> tuple[Message, ...]:
         policy = self._policy
-        apart = policy.history == "segments"
-        return collapse(messages, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap, apart=apart)
+        return collapse(messages, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap, nudges=nudges)
 
     @property
     def segments(self) -> tuple[Message, ...]:
         """The turn's messages so far, nudges included."""
         return tuple(self._segments)
+
+    @property
+    def room(self) -> int:
+        """Characters of cut answers and of what continues them that may still be kept."""
+        return max(0, self._policy.continuation_max_output_chars - self.counters.chars)
 
     @property
     def chars(self) -> int:
@@ -110,11 +115,21 @@ class Account:
             return
         message = record(response, calls, text=text)
         if self.tell is not None:
-            for nudge in self.pending:
-                self.tell(Entered(nudge))
             self.tell(Entered(message, replace(self.counters), self.usage))
         self._segments += [*self.pending, message]
-        self.pending, self.passing, self.aside = (), None, False
+        self.forget_pending()
+        self.passing, self.aside = None, False
+
+    def write_pending(self) -> None:
+        """Write down the messages that the request which goes out now brings, unless they went out before."""
+        if self.tell is not None:
+            for message in self.pending[self._written :]:
+                self.tell(Entered(message))
+        self._written = len(self.pending)
+
+    def forget_pending(self) -> None:
+        """Nothing waits to be recorded: it was, or what it was sent with came to nothing."""
+        self.pending, self._written = (), 0
 
     def answer(self, answers: list[Message], *, last: bool = False) -> None:
         """Record what the calls of the latest response were answered with. The next request is an ordinary one again.
@@ -162,6 +177,8 @@ class Account:
         stop: Stop | None,
         calls: tuple[ToolCall, ...],
         continuations: int,
+        repairs: int,
+        notice: str | None,
         error: BaseException | None,
         duration_s: float,
         resumption: Resumption | None,
@@ -171,6 +188,7 @@ class Account:
             self.aside = False
             self.enter(self.passing)
         segments = tuple(self._segments)
+        whole = (*self.base.messages, *segments)
         if resumption is not None and outcome in AFRESH:
             resumption = resumption.afresh()
         return TurnResult(
@@ -178,22 +196,36 @@ class Account:
             answer=self.stitcher.text,
             restarted=self.restarted,
             segments=segments,
-            messages=self._collapsed((*self.base.messages, *segments)),
+            messages=without_empty(whole) if self._policy.history == "segments" else self._collapsed(whole),
             outcome=outcome,
             status=status_of(outcome, self._policy.mode, finish),
             finish=finish,
             complete=outcome in COMPLETE and not (stop is not None and stop.truncated),
-            notice=NOTICES.get(outcome),
+            notice=notice,
             stop=stop,
             calls=calls,
             usage=self.usage,
-            iterations=self.counters.calls,
+            iterations=self.counters.iterations,
             continuations=continuations,
+            repairs=repairs,
+            requests=self.counters.calls,
             tool_results=tuple(self._results),
             error=error,
             duration_s=duration_s,
             resumption=resumption,
         )
+
+
+def estimated(response: ChatResponse, usage: Usage) -> Usage | None:
+    """What of a response's usage is an estimate; None where the provider counted all of it."""
+    if not usage.estimated:
+        return None
+    told = believed(response.usage) or Usage()
+    return Usage(
+        input_tokens=usage.input_tokens if told.input_tokens is None else None,
+        output_tokens=usage.output_tokens if told.output_tokens is None else None,
+        estimated=True,
+    )
 
 
 def measured(response: ChatResponse, request: Request) -> Usage:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from endturn.chat import ChatResponse, Message, Request
 from endturn.continuation import limits
 from endturn.continuation.acts import MakeRoom, Reply
 from endturn.continuation.machine import Signal
+from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
 from endturn.continuation.standing import Again, Standing
 from endturn.errors import RequestRejected
@@ -31,6 +32,7 @@ def ask_for_rest(now: Standing) -> None:
     account.sent, strategy, nudge = _rest(now)
     account.pending += nudge
     announce(now, strategy)
+    now.unmade |= strategy is Strategy.REPAIR
     if strategy is Strategy.RETRIEVE:
         account.stitcher.again(now.last.text)
     elif strategy not in RESUMES:
@@ -45,7 +47,7 @@ def ask_again(now: Standing) -> None:
     if now.strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR):  # the rest of an answer is asked for again
         account.stitcher.seam(prefilled=now.strategy is Strategy.PREFILL)
     if asked.messages is not account.sent.messages:  # the host's: no nudge of ours is in it
-        account.pending = ()
+        account.forget_pending()
     maximum = limits.clamp(now.terms.maximum_of(asked), account.counters, now.terms.policy, account.base.model)
     account.sent, now.again = now.terms.limited(asked.but(retrieve=None), maximum), None
     announce(now, Strategy.RETRY)
@@ -55,11 +57,17 @@ def put_aside(now: Standing) -> None:
     """Another answer is asked for in place of the latest: what nobody has seen of that goes."""
     account = now.account
     account.aside = account.passing is not None and bool(account.passing.text.strip())
-    if now.held or not account.stitcher.added:
-        account.stitcher.forget()
+    leave_out(now)
+
+
+def leave_out(now: Standing) -> None:
+    """Take the latest part out of the answer. What was seen of it stays where it is."""
+    stitcher = now.account.stitcher
+    if now.held or not stitcher.added:
+        stitcher.forget()
         del now.held[now.kept :]
     else:
-        account.stitcher.replace()
+        stitcher.replace()
 
 
 def make_room(now: Standing) -> Generator[MakeRoom, Reply, Signal]:
@@ -74,8 +82,10 @@ def make_room(now: Standing) -> Generator[MakeRoom, Reply, Signal]:
 
 
 def can(now: Standing, resume: Resume) -> bool:
-    """Whether the provider function can take a pause up, and has something new to take it up with."""
+    """Whether a pause may be taken up, and the provider function can, and has something new to take it up with."""
     last, abilities = now.last, now.terms.abilities
+    if RESUMING.get(resume, Strategy.RETRIEVE) not in (*now.terms.policy.continuation_strategies, Strategy.RETRIEVE):
+        return False
     match resume:
         case Resume.NATIVE_TOKEN:
             new = last.token is not None and last.token != now.account.sent.token
@@ -94,6 +104,8 @@ def onward(now: Standing) -> Resumption | None:
         return account.resumption(account.sent, now.strategy, account.pending)
     if response.stop.reason is StopReason.PAUSED and response.stop.resume not in RESUMING:
         return None
+    if chosen(now) is None:
+        return None
     request, strategy, nudge = _rest(now)
     return account.resumption(request, strategy, (*account.pending, *nudge))
 
@@ -109,11 +121,12 @@ def _rest(now: Standing) -> tuple[Request, Strategy, tuple[Message, ...]]:
             return sent.but(retrieve=cut.id), strategy, ()
         return terms.wire.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
     cut = cut.with_stop(resume=Resume.PROMPT)  # whatever its row says: what follows is asked for
-    strategy = Strategy.PREFILL if _prefills(now, cut) else Strategy.PROMPT
-    if now.issue is not None:
-        strategy = Strategy.REPAIR
+    way = chosen(now)
+    assert way is not None
+    strategy = way
     asks = Strategy.PREFILL if strategy is Strategy.PREFILL else Strategy.PROMPT
-    request = terms.wire.resume(sent, cut, prompt=terms.policy.prompt, strategy=asks, dialect=dialect)
+    prompt = repair_prompt(terms.policy.prompt, now.wanted) if strategy is Strategy.REPAIR else terms.policy.prompt
+    request = terms.wire.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
     if strategy is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=account.base.tool_choice, extra=account.base.extra)
     nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
@@ -121,8 +134,28 @@ def _rest(now: Standing) -> tuple[Request, Strategy, tuple[Message, ...]]:
     return terms.limited(request, maximum), strategy, nudge
 
 
+def chosen(now: Standing) -> Strategy | None:
+    """How the rest of what was cut is asked for: the first way that the policy names and the model takes."""
+    if now.issue is not None:
+        return Strategy.REPAIR
+    usable = {Strategy.PROMPT, Strategy.PREFILL} if _prefills(now, now.last) else {Strategy.PROMPT}
+    return next((Strategy(each) for each in now.terms.policy.continuation_strategies if each in usable), None)
+
+
+def repair_prompt(prompt: str, calls: Sequence[str]) -> str:
+    """What asks for cut tool calls again: the policy's prompt, which speaks of one; of several all names."""
+    if len(calls) < 2:
+        return prompt
+    named = ", ".join(calls)
+    asked = (
+        f"None of the {len(calls)} tool calls was run. Emit all of them again, each as one complete payload: {named}."
+    )
+    lines = [line for line in prompt.splitlines() if line != ONE_CALL]
+    return "\n".join([*lines, asked])
+
+
 def _prefills(now: Standing, cut: ChatResponse) -> bool:
-    """Whether the rest is asked for by a prefill: the model takes one, does not think, and has said something."""
+    """Whether the model goes on from its own words: it takes a prefill, does not think, and has said something."""
     terms, model = now.terms, now.account.base.model
     known = terms.capability.prefill and (terms.provider, model) not in terms.abilities.refused
     thinks = terms.thinking > 0 or cut.reasoning is not None
@@ -183,7 +216,8 @@ def is_refused_prefill(now: Standing, raised: Exception) -> bool:
     account = now.account
     now.terms.abilities.refused.add((now.terms.provider, account.base.model))
     account.sent, now.response = now.asked_before
-    account.pending, now.strategy = (), None
+    account.forget_pending()
+    now.strategy = None
     account.counters.attempts -= 1
     account.stitcher.close()
     return True
@@ -192,5 +226,5 @@ def is_refused_prefill(now: Standing, raised: Exception) -> bool:
 def repaired(now: Standing, *, attempted: bool, succeeded: bool) -> None:
     """Say how it went with a payload that was to be repaired."""
     if now.issue is not None:
-        now.voice.repaired(now.issue, attempted=attempted, succeeded=succeeded)
-    now.issue = None
+        now.voice.repaired(now.issue, calls=len(now.wanted), attempted=attempted, succeeded=succeeded)
+    now.issue, now.wanted = None, ()

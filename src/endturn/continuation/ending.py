@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from endturn.chat import Delta
-from endturn.continuation import asking, machine, running
+from endturn.continuation import asking, machine, result, running
 from endturn.continuation.entry import Ended
 from endturn.continuation.machine import Signal, State
 from endturn.continuation.result import TurnResult
 from endturn.continuation.standing import Standing
+from endturn.continuation.toolgate import Repair
 from endturn.errors import ProviderError
 from endturn.records import COMPLETE, Strategy, TurnOutcome
 from endturn.stop import StopReason
@@ -45,7 +46,7 @@ def fail(now: Standing, signal: Signal, error: BaseException | None) -> None:
         now.resumption = asking.onward(now)
     else:  # nothing came of it: its nudge goes, and the same request can be sent again
         now.resumption = account.resumption(account.sent, now.strategy, account.pending)
-    account.pending = ()
+    account.forget_pending()
     if now.strategy is Strategy.REPAIR:
         asking.repaired(now, attempted=True, succeeded=False)
 
@@ -89,6 +90,22 @@ def stand(now: Standing) -> None:
         now.resumption = replace(now.resumption, text=stitcher.shown, replaced=replaced)
 
 
+def _notice(now: Standing) -> str | None:
+    """What the user is told of an answer that is not whole, or not all that the model had begun."""
+    outcome, policy = now.outcome, now.terms.policy
+    match outcome:
+        case TurnOutcome.COMPLETED | TurnOutcome.IMPLICIT_COMPLETION if now.unmade and not now.calls:
+            return result.ANSWERED_IN_WORDS
+        case TurnOutcome.TOOL_REPAIR_FAILED if isinstance(now.verdict, Repair) and now.verdict.issue == "no_calls":
+            return result.NO_CALLS
+        case TurnOutcome.RETRY_LIMIT if not policy.continuation_max_attempts:
+            return result.NOT_ALLOWED
+        case TurnOutcome.RESUME_LIMIT if not policy.continuation_max_resumes:
+            return result.RESUMING_NOT_ALLOWED
+        case _:
+            return result.NOTICES.get(outcome)
+
+
 def finish(now: Standing, error: BaseException | None = None) -> TurnResult:
     """Announce the end. `error`: what ended the turn, where that is not the provider's."""
     account, turn, policy = now.account, now.voice.turn, now.terms.policy
@@ -97,7 +114,7 @@ def finish(now: Standing, error: BaseException | None = None) -> TurnResult:
     elif now.finish is not None:
         now.voice.finished(
             now.finish,
-            iteration=account.counters.calls,
+            iteration=account.counters.iterations,
             max_iterations=policy.max_iterations,
             requires_review=policy.mode == "task",
         )
@@ -110,6 +127,8 @@ def finish(now: Standing, error: BaseException | None = None) -> TurnResult:
         stop=None if now.response is None else now.response.stop,
         calls=now.calls if now.outcome is TurnOutcome.COMPLETED else (),
         continuations=turn.continuations,
+        repairs=turn.repairs,
+        notice=_notice(now),
         error=now.error,
         duration_s=now.elapsed(),
         resumption=now.resumption,

@@ -18,20 +18,22 @@ def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | Non
         calls: those of the response that were run, or answered.
         text: what is recorded of the text, by default all.
     """
-    message = response.message()
+    message = response.message(include_cut=True)
     if len(calls) == len(response.tool_calls) and text is None:
         return message
     kept = {call.id for call in calls}
     first = {call.id: call for call in reversed(response.tool_calls) if call.id in kept}
+    reason = message.stop_reason if first else response.stop.promoted_from or message.stop_reason
     return message.but(
         content=response.text if text is None else text,
         tool_calls=tuple(reversed(first.values())),
         blocks=None,
+        stop_reason=reason,
     )
 
 
 def collapse(
-    messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024, apart: bool = False
+    messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024, nudges: bool = False
 ) -> tuple[Message, ...]:
     """A conversation as the model and the host should see it: no nudges, every answer one assistant message.
 
@@ -39,12 +41,12 @@ def collapse(
     before it if a nudge stands between them, or if that one says that it was cut or paused.
 
     Args:
-        apart: the nudges stay, and so does what they separate.
+        nudges: they stay, and so does what they separate.
     """
     collapsed: list[Message] = []
     nudged = False
     for message in messages:
-        if message.synthetic and not apart:
+        if message.synthetic and not nudges:
             nudged = True
             continue
         before = collapsed[-1] if collapsed else None
@@ -53,7 +55,12 @@ def collapse(
         else:
             collapsed.append(message)
         nudged = False
-    return tuple(message for message in collapsed if not _empty(message))
+    return without_empty(collapsed)
+
+
+def without_empty(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages, without answers of ours that say nothing; providers refuse these."""
+    return tuple(message for message in messages if not _empty(message))
 
 
 def _unfinished(message: Message) -> bool:
@@ -61,7 +68,7 @@ def _unfinished(message: Message) -> bool:
 
 
 def _empty(message: Message) -> bool:
-    """An assistant message of ours that says nothing; providers refuse one."""
+    """An assistant message of ours that says nothing."""
     return (
         message.role == "assistant"
         and message.stop_reason is not None

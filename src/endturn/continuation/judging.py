@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from endturn.chat import ChatResponse, Request, ToolCall
 from endturn.continuation import asking, limits, machine, termination
+from endturn.continuation.account import estimated
 from endturn.continuation.limits import Progress
 from endturn.continuation.machine import Signal
-from endturn.continuation.signs import loop_start
+from endturn.continuation.part import declines
+from endturn.continuation.signs import ends_sentence, loop_start
 from endturn.continuation.standing import Again, Standing
-from endturn.continuation.termination import Finish
-from endturn.continuation.toolgate import Answer, Repair, Run, Verdict, judge
+from endturn.continuation.termination import Finish, Mode
+from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict, judge
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import Resume
 from endturn.wires.reading import strict
-
-_COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
-"""The calls whose output counts against the budgets, however they end."""
 
 
 def evaluate(now: Standing) -> Signal:
@@ -33,11 +30,14 @@ def evaluate(now: Standing) -> Signal:
         repetitive=loop is not None,
     )
     signal = _worth(now, response, signal)
-    if signal is Signal.END_TURN and now.terms.is_offered:
-        signal = _unsignalled(now)
+    if signal is Signal.END_TURN and now.terms.policy.mode is not None:
+        signal = _unsignalled(now, now.terms.policy.mode)
     if signal is Signal.HAND_OVER and isinstance(now.verdict, Run):
         now.finish = termination.signalled(now.verdict.calls, now.terms.policy.mode)
-    if _is_passing(now, signal):
+    if declines(response, now.strategy):
+        asking.leave_out(now)
+        account.forget_pending()
+    elif _is_passing(now, signal):
         account.let_pass(response)
     else:
         account.enter(response, _kept(now.verdict), text=None if loop is None else response.text[:loop])
@@ -58,19 +58,32 @@ def _gated(now: Standing, response: ChatResponse) -> Signal:
         suspect_full_budget=policy.suspect_full_budget,
         promote=policy.promote,
     )
-    return machine.classify(
+    if (
+        isinstance(now.verdict, Repair)
+        and now.verdict.issue == "no_calls"
+        and not policy.continuation_tool_repair_attempts
+    ):
+        return Signal.END_TURN  # calls were announced, none came, and none may be asked for: the text is all there is
+    signal = machine.classify(
         response.stop,
         now.verdict,
         repairing=now.strategy is Strategy.REPAIR,
         hand_over=terms.runnable is None,
         drop=policy.on_cut_call == "drop",
     )
+    if signal is Signal.TOOL_CALL and now.is_one_too_many(response.tool_calls):
+        now.verdict = Refused("repeated")
+        return Signal.REPEATED
+    return signal
 
 
 def _count(now: Standing, response: ChatResponse, signal: Signal) -> None:
     """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
     usage, counters = now.account.used(response), now.account.counters
-    if now.strategy in _COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
+    guessed = estimated(response, usage)
+    if guessed is not None:
+        now.voice.estimated(guessed, continues=now.strategy is not None)
+    if now.strategy in limits.COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
         counters.ceiling = counters.ceiling or now.account.maximum or usage.output_tokens or None
         counters.tokens += usage.output_tokens or 0
         counters.chars += len(response.text)
@@ -83,6 +96,7 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
         asking.repaired(now, attempted=True, succeeded=isinstance(verdict, Run))
     if signal is Signal.GATE_REFUSED:
         now.issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
+        now.wanted = tuple(call.name for call in response.tool_calls) or now.wanted
     if response.tool_calls and not isinstance(verdict, Run):
         reason = verdict.reason if verdict is not None else "not_a_tool_call"
         failed = repairing and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED)
@@ -91,11 +105,21 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
 
 def _worth(now: Standing, response: ChatResponse, signal: Signal) -> Signal:
     """The signal of a cut or complete answer, where what was asked for changes what it is worth."""
+    if now.overflowed and signal in (Signal.MAX_TOKENS, Signal.END_TURN):
+        now.outcome = TurnOutcome.CHAR_BUDGET
+        return Signal.LIMIT_REACHED
     if signal is Signal.END_TURN and now.terms.is_json and not _is_json(now.answer_text):
         return Signal.INVALID_JSON
+    if signal is Signal.END_TURN and _adds_nothing(now):
+        now.voice.unfinished()
+        return Signal.NO_PROGRESS
+    if signal is Signal.END_TURN and now.strategy is Strategy.REPAIR and not now.progress.visible:
+        now.voice.unfinished()
+        return Signal.REPAIR_REFUSED
     if signal is not Signal.MAX_TOKENS:
         return signal
-    if now.terms.is_json and now.terms.capability.json:
+    policy = now.terms.policy
+    if now.terms.is_json and now.terms.capability.json and policy.json_reask and policy.continuation_max_attempts:
         # Half a JSON text goes on badly, and the whole fits or does not.
         if not now.terms.is_held:  # it was shown
             return Signal.INVALID_JSON
@@ -113,7 +137,9 @@ def _whole(now: Standing) -> Request:
     """The same question, with all the output tokens that are left."""
     account = now.account
     left = limits.tokens_left(account.counters, now.terms.policy)
-    return now.terms.limited(account.sent, account.maximum if left is None else left)
+    if left is None and account.maximum is not None:
+        left = 4 * account.maximum  # no budget says how much; the same again would be cut again
+    return now.terms.limited(account.sent, left)
 
 
 def _less_thinking(now: Standing) -> Request | None:
@@ -129,9 +155,23 @@ def _less_thinking(now: Standing) -> Request | None:
             return None
 
 
-def _unsignalled(now: Standing) -> Signal:
-    """What an answer without calls signals, where the model was offered a tool to end the turn with."""
+def _adds_nothing(now: Standing) -> bool:
+    """Whether the model has nothing to add to an answer that was cut in the middle of a sentence."""
+    is_rest = now.strategy in (Strategy.PROMPT, Strategy.PREFILL) and not now.account.stitcher.added.strip()
+    return is_rest and not ends_sentence(now.account.stitcher.text)
+
+
+def _unsignalled(now: Standing, mode: Mode) -> Signal:
+    """What an answer without calls signals, in a turn that a tool is to end."""
     text = now.answer_text
+    if now.terms.policy.text_signals:
+        now.finish = termination.signal_in(text, mode)
+        if now.finish is not None:
+            return Signal.FINISHED
+    elif termination.names_tool(text, mode):
+        now.voice.seen_as_text(mode)
+    if not now.terms.is_offered:
+        return Signal.END_TURN
     if now.watchman is None:
         return Signal.END_TURN if text.strip() else Signal.EMPTY
     finish = now.watchman.see(text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.records import TurnOutcome
+from endturn.records import Strategy, TurnOutcome
 from endturn.stop import Resume
 
 
@@ -34,11 +34,6 @@ class Counters:
     ceiling: int | None = None
     cost: float = 0.0
 
-    @property
-    def continuations(self) -> int:
-        """Calls made only because a response was cut off."""
-        return self.attempts + self.repairs + self.again
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -55,13 +50,18 @@ class Progress:
     repetitive: bool = False
 
 
+COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
+"""The calls whose output counts against the budgets, however they end."""
+
 MARGIN: Final = 256
 """Output tokens that a continuation must be able to spend beyond its thinking budget to be worth a call."""
 
 
 def tokens_left(counters: Counters, policy: ContinuationPolicy) -> int | None:
-    """How many output tokens continuations and repairs may still use; None before any response was cut."""
+    """How many output tokens continuations and repairs may still use; None for no limit, or before any is known."""
     limit = policy.continuation_max_total_completion_tokens
+    if limit == "none":
+        return None
     if limit is None:
         if counters.ceiling is None:
             return None
@@ -133,6 +133,8 @@ def before_repair(
     counters: Counters, policy: ContinuationPolicy, *, elapsed_s: float, thinking: int = 0
 ) -> TurnOutcome | None:
     """Why a tool payload is not asked for again, None if it is."""
+    if not policy.continuation_tool_repair_attempts:
+        return TurnOutcome.TOOL_CALL_CUT
     if counters.repairs >= policy.continuation_tool_repair_attempts:
         return TurnOutcome.TOOL_REPAIR_FAILED
     return _spent(counters, policy, elapsed_s, thinking)

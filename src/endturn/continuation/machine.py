@@ -13,6 +13,7 @@ The rules:
    run it), or refused complete calls for what they say (`invalid_calls`: answer them with errors, run nothing).
 5. What ends a turn early but keeps its answer goes through `AbortPartial`; what makes it worthless goes to `Abort`.
    A model that says that it is done, or is found to be (`finish_signal`, `implicit_completion`), completes the turn.
+   `limit_reached` is said of a response too that is longer than what may be kept.
 6. An illegal pair raises IllegalTransition and changes nothing.
 
 No clock, no I/O, no telemetry. What is not here: when a limit is reached (limits), which text is kept (stitch), which
@@ -91,6 +92,10 @@ class Signal(StrEnum):
     """Such a tool was offered and not called, and the wallet guard finds that the model is done."""
     TRIVIAL = "trivial_answer"
     """Such a tool was offered and not called, and the answer says next to nothing."""
+    REPEATED = "repeated_calls"
+    """The same tool calls once more, after as many times as the policy allows."""
+    NO_PROGRESS = "no_progress"
+    """Asked for the rest of an answer that ends in the middle of a sentence, the model says nothing."""
     EMPTY = "empty_response"
     """The same, and it is asked no more."""
     PREFILL_REFUSED = "prefill_refused"
@@ -154,6 +159,10 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType
         (State.EVALUATE_STOP, Signal.IMPLICIT): _COMPLETE,
         (State.EVALUATE_STOP, Signal.TRIVIAL): Transition(State.ITERATE_PENDING, Step.CHECK_ITERATION),
         (State.EVALUATE_STOP, Signal.EMPTY): _KEEP,
+        (State.EVALUATE_STOP, Signal.FINISHED): _COMPLETE,
+        (State.EVALUATE_STOP, Signal.REPEATED): _KEEP,
+        (State.EVALUATE_STOP, Signal.NO_PROGRESS): _KEEP,
+        (State.EVALUATE_STOP, Signal.LIMIT_REACHED): _KEEP,
         (State.EVALUATE_STOP, Signal.REPAIR_REFUSED): _KEEP,
         (State.EVALUATE_STOP, Signal.MISSING): _KEEP,
         (State.EVALUATE_STOP, Signal.ERROR): _KEEP,
@@ -281,6 +290,8 @@ OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
         Signal.SAFETY_BLOCKED: TurnOutcome.SAFETY_BLOCKED,
         Signal.REFUSED: TurnOutcome.REFUSED,
         Signal.REPAIR_REFUSED: TurnOutcome.TOOL_REPAIR_FAILED,
+        Signal.REPEATED: TurnOutcome.REPETITION,
+        Signal.NO_PROGRESS: TurnOutcome.NO_PROGRESS,
         Signal.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
         Signal.MISSING: TurnOutcome.STREAM_CUT,
         Signal.ERROR: TurnOutcome.PROVIDER_ERROR,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
 
 from endturn.chat import ChatResponse, Delta, ToolCall
+from endturn.continuation.limits import COUNTED
 from endturn.continuation.stitch import Stitcher
+from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
 from endturn.wires.reading import arguments
 
@@ -18,18 +23,32 @@ class Part:
     Args:
         held: where the pieces of text go that the consumer may not see yet; None where it may see them at once.
         until: whether the text that is held may be seen now, with all that follows; None keeps all of it.
+        strategy: how the call asks; None for an ordinary one.
+        most: characters that are kept of a response that is cut, or was asked for because one was.
 
     Attributes:
         response: None until `close` was called; what had arrived, with the stop `missing`, where the response itself
             never came.
+        overflowed: it was longer than `most`; `response` holds as much of it as that.
     """
 
-    __slots__ = ("_calls", "_held", "_reasoning", "_said", "_stitcher", "_until", "response")
+    __slots__ = ("_calls", "_held", "_most", "_reasoning", "_room", "_said", "_stitcher", "_strategy", "_until",
+                 "overflowed", "response")  # fmt: skip
 
     def __init__(
-        self, stitcher: Stitcher, held: list[Delta] | None = None, until: Callable[[str], bool] | None = None
+        self,
+        stitcher: Stitcher,
+        held: list[Delta] | None = None,
+        until: Callable[[str], bool] | None = None,
+        *,
+        strategy: Strategy | None = None,
+        most: int = sys.maxsize,
     ) -> None:
         self.response: ChatResponse | None = None
+        self.overflowed = False
+        self._strategy = strategy
+        self._most = most
+        self._room = most
         self._held = held
         self._until = until
         self._stitcher = stitcher
@@ -41,6 +60,12 @@ class Part:
     def feed(self, delta: Delta) -> Iterable[Delta]:
         """Take the next delta."""
         text = delta.text
+        if delta.restart:
+            self._room = self._most
+        if len(text) > self._room:  # the rest of it comes when the response is known to be whole, or never
+            text = text[: self._room]
+            delta = replace(delta, text=text)
+        self._room -= len(text)
         # Nearly every delta is text, and nothing stands in its way: it costs little, and passes as it is.
         plain = text and not (delta.reasoning or delta.restart) and delta.call is None and self._held is None
         if plain and self._stitcher.passes(text):
@@ -76,6 +101,10 @@ class Part:
         if self.response is not None:
             return iter(())
         said, reasoning = "".join(self._said), "".join(self._reasoning)
+        if response is not None and (self._strategy in COUNTED or response.stop.truncated):
+            self.overflowed = len(response.text) > self._most
+            if self.overflowed:
+                response = response.but(text=response.text[: self._most], blocks=None)
         if response is None:
             response = ChatResponse(
                 text=said,
@@ -90,7 +119,8 @@ class Part:
         out = []
         if response.reasoning and not reasoning:
             out.append(Delta(reasoning=response.reasoning))
-        if len(response.text) > len(said) and response.text.startswith(said):
+        is_shown = not declines(response, self._strategy)
+        if is_shown and len(response.text) > len(said) and response.text.startswith(said):
             piece = self._stitcher.feed(response.text[len(said) :])
             if piece is not None:
                 out.append(piece)
@@ -115,6 +145,15 @@ class Part:
             self._held.clear()
             self._held = None
         return seen
+
+
+def declines(response: ChatResponse, strategy: Strategy | None) -> bool:
+    """Whether a response that was to go on with an answer is a refusal instead: that is no part of the answer."""
+    return response.stop.reason is StopReason.REFUSED and strategy in _JOINED
+
+
+_JOINED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR, Strategy.RESEND, Strategy.NATIVE_TOKEN})
+"""The calls whose text is joined to what came before."""
 
 
 def _read(response: ChatResponse) -> ChatResponse:

@@ -17,10 +17,11 @@ from endturn.errors import UsageError
 PREFIX: Final = "ENDTURN_AGENT_"
 """What an environment variable of the policy begins with; a key in upper case follows."""
 
-PROMPT: Final = """\
+ONE_CALL: Final = "If you intended a tool call, emit one complete tool call payload only."
+PROMPT: Final = f"""\
 Previous response was truncated by token limit.
 Continue exactly from where you left off.
-If you intended a tool call, emit one complete tool call payload only.
+{ONE_CALL}
 Do not repeat already-sent text."""
 """The nudge: the recovery prompt of the source design."""
 
@@ -28,6 +29,7 @@ FILE: Final = "ENDTURN_CONFIG_FILE"
 """The environment variable that names a TOML file; its table `agent` has the policy's keys."""
 
 Dispatch = Literal["verified_terminal", "tool_call_only", "any_parsed"]
+Way = Literal["native_token", "resend", "prefill", "prompt"]
 _Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Price = tuple[_Money, _Money]
 """USD per million tokens of the input, and of the output."""
@@ -43,8 +45,15 @@ class ContinuationPolicy(BaseModel):
         continuation_attempts_per: what they are counted in: the `turn`; or the `answer`, which begins anew when tools
             have run.
         continuation_max_total_completion_tokens: output tokens of cut responses, their continuations and repairs over
-            the turn; None is four times the request's `max_tokens`, else four times what the first cut response used.
-        continuation_max_output_chars: the same responses, in characters.
+            the turn; None is four times the request's `max_tokens`, else four times what the first cut response used;
+            "none" is no limit. A call that could not spend the thinking budget and 256 tokens beyond it (or one more
+            `max_tokens`, if that is less) is not made.
+        continuation_max_output_chars: the same responses, in characters. What passes it is cut there.
+        continuation_strategies: the ways in which the rest may be asked for, the preferred first: `native_token` and
+            `resend` take up what a provider paused; `prefill` hands the model its own words to go on with, where it
+            takes that; `prompt` asks for the rest.
+        json_reask: a cut JSON answer is asked for once more as a whole, with what is left of the tokens, where
+            continuations are allowed; if not, its rest is asked for, as of any text.
         continuation_tool_repair_attempts: how often a turn may ask again for a cut or unverified tool payload.
         continuation_max_resumes: how often a turn may take up what the provider paused.
         max_cost: USD after which no further call is made; needs a price for the model. Output limits of continuations
@@ -52,6 +61,7 @@ class ContinuationPolicy(BaseModel):
         prices: USD per million input and output tokens, by model: {"gpt-5-mini": (0.25, 2.0)}.
         deadline_s: seconds from the turn's start after which no further call is made; None for no limit.
         max_iterations: calls of the tool loop, continuations, repairs and resumes not counted.
+        max_identical_calls: how often in a row the same tool calls, with the same arguments, are run; None: no limit.
         dispatch: which tool calls are run. `verified_terminal`: a batch that the provider said is complete, and that
             fits its declared tools; `tool_call_only`: the same without looking at the schemas; `any_parsed`: also those
             calls of a cut response that parse.
@@ -72,6 +82,8 @@ class ContinuationPolicy(BaseModel):
             JSON (or not), or streamed as it comes (`eager`): then it cannot be asked for again.
         mode: which tool of `endturn.continuation.termination` ends a turn on purpose: `response`: finish_response;
             `task`: finish_task; None: neither. A controller that runs tools offers it to the model.
+        text_signals: in a mode, whether that tool's name on a line of its own, with its arguments behind it, counts as
+            a call in the text of an answer too.
         wallet_guard: in a mode, whether the turn of a model that does not call that tool ends by the guard's rules; if
             not, an answer without calls ends it, as it does without a mode.
         transcript: a file that every message of every turn is appended to; see `endturn.transcript`.
@@ -86,14 +98,17 @@ class ContinuationPolicy(BaseModel):
 
     continuation_max_attempts: int = Field(default=3, ge=0)
     continuation_attempts_per: Literal["turn", "answer"] = "turn"
-    continuation_max_total_completion_tokens: int | None = Field(default=None, ge=1)
+    continuation_max_total_completion_tokens: Annotated[int, Field(ge=1)] | Literal["none"] | None = None
     continuation_max_output_chars: int = Field(default=120_000, ge=1)
+    continuation_strategies: tuple[Way, ...] = ("native_token", "resend", "prefill", "prompt")
+    json_reask: bool = True
     continuation_tool_repair_attempts: int = Field(default=1, ge=0)
     continuation_max_resumes: int = Field(default=10, ge=0)
     deadline_s: float | None = Field(default=None, gt=0)
     max_cost: float | None = Field(default=None, gt=0)
     prices: Mapping[str, Price] = Field(default_factory=dict)
     max_iterations: int = Field(default=50, ge=1)
+    max_identical_calls: int | None = Field(default=None, ge=1)
     dispatch: Dispatch = "verified_terminal"
     suspect_full_budget: bool = True
     promote: bool = True
@@ -106,6 +121,7 @@ class ContinuationPolicy(BaseModel):
     on_context_exceeded: Literal["abort"] | Callable[..., Any] = "abort"
     stream_json: Literal["held", "eager"] = "held"
     mode: Literal["response", "task"] | None = None
+    text_signals: bool = False
     wallet_guard: bool = True
     transcript: Path | None = None
 
@@ -120,6 +136,12 @@ class ContinuationPolicy(BaseModel):
         if value != "abort" and not callable(value):
             raise ValueError("it should be 'abort', or, in code, a function")
         return value
+
+    @field_validator("continuation_strategies", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        """A variable of the environment holds them with commas between."""
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @field_validator("transcript", mode="before")
     @classmethod

@@ -2,8 +2,9 @@
 
     ContinuationPolicy.preset("forgeflare", max_iterations=20)
 
-A preset sets what its source says. Where the source is silent, the contract's defaults stand, and so do its budgets:
-output of four times the maximum, and 120 000 characters. What no policy can say, because the contract never does it, is
+A preset sets what its source says. Where the source is silent, the contract's defaults stand. A source that names no
+budget of tokens has none, one that sends a prompt sends it to every model, and one that leaves `max_tokens` alone asks
+for no JSON answer again. What no policy can say, because the contract never does it, is
 said beside the preset: nothing brace-closed is run, a batch runs whole or not at all but for `any_parsed`, an empty
 answer is not continued, and no answer that was cut is called complete.
 """
@@ -21,6 +22,7 @@ ZEROCLAW: Final = ContinuationPolicy(
     continuation_max_output_chars=120_000,
     continuation_tool_repair_attempts=1,
     continuation_max_resumes=0,
+    continuation_strategies=("native_token", "resend", "prompt"),
     dispatch="verified_terminal",
     prompt=PROMPT,
     history="collapsed",
@@ -35,8 +37,11 @@ parse; its request does not, nor does this.
 
 FORGEFLARE: Final = ContinuationPolicy(
     continuation_max_attempts=3,
+    continuation_max_total_completion_tokens="none",
     continuation_tool_repair_attempts=0,
     continuation_max_resumes=0,
+    continuation_strategies=("native_token", "resend", "prompt"),
+    json_reask=False,
     max_iterations=50,
     dispatch="any_parsed",
     promote=False,
@@ -54,8 +59,10 @@ that does not exist, in a batch with others, is dropped.
 
 BOTNEXUS: Final = ContinuationPolicy(
     continuation_max_attempts=0,
+    continuation_max_total_completion_tokens="none",
     continuation_tool_repair_attempts=0,
     continuation_max_resumes=0,
+    json_reask=False,
     dispatch="tool_call_only",
     suspect_full_budget=False,
     promote=True,
@@ -71,8 +78,11 @@ the error. A truncated end counts as a success there, and never does here.
 WAVE: Final = ContinuationPolicy(
     continuation_max_attempts=3,
     continuation_attempts_per="answer",
+    continuation_max_total_completion_tokens="none",
     continuation_tool_repair_attempts=0,
     continuation_max_resumes=0,
+    continuation_strategies=("native_token", "resend", "prompt"),
+    json_reask=False,
     dispatch="any_parsed",
     on_cut_call="drop",
     history="segments",
@@ -88,7 +98,9 @@ it is dropped. A cut answer without text is not continued.
 
 ANTHROPIC: Final = ContinuationPolicy(
     continuation_max_attempts=0,
+    continuation_max_total_completion_tokens="none",
     continuation_tool_repair_attempts=0,
+    json_reask=False,
     dispatch="tool_call_only",
     suspect_full_budget=False,
     promote=False,

@@ -70,11 +70,14 @@ class TurnResult:
             the model has ended `pending_review`).
         finish: how it was ended on purpose; None where the policy has no mode, or the turn ended otherwise.
         complete: the answer is whole. Never true of a truncated one.
-        notice: a sentence for the user where it is not; never part of the text.
+        notice: a sentence for the user where it is not, or where a tool call that the model had begun was not made;
+            never part of the text.
         stop: of the last response, None if there was none.
         calls: tool calls that passed the gate, for a host that runs them itself.
         usage: the sum over all calls; `estimated` where a provider did not say.
-        iterations: calls to the model; continuations: those made only because a response was cut off.
+        iterations: calls to the model that `max_iterations` limits; continuations: calls that asked for the rest of a
+            cut answer, or for the whole of it again; repairs: calls that asked for cut tool calls again; requests: all
+            calls to the model, resumes included.
         tool_results: what the tools said, as tool messages.
         error: what the provider raised, where that ended the turn.
         duration_s: seconds from the turn's start to its end.
@@ -95,6 +98,8 @@ class TurnResult:
     usage: Usage
     iterations: int
     continuations: int
+    repairs: int
+    requests: int
     tool_results: tuple[Message, ...]
     error: BaseException | None
     duration_s: float
@@ -120,6 +125,7 @@ AFRESH: Final = frozenset(
         TurnOutcome.DEADLINE,
         TurnOutcome.RESUME_LIMIT,
         TurnOutcome.TOOL_REPAIR_FAILED,
+        TurnOutcome.TOOL_CALL_CUT,
         TurnOutcome.MAX_ITERATIONS,
     }
 )
@@ -147,7 +153,13 @@ NOTICES: Final = {
     TurnOutcome.EMPTY_RESPONSE: "The model gave no answer.",
     TurnOutcome.LEFT_PAUSED: "The provider paused the answer; it can be taken up later.",
     TurnOutcome.TOOL_REPAIR_FAILED: "A tool call was cut off and could not be repaired; it was not run.",
+    TurnOutcome.TOOL_CALL_CUT: "A tool call was cut off, or may have been; it was not run.",
     TurnOutcome.MAX_ITERATIONS: "The turn reached the largest number of calls that is allowed.",
     TurnOutcome.NOT_CONTINUED: "The answer was cut off, and not continued.",
 }
 """What the user is told. An outcome without a notice is a whole answer."""
+
+NOT_ALLOWED: Final = "The answer was cut off; continuing it is not allowed."
+RESUMING_NOT_ALLOWED: Final = "The provider paused the answer; taking it up again is not allowed."
+NO_CALLS: Final = "The model announced a tool call and sent none, when asked again too."
+ANSWERED_IN_WORDS: Final = "A tool call was not made: asked for it again, the model answered in words."

@@ -11,7 +11,7 @@ from endturn.continuation.acts import Reply, RunTool, ToolRan
 from endturn.continuation.entry import Entered
 from endturn.continuation.machine import Signal
 from endturn.continuation.standing import Standing
-from endturn.continuation.termination import Finish, Watchman
+from endturn.continuation.termination import Finish, Mode, Watchman
 from endturn.continuation.toolgate import Answer, Run
 
 
@@ -48,7 +48,7 @@ def after(now: Standing) -> Signal:
     failed = {answer.tool_call_id for answer in now.answers if answer.is_error}
     now.finish = termination.signalled((call for call in now.calls if call.id not in failed), policy.mode)
     signal = Signal.FINISHED
-    if now.finish is None and now.watchman is not None:
+    if now.finish is None and now.watchman is not None and not _failed_to_finish(now, policy.mode):
         signal, now.finish = Signal.IMPLICIT, _watched(now, now.watchman)
     _answer(now, last=now.finish is not None)
     if now.finish is not None:
@@ -85,6 +85,15 @@ def _answer(now: Standing, *, last: bool = False) -> None:
     if now.terms.policy.continuation_attempts_per == "answer":
         now.account.counters.attempts = 0
     now.answers, now.calls, now.verdict, now.strategy = [], (), None, None
+    now.unmade = False
+
+
+def _failed_to_finish(now: Standing, mode: Mode | None) -> bool:
+    """Whether the model called the tool that ends the turn, and it did not run: it is told why, and tries again."""
+    names = {call.id: call.name for call in now.last.tool_calls}
+    return any(
+        answer.is_error and termination.is_offered(mode, [names[answer.tool_call_id or ""]]) for answer in now.answers
+    )
 
 
 def _watched(now: Standing, watchman: Watchman) -> Finish | None:

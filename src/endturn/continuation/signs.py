@@ -34,6 +34,14 @@ def open_fence(text: str) -> str:
     return marker + info if info else ""
 
 
+_SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$|\n\s*$")
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether a text may be over where it ends: with a line, or with a character that sentences and markup end with."""
+    return _SENTENCE_ENDS.search(text[-PREAMBLE:]) is not None
+
+
 # --- Preambles ----------------------------------------------------------------------------------------------------
 
 PREAMBLE: Final = 120

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from endturn.continuation.machine import Machine
 from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption
-from endturn.continuation.termination import Finish, Watchman
+from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, Watchman
 from endturn.continuation.toolgate import Verdict, declared
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
@@ -89,6 +90,8 @@ class Terms:
         if policy.max_cost is not None and policy.price(base.model) is None:
             raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
         tools = declared(base)
+        if policy.mode == "task" and FINISH_TASK.name in tools:
+            tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
         asked = asked_in(base, wire, abilities.dialect)
         maximum = base.max_tokens if asked is None or not _limit_in(base.extra) else asked.maximum
         is_json = base.format is not None or (asked is not None and asked.json_format)
@@ -142,11 +145,14 @@ class Standing:
         elapsed: gives the seconds since it began.
         strategy: how the latest call asks; None for an ordinary one.
         issue: what is wrong with a payload that is to be repaired, as in `schema.ISSUE`.
+        wanted: the names of its calls. unmade: such calls were asked for again, and none has been run since.
         held: what the consumer may not see yet; `kept`: so many pieces of it are of earlier parts.
         asked_before: the request and the response before the latest call, which may have to be taken back.
         part: of the call that is out; response: what the latest came to.
         number: of the ordinary call that the present answer began with.
         calls: those that run now; answers: what they were answered with so far.
+        same: the tool calls of the latest batch, as text, and how often in a row they came.
+        overflowed: the latest response was longer than what may be kept of it.
     """
 
     terms: Terms
@@ -158,6 +164,8 @@ class Standing:
 
     strategy: Strategy | None = None
     issue: str | None = None
+    wanted: tuple[str, ...] = ()
+    unmade: bool = False
     held: list[Delta] = field(default_factory=list)
     kept: int = 0
     asked_before: tuple[Request, ChatResponse] | None = None
@@ -170,6 +178,8 @@ class Standing:
     number: int = 0
     calls: tuple[ToolCall, ...] = ()
     answers: list[Message] = field(default_factory=list)
+    same: tuple[tuple[str, ...], int] = ((), 0)
+    overflowed: bool = False
 
     outcome: TurnOutcome = TurnOutcome.COMPLETED
     finish: Finish | None = None
@@ -182,8 +192,16 @@ class Standing:
         assert self.part.response is not None
         if self.account.tell is not None:
             self.account.tell(Answered(self.part.response, raised))
-        self.response, self.part = self.part.response, None
+        self.response, self.overflowed, self.part = self.part.response, self.part.overflowed, None
         self.account.counters.calls += 1
+
+    def is_one_too_many(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether the same calls were run as often in a row as the policy allows."""
+        batch = tuple(f"{call.name} {call.arguments_raw or json.dumps(call.arguments)}" for call in calls)
+        before, times = self.same
+        self.same = batch, times + 1 if batch == before else 1
+        most = self.terms.policy.max_identical_calls
+        return most is not None and self.same[1] > most
 
     @property
     def last(self) -> ChatResponse:

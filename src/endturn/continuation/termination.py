@@ -14,9 +14,12 @@ The rules:
    `echo`: it repeats a tool's result word for word, or holds the label `[Tool Result]`;
    `repeated`: it is the answer before once more: the same first 200 characters, and the same calls;
    `trivial`: it is the third in a row that has fewer than 10 characters and asks for nothing to be run.
-   Each ends the turn as `implicit_completion`. What is less than three times trivial is asked again.
+   Each ends the turn as `implicit_completion`. What is less than three times trivial is asked again. An answer in
+   which that tool was called, and did not run, is not looked at: the model is told why, and calls again.
 5. Three trivial answers in a turn that has said nothing and run nothing are no completion, but `empty_response`.
-6. An answer of calls alone is neither trivial nor repeated: models that call tools often say nothing beside.
+6. A model that has no tools may write the tool's name on a line of its own, and its arguments behind it: that counts
+   where `text_signals` is on.
+7. An answer of calls alone is neither trivial nor repeated: models that call tools often say nothing beside.
 
 No I/O, no clock. The tools, their result texts, the statuses and the guard are those of Penguin's engine.
 """
@@ -77,6 +80,10 @@ FINISH_TASK: Final = Tool(
 )
 TASK_COMPLETED: Final = FINISH_TASK.but(name="task_completed", description="Deprecated: call finish_task instead.")
 """For hosts whose prompts still name it; `tools` does not offer it."""
+TERMINATORS: Final[Mapping[str, Mapping[str, Any]]] = {
+    tool.name: tool.parameters for tool in (FINISH_RESPONSE, FINISH_TASK, TASK_COMPLETED)
+}
+"""The schemas of the tools' arguments, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,14 @@ def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
     return (_OFFERED[mode],)
 
 
+def functions(mode: Mode, own: Mapping[str, Callable[[ToolCall], Any]]) -> dict[str, Callable[[ToolCall], Any]]:
+    """A host's functions, and those of a mode's tools that it has not its own for; the alias goes with finish_task."""
+    made = {**FUNCTIONS[mode], **own}
+    if mode == "task":
+        made[TASK_COMPLETED.name] = own.get(TASK_COMPLETED.name, made[FINISH_TASK.name])
+    return made
+
+
 def is_offered(mode: Mode | None, names: Iterable[str]) -> bool:
     """Whether one of the tools with these names would end a turn in this mode."""
     return mode is not None and not FUNCTIONS[mode].keys().isdisjoint(names)
@@ -150,6 +165,25 @@ def signal_of(call: ToolCall, mode: Mode | None) -> Finish | None:
     return Finish(call.name, str(status), summary or None) if status in _STATUS_TEXT else None
 
 
+def signal_in(text: str, mode: Mode) -> Finish | None:
+    """What a text signals that names a mode's tool on a line of its own; None where there is none, or it is torn.
+
+    Behind the name stand the arguments: an object, a summary, or nothing.
+    """
+    found = _IN_TEXT[mode].search(text)
+    if found is None:
+        return None
+    given = found["given"].strip(" \t\r\n`")
+    call = ToolCall(id="text", name=found["name"], arguments_raw=given)
+    is_torn = given.startswith("{") and isinstance(_loaded(given), str)
+    return None if is_torn else signal_of(call, mode)
+
+
+def names_tool(text: str, mode: Mode) -> bool:
+    """Whether a text names a mode's tool anywhere."""
+    return any(name in text for name in FUNCTIONS[mode])
+
+
 def signalled(calls: Iterable[ToolCall], mode: Mode | None) -> Finish | None:
     """What the first of these calls means that ends the turn."""
     said = (signal_of(call, mode) for call in calls)
@@ -162,19 +196,32 @@ def status_in(text: str) -> str | None:
     return None if found is None else found[1]
 
 
+_IN_TEXT: Final[Mapping[Mode, re.Pattern[str]]] = {
+    mode: re.compile(
+        rf"^[ \t`]*(?P<name>{'|'.join(functions)})[ \t`]*(?:\n|(?=\{{)|\Z)(?P<given>.*)", re.MULTILINE | re.DOTALL
+    )
+    for mode, functions in FUNCTIONS.items()
+}
+
+
 def _given(call: ToolCall) -> tuple[str, object]:
     """The summary ("" for none) and the status of a call whose arguments are an object, a JSON string or plain text."""
     given: Any = call.arguments
     text = (call.arguments_raw or "").strip()
     if given is None:
-        try:
-            given = json.loads(text)
-        except (ValueError, RecursionError):
-            given = text
+        given = _loaded(text)
     if not isinstance(given, dict):
         return (given if isinstance(given, str) else text), "done"
     summary, status = given.get("summary"), given.get("status") or "done"
     return ("" if summary is None else str(summary)), status if isinstance(status, str) else str(status)
+
+
+def _loaded(text: str) -> Any:
+    """What a text says as JSON; itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) -> str:
@@ -188,6 +235,8 @@ def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) ->
             return "iterations_exceeded"
         if outcome is TurnOutcome.COMPLETED and finish is not None:
             return "pending_review"
+    if mode == "response" and outcome is TurnOutcome.IMPLICIT_COMPLETION:
+        return "completed"
     return outcome.group
 
 

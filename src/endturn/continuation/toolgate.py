@@ -15,7 +15,7 @@ from typing import Final
 from endturn.chat import ChatResponse, Json, Request, Tool, ToolCall
 from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
-from endturn.continuation.termination import FINISH_TASK, FUNCTIONS
+from endturn.continuation.termination import TERMINATORS
 from endturn.stop import Resume, StopReason
 
 
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The payload is cut or cannot be trusted: one complete payload is to be asked for.
+    """The payload is cut or cannot be trusted: every call of the response is to be asked for again.
 
     Attributes:
         issue: what is wrong, as in `schema.ISSUE`.
@@ -113,15 +113,22 @@ def judge(
     if stop.reason is StopReason.ERROR and stop.resume is Resume.REPAIR:
         return Repair("provider_rejected", "not_a_tool_call")
     if not calls:
-        return Repair("incomplete_json", "unverified_terminal") if stop.reason is StopReason.TOOL_CALL else None
+        return Repair("no_calls", "unverified_terminal") if stop.reason is StopReason.TOOL_CALL else None
     if not promote and (stop.promoted_from is not None or stop.reason is StopReason.END_TURN):
         return Refused()
-    checked = [parse(call, tools, runnable=runnable, schema=dispatch != "tool_call_only") for call in calls]
+    whole = stop.reason is not StopReason.MAX_TOKENS
+    checked = [
+        parse(call, tools, runnable=runnable, schema=dispatch != "tool_call_only", whole=whole and call.closed)
+        for call in calls
+    ]
     good = tuple(call for call in checked if isinstance(call, ToolCall))
     faults = [fault for fault in checked if isinstance(fault, Fault)]
     issue = next((fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal")
-    if dispatch == "any_parsed" and good and stop.reason in _ANY_PARSED:
-        return Run(_once(good))
+    if dispatch == "any_parsed" and stop.reason in _ANY_PARSED:
+        came = checked if whole or _has_arrived(calls[-1]) else checked[:-1]
+        arrived = tuple(call for call in came if isinstance(call, ToolCall))
+        if arrived:
+            return Run(_once(arrived))
     match stop.reason:
         case StopReason.MAX_TOKENS:
             return Repair(issue, "truncated")
@@ -151,6 +158,11 @@ def judge(
     return Answer(tuple(told_each), faults[0].issue)
 
 
+def _has_arrived(call: ToolCall) -> bool:
+    """Whether anything of the last call of a cut response came: an empty text did not, nor an empty object."""
+    return bool(call.arguments) if call.arguments_raw is None else bool(call.arguments_raw.strip())
+
+
 _ANY_PARSED: Final = frozenset({StopReason.TOOL_CALL, StopReason.END_TURN, StopReason.MAX_TOKENS})
 
 
@@ -160,9 +172,19 @@ def _once(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
 
 
 def parse(
-    call: ToolCall, tools: Mapping[str, Tool], *, runnable: Container[str] | None = None, schema: bool = True
+    call: ToolCall,
+    tools: Mapping[str, Tool],
+    *,
+    runnable: Container[str] | None = None,
+    schema: bool = True,
+    whole: bool = True,
 ) -> ToolCall | Fault:
-    """The call with its arguments, parsed strictly; or what is wrong with it."""
+    """The call with its arguments, parsed strictly; or what is wrong with it.
+
+    Args:
+        tools, runnable: as in `judge`. schema: the arguments are held against the tool's schema.
+        whole: all of the call's text is known to have come.
+    """
     offered = call.name in tools or (runnable is None and not tools)
     if not offered or (runnable is not None and call.name not in runnable):
         known = f"the tools are: {', '.join(tools)}" if tools else "no tools were offered"
@@ -173,7 +195,7 @@ def parse(
             given = call.arguments
             json.dumps(given, allow_nan=False)
         elif (call.arguments_raw or "").strip() or parameters.get("required"):
-            given = _summary(call, parameters) or strict_object(call.arguments_raw or "")
+            given = _summary(call, parameters, whole=whole) or strict_object(call.arguments_raw or "")
         else:
             given = {}  # some models send nothing for a tool that needs nothing
         wrong = _mismatch(given, parameters, call.name) if schema else None
@@ -186,14 +208,16 @@ def parse(
     return call.but(arguments=given)
 
 
-def _summary(call: ToolCall, parameters: Json) -> Json | None:
-    """The arguments of a finish_task, as we declare it, whose arguments are a summary alone: a JSON string."""
-    if call.name not in FUNCTIONS["task"] or parameters != FINISH_TASK.parameters:
+def _summary(call: ToolCall, parameters: Json, *, whole: bool) -> Json | None:
+    """The arguments of a terminator, as we declare it, that are a summary alone: a JSON string, or plain text."""
+    if parameters != TERMINATORS.get(call.name):
         return None
+    text = (call.arguments_raw or "").strip()
     try:
-        said = json.loads(call.arguments_raw or "")
+        said = json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        # The beginning of an object or of a string is no summary, and half a plain text may go on with anything.
+        return {"summary": text} if whole and text[:1] not in '{["' else None
     return {"summary": said} if isinstance(said, str) else None
 
 

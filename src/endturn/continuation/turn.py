@@ -119,6 +119,8 @@ class Course:
                     limit = limits.before_continuation(
                         counters, policy, now.progress, elapsed_s=now.elapsed(), thinking=terms.thinking
                     )
+                    if limit is None and asking.chosen(now) is None:
+                        limit = TurnOutcome.NOT_CONTINUED
                     signal = ending.unless(now, limit)
                     if limit is None:
                         now.voice.continuing(counters.attempts + 1, policy.continuation_max_attempts)
@@ -206,14 +208,18 @@ def _call(now: Standing) -> Generator[CallProvider | Delta, Reply, Signal]:
     if now.strategy is not Strategy.RETRIEVE:
         now.kept = len(now.held)
     stitcher = now.account.stitcher
+    strategy, room = now.strategy, now.account.room
+    if strategy is Strategy.RETRIEVE and now.account.passing is not None:
+        room += len(now.account.passing.text)  # it comes again, and was counted
     if now.terms.is_held:
-        part = Part(stitcher, held=now.held)
+        part = Part(stitcher, held=now.held, strategy=strategy, most=room)
     elif now.may_be_trivial:
-        part = Part(stitcher, held=now.held, until=_says_something)
+        part = Part(stitcher, held=now.held, until=_says_something, strategy=strategy, most=room)
     else:
         yield from _release(now)
-        part = Part(stitcher)
+        part = Part(stitcher, strategy=strategy, most=room)
     now.part = part
+    now.account.write_pending()
     raised = yield CallProvider(now.account.sent, part)
     now.voice.turn.continuation = None
     now.take(raised if isinstance(raised, Exception) else None)

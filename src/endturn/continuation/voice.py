@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from endturn import announce
-from endturn.chat import ToolCall
+from endturn.chat import ToolCall, Usage
 from endturn.continuation.termination import Finish
 from endturn.records import (
     Continuation,
@@ -17,6 +17,7 @@ from endturn.records import (
     Strategy,
     TerminationSignalled,
     Turn,
+    UsageEstimated,
 )
 
 log = logging.getLogger("endturn")
@@ -37,14 +38,15 @@ class Voice:
             DispatchBlocked(turn=self.turn, provider=self.provider, model=self.model, reason=reason, names=names)
         )
 
-    def repaired(self, issue: str, *, attempted: bool, succeeded: bool) -> None:
-        """How it went with a payload that was cut or could not be trusted."""
+    def repaired(self, issue: str, *, calls: int, attempted: bool, succeeded: bool) -> None:
+        """How it went with so many calls that were cut or could not be trusted."""
         announce.announce(
             PayloadRepaired(
                 turn=self.turn,
                 provider=self.provider,
                 model=self.model,
                 issue=issue,
+                calls=calls,
                 attempted=attempted,
                 succeeded=succeeded,
             )
@@ -62,11 +64,15 @@ class Voice:
     ) -> None:
         """A call follows that is made only because of what the last response was; whoever announces it is told so."""
         turn = self.turn
-        if strategy in (Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE):
-            turn.resumes += 1
-        else:
-            turn.continuations += 1
-        turn.continuation = Continuation(turn.continuations + turn.resumes, strategy, turn.last_call)
+        match strategy:
+            case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
+                turn.resumes += 1
+            case Strategy.REPAIR:
+                turn.repairs += 1
+            case _:
+                turn.continuations += 1
+        index = turn.continuations + turn.repairs + turn.resumes
+        turn.continuation = Continuation(index, strategy, turn.last_call)
         announce.announce(
             ContinuationAttempted(
                 turn=turn,
@@ -83,6 +89,10 @@ class Voice:
 
     def finished(self, finish: Finish, *, iteration: int, max_iterations: int, requires_review: bool) -> None:
         """The turn was ended on purpose, or was found to be over."""
+        if requires_review:
+            log.info("Task completion signal detected via %r (status: %s)", finish.signal, finish.status)
+        else:
+            log.debug("Response completion: %s", finish.signal)
         announce.announce(
             TerminationSignalled(
                 turn=self.turn,
@@ -93,6 +103,26 @@ class Voice:
                 requires_review=requires_review,
             )
         )
+
+    def estimated(self, usage: Usage, *, continues: bool) -> None:
+        """The provider did not count a call's tokens; these stand for them from here on."""
+        turn = self.turn
+        turn.input_tokens += usage.input_tokens or 0
+        turn.output_tokens += usage.output_tokens or 0
+        turn.estimated = True
+        announce.announce(
+            UsageEstimated(turn=turn, provider=self.provider, model=self.model, usage=usage, continues=continues)
+        )
+
+    def unfinished(self) -> None:
+        """The latest response is whole by its own word, and leaves a cut answer as it was."""
+        if self.turn.last_call is not None:
+            self.turn.cut.add(self.turn.last_call)
+
+    @staticmethod
+    def seen_as_text(mode: str) -> None:
+        """An answer names the tool that ends a turn, and did not call it."""
+        log.debug("the answer names the tool that ends a turn (mode %r), but did not call it; see text_signals", mode)
 
     @staticmethod
     def continuing(attempt: int, of: int) -> None:

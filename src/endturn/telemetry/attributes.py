@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
@@ -18,14 +17,11 @@ from endturn.records import (
     Turn,
     TurnEnded,
 )
-from endturn.stop import Stop, StopReason
+from endturn.stop import Stop, StopReason, word_shown
 from endturn.telemetry import schema as s
 
 Attributes = dict[str, str | int | float | bool | tuple[str, ...]]
 
-NO_WORD: Final = "[not a word]"
-"""Stands for a stop reason that is none."""
-LONGEST_WORD: Final = 64
 LONGEST_NAME: Final = 256
 MOST_CHOICES: Final = 128
 """Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
@@ -143,7 +139,7 @@ def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
 
 @lru_cache(256)
 def _one_reason(reason: StopReason, raw: str | None) -> tuple[str, ...]:
-    return (s.finish_reason(reason, None if raw is None else _shown(raw)),)
+    return (s.finish_reason(reason, None if raw is None else word_shown(raw)),)
 
 
 def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
@@ -152,26 +148,12 @@ def raw_word(raw: str | None, known: str | None, word: str | None) -> str:
         return "error"
     if word is not None and raw == known:
         return word
-    return raw if is_word(raw) else NO_WORD
+    return word_shown(raw)
 
 
 def raw_shown(stop: Stop) -> str:
     """A provider's value as it is recorded: verbatim, unless it is no word. Then it may be anything, a prompt too."""
-    return _shown(stop.raw or "")
-
-
-def _shown(raw: str) -> str:
-    return raw if is_word(raw) else NO_WORD
-
-
-def is_word(raw: str) -> bool:
-    """Whether a value is made like a stop reason: one word, as code is written."""
-    return len(raw) <= LONGEST_WORD and _word(raw)
-
-
-@lru_cache(256)
-def _word(raw: str) -> bool:
-    return re.fullmatch(r"\s*[\w:./+=()-]*\s*", raw, re.ASCII) is not None
+    return word_shown(stop.raw or "")
 
 
 def name_shown(name: str) -> str:
@@ -200,15 +182,20 @@ def turn_ended(ended: TurnEnded) -> Attributes:
         s.OUTCOME.key: ended.outcome.value,
         s.COMPLETE.key: ended.complete,
         s.TRUNCATED.key: turn.truncated,
-        s.CONTINUED.key: turn.continuations > 0,
+        s.CONTINUED.key: turn.continued,
         s.ITERATIONS.key: turn.iterations,
         s.CONTINUATIONS.key: turn.continuations,
+        s.TURN_REPAIRS.key: turn.repairs,
         s.TURN_INPUT_TOKENS.key: turn.input_tokens,
         s.TURN_OUTPUT_TOKENS.key: turn.output_tokens,
     }
     if turn.inferred:
         found[s.INFERRED.key] = True
-    return found
+    return found | _estimated(turn)
+
+
+def _estimated(turn: Turn) -> Attributes:
+    return {s.ESTIMATED.key: True} if turn.estimated else {}
 
 
 def tool_began(started: ToolStarted) -> Attributes:
@@ -260,7 +247,7 @@ def attempted(record: ContinuationAttempted) -> Attributes:
     ):
         if left is not None:
             found[attribute.key] = left
-    return found
+    return found | _estimated(record.turn)
 
 
 def terminated(ended: TurnEnded) -> Attributes:
@@ -271,8 +258,10 @@ def terminated(ended: TurnEnded) -> Attributes:
         s.TURN_ID.key: turn.id,
         s.OUTCOME.key: ended.outcome.value,
         s.ATTEMPTS.key: turn.continuations,
+        s.TURN_REPAIRS.key: turn.repairs,
         s.TOKENS_SO_FAR.key: turn.output_tokens,
         s.CHARS_SO_FAR.key: turn.output_chars,
+        **_estimated(turn),
     }
 
 
@@ -282,6 +271,7 @@ def repaired(record: PayloadRepaired) -> Attributes:
         **_whose(record.provider, record.model),
         s.TURN_ID.key: record.turn.id,
         s.ISSUE.key: record.issue,
+        s.REPAIR_CALLS.key: record.calls,
         s.ATTEMPTED.key: record.attempted,
         s.SUCCEEDED.key: record.succeeded,
     }

@@ -25,6 +25,7 @@ from endturn.telemetry.schema import Metric
 from endturn.telemetry.tally import (
     BornFacts,
     CallFacts,
+    EstimateFacts,
     LabelFacts,
     Tally,
     TurnFacts,
@@ -39,9 +40,9 @@ AT_ONCE: Final = 64
 MODELS_EXPECTED: Final = 2_048
 """Models whose sums are brought into being at their first call; later ones come into being when they are counted."""
 
-Facts = BornFacts | CallFacts | TurnFacts | LabelFacts
+Facts = BornFacts | CallFacts | TurnFacts | LabelFacts | EstimateFacts
 
-BORN, CALL, TURN, CONTINUATION, REPAIR, BLOCKED = range(6)
+BORN, CALL, TURN, CONTINUATION, REPAIR, BLOCKED, ESTIMATE = range(7)
 
 
 class Meters:
@@ -72,7 +73,9 @@ class Meters:
             return made
 
         self._tally = tally = Tally(histogram)
-        folds = tally.born, tally.call, tally.turn, tally.continuation, tally.repair, tally.blocked
+        folds = (
+            tally.born, tally.call, tally.turn, tally.continuation, tally.repair, tally.blocked, tally.estimate,
+        )  # fmt: skip
         self._folds: tuple[Callable[[Any], None], ...] = folds
         for position, counter in enumerate(tally.counters.values()):
             metric = counter.sets.metric

@@ -29,6 +29,7 @@ from endturn.records import (
     TurnKind,
     TurnOutcome,
     TurnStarted,
+    UsageEstimated,
 )
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, enclosing, finished, schema, tally
@@ -92,6 +93,7 @@ class Recorder:
             TurnEnded: self._turn_ended,
             ContinuationAttempted: self._continuation_attempted,
             PayloadRepaired: self._payload_repaired,
+            UsageEstimated: self._usage_estimated,
             DispatchBlocked: self._dispatch_blocked,
             ToolStarted: self._tool_started,
             ToolEnded: self._tool_ended,
@@ -314,6 +316,8 @@ class Recorder:
         if turn.truncated and self._out.events.wanted():
             outcome = ended.outcome
             level: Level = "info" if outcome in records.COMPLETE else "error" if outcome in FAILED else "warn"
+            if _is_not_allowed(turn):
+                level = "info"
             self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
         self._count_turn(ended, opened)
         if opened is not None and explicit and opened.ours:
@@ -341,6 +345,11 @@ class Recorder:
             self._emit_in(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
         if self._out.meters is not None:
             self._out.meters.queue(metering.REPAIR, tally.repair_facts(record))
+
+    def _usage_estimated(self, record: UsageEstimated) -> None:
+        if self._out.meters is not None and record.continues:
+            price = None if self._out.options.prices is None else self._out.options.prices.get(record.model)
+            self._out.meters.queue(metering.ESTIMATE, tally.estimate_facts(record, price))
 
     def _dispatch_blocked(self, record: DispatchBlocked) -> None:
         if self._out.events.wanted():
@@ -392,6 +401,13 @@ class Recorder:
             span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
         context = None if opened is None else opened.context
         self._out.events.emit(event, level, found, timestamp_ns=timestamp_ns, context=context, span=span)
+
+
+def _is_not_allowed(turn: Turn) -> bool:
+    """Whether a turn reached a limit that is none: the policy allows no continuation, or no resume."""
+    return (turn.outcome is TurnOutcome.RETRY_LIMIT and not turn.continuations) or (
+        turn.outcome is TurnOutcome.RESUME_LIMIT and not turn.resumes
+    )
 
 
 def _around(started: CallStarted) -> Opened | None:

@@ -212,6 +212,12 @@ TRUNCATED = Attribute("endturn.turn.truncated", "boolean", "Some response of the
 CONTINUED = Attribute("endturn.turn.continued", "boolean", "A continuation was requested.", ("true", "false"))
 ITERATIONS = Attribute("endturn.turn.iterations", "int", "Calls of the turn.", examples=(2,))
 CONTINUATIONS = Attribute("endturn.turn.continuations", "int", "Continuations of the turn.", examples=(1,))
+TURN_REPAIRS = Attribute("endturn.turn.repairs", "int", "Calls of the turn that asked for cut tool calls again.")
+ESTIMATED = Attribute(
+    "endturn.turn.estimated",
+    "boolean",
+    "A provider counted no tokens, and figures of the turn are estimates; only ever true.",
+)
 INFERRED = Attribute(
     "endturn.turn.inferred", "boolean", "The turn was recognised from its calls, not declared; only ever true."
 )
@@ -228,8 +234,10 @@ ISSUE = Attribute(
     "endturn.repair.issue",
     "string",
     "What was wrong with the tool payload.",
-    ("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal", "suspected", "provider_rejected"),
-)
+    ("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal", "suspected", "provider_rejected",
+     "no_calls"),
+)  # fmt: skip
+REPAIR_CALLS = Attribute("endturn.repair.calls", "int", "How many calls the payload held.", examples=(1,))
 ATTEMPTED = Attribute("endturn.repair.attempted", "boolean", "A complete payload was asked for.")
 SUCCEEDED = Attribute("endturn.repair.succeeded", "boolean", "It came, and passed the gate.")
 REPAIR_RESULT = Attribute(
@@ -240,7 +248,7 @@ BLOCK_REASON = Attribute(
     "string",
     "Why tool calls were not run.",
     ("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json", "schema_mismatch",
-     "unknown_tool", "duplicate_id", "repair_failed"),
+     "unknown_tool", "duplicate_id", "repair_failed", "repeated"),
 )  # fmt: skip
 BLOCKED_CALLS = Attribute("endturn.block.calls", "int", "How many calls were not run.", examples=(1,))
 BLOCKED_NAMES = Attribute("endturn.block.names", "string[]", "Their tools.", examples=("search",), opt_in=True)
@@ -382,16 +390,16 @@ STOP_REASON_OBSERVED = Event(
 CONTINUATION_ATTEMPT = Event(
     "endturn.continuation_attempt", "info", "The rest of a cut answer is about to be asked for.",
     (PROVIDER, REQUEST_MODEL, TURN_ID, CONTINUATION_INDEX, STRATEGY, TOKENS_SO_FAR, CHARS_SO_FAR, ATTEMPTS_LEFT,
-     TOKENS_LEFT, CHARS_LEFT),
+     TOKENS_LEFT, CHARS_LEFT, ESTIMATED),
 )  # fmt: skip
 CONTINUATION_TERMINATED = Event(
     "endturn.continuation_terminated", "warn", "A turn that was truncated has ended.",
-    (PROVIDER, REQUEST_MODEL, TURN_ID, OUTCOME, ATTEMPTS, TOKENS_SO_FAR, CHARS_SO_FAR),
-    "INFO when it was completed, ERROR on the four budgets and `retry_limit`, else WARN",
+    (PROVIDER, REQUEST_MODEL, TURN_ID, OUTCOME, ATTEMPTS, TURN_REPAIRS, TOKENS_SO_FAR, CHARS_SO_FAR, ESTIMATED),
+    "INFO when it was completed, or continuing is not allowed; ERROR on the four budgets and `retry_limit`, else WARN",
 )  # fmt: skip
 TOOL_PAYLOAD_REPAIR = Event(
     "endturn.tool_payload_repair", "warn", "A tool payload was cut or could not be verified.",
-    (PROVIDER, REQUEST_MODEL, TURN_ID, ISSUE, ATTEMPTED, SUCCEEDED),
+    (PROVIDER, REQUEST_MODEL, TURN_ID, ISSUE, REPAIR_CALLS, ATTEMPTED, SUCCEEDED),
 )  # fmt: skip
 TOOL_DISPATCH_BLOCKED = Event(
     "endturn.tool_dispatch_blocked", "warn", "Tool calls were not run.",
@@ -426,8 +434,8 @@ CHAT_SPAN = Span(
 )  # fmt: skip
 TURN_SPAN = Span(
     "turn {gen_ai.agent.name}", "internal", "One explicit turn: from the user's input to the answer handed back.",
-    (AGENT, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED, ITERATIONS, CONTINUATIONS, INFERRED,
-     TURN_INPUT_TOKENS, TURN_OUTPUT_TOKENS, ERROR_TYPE),
+    (AGENT, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED, ITERATIONS, CONTINUATIONS, TURN_REPAIRS,
+     INFERRED, TURN_INPUT_TOKENS, TURN_OUTPUT_TOKENS, ESTIMATED, ERROR_TYPE),
 )  # fmt: skip
 TOOL_SPAN = Span(
     "execute_tool {gen_ai.tool.name}", "internal", "One tool call that passed the gate and was run.",

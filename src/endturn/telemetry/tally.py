@@ -20,7 +20,14 @@ from endturn.telemetry.schema import Metric
 from endturn.telemetry.series import OTHER, Counter, Distribution, Label, Pairs, Values
 
 if TYPE_CHECKING:
-    from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, PayloadRepaired, TurnEnded
+    from endturn.records import (
+        CallEnded,
+        ContinuationAttempted,
+        DispatchBlocked,
+        PayloadRepaired,
+        TurnEnded,
+        UsageEstimated,
+    )
 
 INPUT, OUTPUT = "input", "output"
 
@@ -82,7 +89,7 @@ def turn_facts(ended: TurnEnded, agent: str | None, where: Where) -> TurnFacts:
     """What the metrics need of a turn."""
     turn = ended.turn
     return (
-        turn.provider, turn.model, agent, turn.truncated, turn.continuations > 0, turn.unfinished,
+        turn.provider, turn.model, agent, turn.truncated, turn.continued, turn.unfinished,
         ended.outcome.value, ended.complete, turn.continuations, ended.duration_s, turn.answer_tokens, where,
     )  # fmt: skip
 
@@ -98,9 +105,24 @@ def repair_facts(record: PayloadRepaired) -> LabelFacts:
     return record.provider, record.model, result, 1
 
 
+def estimate_facts(record: UsageEstimated, price: tuple[float, float] | None) -> EstimateFacts:
+    """What the metrics need of tokens that a provider did not count.
+
+    Args:
+        price: USD per million tokens, of the input and of the output.
+    """
+    asked, answered = record.usage.input_tokens or 0, record.usage.output_tokens or 0
+    cost = None if price is None else (asked * price[0] + answered * price[1]) / 1e6
+    return record.provider, record.model, asked, answered, cost
+
+
 def blocked_facts(record: DispatchBlocked) -> LabelFacts:
     """What the metrics need of calls that were not run."""
     return record.provider, record.model, record.reason, len(record.names) or 1
+
+
+EstimateFacts = tuple[str, str, int, int, float | None]
+"""Provider, model, input, output, cost."""
 
 
 class _Keys(NamedTuple):
@@ -283,6 +305,15 @@ class Tally:
     def continuation(self, facts: LabelFacts) -> None:
         """Count a continuation."""
         self._labelled(self._continuations, facts)
+
+    def estimate(self, facts: EstimateFacts) -> None:
+        """Count the estimated tokens of a continuation."""
+        provider, model, asked, answered, cost = facts
+        pair = self._pair(provider, model)
+        self._continuation_tokens.add((*pair, INPUT), asked)
+        self._continuation_tokens.add((*pair, OUTPUT), answered)
+        if cost is not None:
+            self._continuation_cost.add(pair, cost)
 
     def repair(self, facts: LabelFacts) -> None:
         """Count a cut or unverified tool payload."""
