@@ -1,0 +1,225 @@
+"""One turn as a host runs it: a scripted provider in a real format, a controller, tools that record what they were given.
+
+Public names only: these tests say what a host can rely on, whatever is behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from endturn import (
+    ContinuationController,
+    ContinuationPolicy,
+    Delta,
+    Message,
+    Request,
+    ScriptedProvider,
+    StopReason,
+    Tool,
+    ToolCall,
+    TurnResult,
+    Usage,
+    instrument,
+    uninstrument,
+)
+from endturn.scripted import Reply, call, partial_call, reason
+
+FORMATS = ("openai_chat", "anthropic", "bedrock_converse", "openai_responses")
+every_format = pytest.mark.parametrize("format_name", FORMATS)
+NO_WORD = {
+    ("openai_chat", StopReason.PAUSED),
+    ("anthropic", StopReason.SAFETY_BLOCKED),
+    ("bedrock_converse", StopReason.REFUSED),
+    ("bedrock_converse", StopReason.PAUSED),
+    ("openai_responses", StopReason.TOOL_CALL),
+}
+"""The reasons that a format has no word for, of a reply without calls."""
+whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+PREFILLED = {
+    "claude-haiku-4-5": ("anthropic", "", "claude-haiku-4-5"),
+    "claude-sonnet-4-5": ("anthropic", "", "claude-sonnet-4-5"),
+    "claude on Bedrock": ("bedrock_converse", "", "eu.anthropic.claude-haiku-4-5-v1:0"),
+    "Mistral": ("openai_chat", "mistral", "mistral-large-latest"),
+    "vLLM": ("openai_chat", "vllm", "qwen3-8b"),
+}
+"""Models that go on with a last message of their own: format, dialect, model."""
+every_prefilled_model = pytest.mark.parametrize("takes_prefill", PREFILLED.values(), ids=list(PREFILLED))
+
+SEARCH = Tool(
+    name="search",
+    parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+)
+DEPLOY = Tool(name="deploy", parameters={"type": "object", "properties": {"now": {"type": "boolean"}}})
+JSON_FORMAT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def ask(text: str = "Why?", **fields: Any) -> Request:
+    """A request of one user message and at most 100 tokens, unless said otherwise."""
+    return Request(**{"model": "m", "messages": (Message(role="user", content=text),), "max_tokens": 100, **fields})
+
+
+def cut(text: str, tokens: int | None = None) -> Reply:
+    """A reply that the token limit ended after this text; `tokens`: what its usage says."""
+    reply = reason(StopReason.MAX_TOKENS, text)
+    return reply if tokens is None else reply.but(usage=Usage(5, tokens))
+
+
+def not_arrived(name: str = "deploy", text: str = "") -> Reply:
+    """A reply that the token limit ended after a call's name: nothing of its arguments arrived."""
+    return partial_call(name, {"now": True}, after=0, text=text)
+
+
+def last_call_cut() -> Reply:
+    """Two calls, the second of which the token limit cut."""
+    first = call("search", {"q": "x"})
+    second = partial_call("deploy", {"now": True}, after=1)
+    return first.but(calls=(*first.calls, *second.calls), stop=StopReason.MAX_TOKENS, text="Let me see. ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """What became of a turn.
+
+    Attributes:
+        requests: what the provider was asked, in order.
+        ran: each tool that ran, with its arguments.
+        shown: the text that a consumer of the stream was given.
+    """
+
+    provider: ScriptedProvider
+    result: TurnResult
+    ran: list[tuple[str, Any]]
+    shown: str
+
+    @property
+    def requests(self) -> list[Request]:
+        return self.provider.requests
+
+    @property
+    def prompts(self) -> list[str]:
+        """The controller's own messages that were sent, in order."""
+        sent = [message for request in self.requests[1:] for message in request.messages[-1:]]
+        return [message.text for message in sent if message.role == "user"]
+
+
+Function = Callable[[ToolCall], Any]
+
+
+def play(
+    script: Sequence[Any],
+    *,
+    format_name: str = "openai_chat",
+    dialect: str = "",
+    stream: bool = False,
+    preset: str | None = None,
+    request: Request | None = None,
+    functions: Mapping[str, Function] | None = None,
+    exhausted: Any = "error",
+    **policy: Any,
+) -> Played:
+    """Run one turn over a script; `functions` replace the tools' own, `policy` are its keys."""
+    provider = ScriptedProvider(script, wire=format_name, dialect=dialect, exhausted=exhausted)
+    ran: list[tuple[str, Any]] = []
+
+    def recorded(name: str) -> Function:
+        def run(asked: ToolCall) -> Any:
+            ran.append((name, asked.arguments))
+            return f"the result of {name}" if functions is None or name not in functions else functions[name](asked)
+
+        return run
+
+    tools: list[tuple[Tool, Function]] = [(tool, recorded(tool.name)) for tool in (SEARCH, DEPLOY)]
+    controller = ContinuationController(
+        provider.stream if stream else provider,
+        tools=tools,
+        policy=ContinuationPolicy(**policy) if preset is None else ContinuationPolicy.preset(preset, **policy),
+    )
+    *deltas, result = controller.stream(request or ask())
+    assert isinstance(result, TurnResult)
+    shown = "".join(delta.text for delta in deltas if isinstance(delta, Delta))
+    assert shown == result.text
+    return Played(provider=provider, result=result, ran=ran, shown=shown)
+
+
+def calls_in(messages: Sequence[Message]) -> list[str]:
+    """The names of the calls that a history holds, in either mirror of a message."""
+    names = [asked.name for message in messages for asked in message.tool_calls]
+    blocks = json.dumps([message.blocks.items for message in messages if message.blocks is not None])
+    return names + [name for name in ("search", "deploy") if f'"{name}"' in blocks and name not in names]
+
+
+# --- What a host's telemetry has of it ----------------------------------------------------------------------------
+
+
+@dataclass
+class Telemetry:
+    """In-memory exporters of a host that instrumented with endturn."""
+
+    spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
+    reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
+    logs: Any = field(default_factory=lambda: InMemoryLogRecordExporter())  # type: ignore[no-untyped-call]
+
+    def turn(self) -> dict[str, Any]:
+        """The attributes of the one turn's span."""
+        (found,) = [span for span in self.spans.get_finished_spans() if span.name.startswith("turn")]
+        return dict(found.attributes or {})
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The attributes of each event of this name, and its severity."""
+        found = (one.log_record for one in self.logs.get_finished_logs())
+        return [
+            {"severity": record.severity_text, **dict(record.attributes or {})}
+            for record in found
+            if record.event_name == f"endturn.{name}"
+        ]
+
+    def total(self, name: str, **attributes: str) -> float:
+        """A metric's sum over the points with these attributes (dots as underscores)."""
+        data = self.reader.get_metrics_data()
+        metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics] if data else []
+        total = 0.0
+        for point in (point for metric in metrics if metric.name == name for point in metric.data.data_points):
+            told = {key.replace(".", "_"): value for key, value in (point.attributes or {}).items()}
+            if attributes.items() <= told.items():
+                total += point.value if hasattr(point, "value") else getattr(point, "sum", 0.0)
+        return total
+
+
+@contextmanager
+def observed() -> Iterator[Telemetry]:
+    """Instrument with exporters in memory."""
+    telemetry = Telemetry()
+    tracers = TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(telemetry.spans))
+    loggers = LoggerProvider(shutdown_on_exit=False)
+    loggers.add_log_record_processor(SimpleLogRecordProcessor(telemetry.logs))
+    meters = MeterProvider([telemetry.reader], shutdown_on_exit=False)
+    instrument(tracer_provider=tracers, meter_provider=meters, logger_provider=loggers)
+    try:
+        yield telemetry
+    finally:
+        uninstrument()
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.DEBUG) -> list[str]:
+    """What the logger `endturn` has said, from a level on."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.partition(".")[0] == "endturn" and record.levelno >= level
+    ]
