@@ -1,4 +1,4 @@
-"""Replies that a careful loop must survive: cut within characters, repeated at the seam, empty, refused, contradictory."""
+"""Replies that a careful loop survives: cut in a character, repeated at the seam, empty, refused, contradictory."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ SEAMS = {
         "1. So:\n   ```python\n   line 1\n   li", "   ```python\nne 2\n   ```\n",
         "1. So:\n   ```python\n   line 1\n   line 2\n   ```\n",
     ),
-    "three dots that are the model's own": ("He hesitated", "... and then he went.", "He hesitated... and then he went."),
-    "an empty line that is the model's own": ("The first part.", "\n\nThe second part.", "The first part.\n\nThe second part."),
+    "three dots that are the model's own": ("He hesitated", "... and he went.", "He hesitated... and he went."),
+    "an empty line that is the model's own": ("Part one.", "\n\nPart two.", "Part one.\n\nPart two."),
     "figures that only look repeated": ("1000000000000000", "0000000000000000", "10000000000000000000000000000000"),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from endturn import ContinuationPolicy, Message
-from endturn.scripted import Reply, block, call, cut as lost, refuse, say
+from endturn.scripted import Ending, Reply, block, call, refuse, say
 from tests.support.scripted_turns import (
     FORMATS,
     NO_WORD,
@@ -40,7 +40,7 @@ def test_the_last_assistant_message_says_why_it_ended(format_name: str, end: str
 
 def test_a_lost_stream_has_no_finish_reason() -> None:
     """The field is optional; the normalised reason says that it is missing."""
-    played = play([lost("Becau")], preset="wave", stream=True)
+    played = play([say("Becau").but(ending=Ending.BROKEN)], preset="wave", stream=True)
     last = played.result.messages[-1]
     assert (last.finish_reason, last.stop_reason) == (None, "missing")
 

@@ -12,7 +12,7 @@ import pytest
 
 from endturn import ContinuationController, ContinuationPolicy, ScriptedProvider, StopReason, Usage
 from endturn.recovery import recover
-from endturn.scripted import block, call, pause, reason, say
+from endturn.scripted import block, call, partial_call, pause, reason, say
 from tests.support.processes import REPOSITORY
 from tests.support.scripted_turns import (
     ask,
@@ -301,15 +301,18 @@ def test_events_of_a_continued_turn() -> None:
 
 
 def test_events_and_metrics_of_repairs_and_exits() -> None:
-    """A repair that failed, a truncation that nobody continued, the latency of what was."""
+    """A repair that failed, a truncation that nobody continued, the attempts and the latency of what was."""
+    half = partial_call("search", {"q": "a long question"}, after=1, text="Let me see. ")
     with observed() as telemetry:
-        played = play([not_arrived(text="Let me see. "), not_arrived()])
+        played = play([half, half.but(text="")])
         play([cut("a")], continuation_max_attempts=0)
         play([cut("Hello, wo"), say("rld.")])
     assert (played.result.outcome, played.result.text) == ("tool_repair_failed", "Let me see. ")
+    assert "not run" in (played.result.notice or "")
     (repair,) = telemetry.events("tool_payload_repair")
     assert repair["endturn.repair.issue"] == "incomplete_json"
     assert (repair["endturn.repair.attempted"], repair["endturn.repair.succeeded"]) == (True, False)
     assert telemetry.total("endturn.truncation.exits", endturn_turn_outcome="retry_limit") == 1
-    assert telemetry.total("endturn.continuations", gen_ai_request_model="m", endturn_continuation_strategy="prompt")
-    assert telemetry.total("endturn.turn.duration", endturn_turn_continued="true") >= 0
+    continued = telemetry.total("endturn.continuations", gen_ai_provider_name="openai", gen_ai_request_model="m")
+    assert continued == 2
+    assert telemetry.total("endturn.turn.duration", endturn_turn_continued=True) > 0

@@ -1,4 +1,4 @@
-"""One turn as a host runs it: a scripted provider in a real format, a controller, tools that record what they were given.
+"""One turn as a host runs it: a scripted provider in a real format, a controller, tools that record their calls.
 
 Public names only: these tests say what a host can rely on, whatever is behind it.
 """
@@ -188,7 +188,7 @@ class Telemetry:
             if record.event_name == f"endturn.{name}"
         ]
 
-    def total(self, name: str, **attributes: str) -> float:
+    def total(self, name: str, **attributes: object) -> float:
         """A metric's sum over the points with these attributes (dots as underscores)."""
         data = self.reader.get_metrics_data()
         metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics] if data else []
