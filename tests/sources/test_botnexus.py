@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from endturn import ContinuationPolicy, Message, ScriptedProvider, StopReason, TurnOutcome
+from endturn.recovery import recover
 from endturn.scripted import Ending, Reply, call, partial_call, reason, say
 from tests.support.scripted_turns import (
     DEPLOY,
@@ -165,3 +167,14 @@ def test_nothing_is_asked_again() -> None:
     assert policy.continuation_max_resumes == 0
     for reply in (cut("a"), not_arrived(text="a"), reason(StopReason.MAX_TOKENS, "")):
         assert len(play([reply, say("never")], preset="botnexus").requests) == 1
+
+
+@every_format
+def test_what_is_read_back_holds_no_call_that_did_not_run(format_name: str, tmp_path: Path) -> None:
+    """The transcript keeps the response as it came; the messages made of it, and what takes it up, do not hold it."""
+    path = tmp_path / "turns.jsonl"
+    whole = WHOLE_CALL.but(stop=StopReason.MAX_TOKENS)
+    play([whole], preset="botnexus", format_name=format_name, transcript=path)
+    assert "search" in path.read_text()
+    (turn,) = recover(path)
+    assert (turn.text, calls_in(turn.messages), calls_in(turn.segments)) == ("So: ", [], [])

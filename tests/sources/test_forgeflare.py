@@ -43,9 +43,12 @@ def test_a_call_whose_arguments_never_arrived_is_dropped_and_the_text_continued(
 @both_presets
 @every_format
 @whole_and_streamed
-def test_nothing_but_a_call_that_never_arrived_ends_the_turn(preset: str, format_name: str, stream: bool) -> None:
-    """Without it the response is empty, and an empty one is not continued."""
-    played = play([not_arrived(), say("never")], preset=preset, format_name=format_name, stream=stream)
+@pytest.mark.parametrize("tool", ["deploy", "search"])
+def test_nothing_but_a_call_that_never_arrived_ends_the_turn(
+    preset: str, format_name: str, stream: bool, tool: str
+) -> None:
+    """Of a tool with required parameters or without: the response is empty, and an empty one is not continued."""
+    played = play([not_arrived(tool), say("never")], preset=preset, format_name=format_name, stream=stream)
     assert (played.ran, len(played.requests)) == ([], 1)
     assert (played.result.outcome, played.result.complete) == ("no_progress", False)
 

@@ -316,3 +316,24 @@ def test_events_and_metrics_of_repairs_and_exits() -> None:
     continued = telemetry.total("endturn.continuations", gen_ai_provider_name="openai", gen_ai_request_model="m")
     assert continued == 2
     assert telemetry.total("endturn.turn.duration", endturn_turn_continued=True) > 0
+
+
+@pytest.mark.parametrize("value", [0, 2])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "continuation_max_attempts",
+        "continuation_max_output_chars",
+        "continuation_max_total_completion_tokens",
+        "continuation_tool_repair_attempts",
+    ],
+)
+def test_the_designs_keys_are_configuration(key: str, value: int, tmp_path: Path) -> None:
+    """In code, as a variable, and in the table `agent` of a file."""
+    value = value or (1 if key.endswith(("chars", "tokens")) else 0)
+    path = tmp_path / "endturn.toml"
+    path.write_text(f"[agent]\n{key} = {value}\n")
+    policy = ContinuationPolicy(**{key: value})
+    assert getattr(policy, key) == value
+    assert ContinuationPolicy.load(path, environ={}) == policy
+    assert ContinuationPolicy.load(environ={f"ENDTURN_AGENT_{key.upper()}": str(value)}) == policy
