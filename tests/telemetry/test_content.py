@@ -558,6 +558,10 @@ def test_an_observed_function_is_heard() -> None:
     def body(**asked: Any) -> Any:
         return chat_body({"content": "So."})
 
+    @observe_provider_call(provider="p", wire="openai_chat")
+    def by_position(history: list[Any], model: str) -> Any:
+        return chat_body({"content": "So."})
+
     @observe_provider_call(provider="p")
     def ours(request: Request) -> ChatResponse:
         return ChatResponse(text="So.", stop=Stop(StopReason.END_TURN, "stop"))
@@ -568,8 +572,10 @@ def test_an_observed_function_is_heard() -> None:
         yield Delta(text="o.")
 
     body(**ASK)
+    by_position(ASK["messages"], "m")
     ours(request)
     list(deltas(request))
+    assert len(spans(stage)) == 4
     for span in spans(stage):
         found = span.attributes or {}
         assert json.loads(str(found[INPUT])) == [QUESTION]

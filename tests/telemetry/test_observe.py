@@ -8,6 +8,7 @@ import gc
 import inspect
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -339,6 +340,161 @@ def test_an_unknown_wire_is_refused_at_once() -> None:
     """A misspelt wire is the decorator's error, not the first call's."""
     with pytest.raises(UsageError, match="openai"):
         observe_provider_call(wire="opnai")
+
+
+HISTORY: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
+MORE: list[dict[str, Any]] = [
+    *HISTORY,
+    {"role": "assistant", "content": "Half an ans"},
+    {"role": "user", "content": "Please continue."},
+]
+
+
+def kinds_of_function(*responses: ChatResponse) -> dict[str, Callable[..., Any]]:
+    """A provider function of each kind, which gives these, and how its answer is read."""
+    left = list(responses)
+
+    def plain_(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return left.pop(0)
+
+    async def coroutine_(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return left.pop(0)
+
+    def generator_(model: str, messages: list[Any], max_tokens: int = 7) -> Iterator[Any]:
+        yield left.pop(0)
+
+    async def async_generator_(model: str, messages: list[Any], max_tokens: int = 7) -> AsyncIterator[Any]:
+        yield left.pop(0)
+
+    return {"plain": plain_, "coroutine": coroutine_, "generator": generator_, "async generator": async_generator_}
+
+
+async def run_to_its_end(made: Any) -> None:
+    """Have what a function of any kind returned run."""
+    if inspect.isawaitable(made):
+        await made
+    elif hasattr(made, "__aiter__"):
+        async for _ in made:
+            pass
+    elif inspect.isgenerator(made):
+        for _ in made:
+            pass
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "generator", "async generator"])
+@pytest.mark.parametrize("ways", [0, 1, 2, 3], ids=["by name", "the model by position", "two", "all by position"])
+async def test_a_request_is_found_by_name_and_by_position(records: Records, kind: str, ways: int) -> None:
+    """The model, the limit and the messages; so what asks for the rest is known as a continuation."""
+    ask = observe_provider_call(provider="p")(kinds_of_function(CUT, WHOLE)[kind])
+    for messages in (HISTORY, MORE):
+        given = {"model": "m", "messages": messages, "max_tokens": 9}
+        names = list(given)[ways:]
+        await run_to_its_end(ask(*list(given.values())[:ways], **{name: given[name] for name in names}))
+    assert [(started.model, started.maximum) for started in records.started] == [("m", 9), ("m", 9)]
+    first, second = records.started
+    assert first.continuation is None
+    assert second.continuation is not None
+    assert first.turn is second.turn
+
+
+class Provider:
+    """Functions that are found in other ways than as plain ones."""
+
+    def __init__(self) -> None:
+        self.left = [CUT, WHOLE]
+
+    def method(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return self.left.pop(0)
+
+    @observe_provider_call(provider="p")
+    def decorated(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return self.left.pop(0)
+
+    def __call__(self, model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return self.left.pop(0)
+
+
+def ways_to_ask() -> dict[str, Callable[[list[Any]], Any]]:
+    """Functions of the messages alone; the model is always "m", the limit 7."""
+    observe = observe_provider_call(provider="p")
+    model, provider = "m", Provider()
+
+    def ask(model: str, messages: list[Any], max_tokens: int = 7) -> ChatResponse:
+        return provider.left.pop(0)
+
+    def last(messages: list[Any], /, model: str = "m", *, max_tokens: int = 7) -> ChatResponse:
+        return provider.left.pop(0)
+
+    def any_arguments(*args: Any, max_tokens: int = 7, **kwargs: Any) -> ChatResponse:
+        return provider.left.pop(0)
+
+    def history(history: list[Any], model: str = "m", stop: tuple[str, ...] = ("END",), max_tokens: int = 7) -> Any:
+        return provider.left.pop(0)
+
+    method, called = observe(provider.method), observe(provider)
+    by_position, by_name = observe(partial(ask, model)), observe(partial(ask, model=model))
+    last, any_arguments, history = observe(last), observe(any_arguments), observe(history)
+    return {
+        "bound method": lambda messages: method(model, messages),
+        "method": lambda messages: provider.decorated(model, messages),
+        "callable object": lambda messages: called(model, messages),
+        "partial of a position": lambda messages: by_position(messages),
+        "partial of a name": lambda messages: by_name(messages=messages),
+        "defaults": lambda messages: last(messages),
+        "no names": lambda messages: any_arguments(messages, model=model),
+        "another name": lambda messages: history(messages),
+        "another name, by name": lambda messages: history(history=messages),
+    }
+
+
+@pytest.mark.parametrize("way", ways_to_ask())
+def test_a_request_is_found_whatever_is_decorated(records: Records, way: str) -> None:
+    """Methods, partial functions, defaults, a history of another name or of none."""
+    ask = ways_to_ask()[way]
+    ask(HISTORY)
+    ask(MORE)
+    assert [(started.model, started.maximum) for started in records.started] == [("m", 7), ("m", 7)]
+    assert [started.continuation is not None for started in records.started] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param({"one": HISTORY, "other": HISTORY}, {"one": MORE, "other": MORE}, id="two of them"),
+        pytest.param({"one": ["hi"]}, {"one": ["hi", "Half an ans", "Please continue."]}, id="no roles"),
+        pytest.param({"one": []}, {"one": []}, id="empty"),
+    ],
+)
+def test_what_may_not_be_the_history_is_not_taken_for_it(
+    records: Records, first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    """Two lists of messages, or lists of something else."""
+    left = [CUT, WHOLE]
+    ask: Callable[..., Any] = observe_provider_call(provider="p")(lambda **kwargs: left.pop(0))
+    ask(**first)
+    ask(**then)
+    assert [started.continuation for started in records.started] == [None, None]
+
+
+def test_a_call_that_does_not_fit_the_signature_raises_what_it_did(records: Records) -> None:
+    """Python says what is wrong with it."""
+
+    def ask(model: str, messages: list[Any]) -> ChatResponse:
+        return WHOLE
+
+    observed: Callable[..., Any] = observe_provider_call(provider="p")(ask)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'messages'"):
+        observed("m")
+    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):
+        observed("m", HISTORY, 3)
+    with pytest.raises(TypeError, match="got multiple values for argument 'model'"):
+        observed("m", HISTORY, model="n")
+
+
+def test_what_has_no_signature_is_observed(records: Records) -> None:
+    """A function that is written in C."""
+    assert observe_provider_call(provider="p")(max)(1, 2) == 2
+    assert records.only().stop.reason is StopReason.UNKNOWN
 
 
 CHUNKS = [chunk({"role": "assistant", "content": "a"}), chunk({"content": "b"}), chunk({}, "length"), DONE_EVENT]

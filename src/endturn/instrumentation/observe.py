@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import Context as Variables
 from contextvars import copy_context
+from functools import partial
+from itertools import chain, count
 from typing import Any, Final, TypeVar, overload
 
 from endturn import announce
@@ -19,7 +22,7 @@ from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.turns import TurnScope, start_turn
 from endturn.wires import TAIL, Asked, Context, Seen, Wire, wire
-from endturn.wires.reading import Tail, member
+from endturn.wires.reading import Tail, items, member, text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +49,9 @@ def observe_provider_call(
     The function may be plain, a coroutine function, a generator or an async generator; it may return a ChatResponse, a
     provider's own body or SDK object, a stream of chunks or Deltas. What it does is not changed.
 
+    What is asked is read from its arguments, given by name or by position: a Request; else those that are named as the
+    SDK names them (`messages`, `model`, `max_tokens`). The one list of messages is the history, whatever its name.
+
     Args:
         provider: as in `gen_ai.provider.name`.
         wire: the format of what it returns ("openai_chat", "anthropic"); None: told from what comes.
@@ -60,11 +66,13 @@ def observe_provider_call(
 
     def decorate(observed: F) -> F:
         _decorates(observed, "observe_provider_call", "provider")
+        named = _names(observed)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
             if not announce.listening():
                 return None
-            asked = _asked(speaks, args, kwargs)
+            given = named(args, kwargs)
+            asked = _asked(speaks, given)
             context = Context(dialect, provider, asked)
             call = open_call(
                 Layer.WRAPPER,
@@ -78,7 +86,7 @@ def observe_provider_call(
                 top_p=asked.top_p,
                 seed=asked.seed,
             )
-            return None if call is None else _CallRun(call, speaks, context, _request(args, kwargs) or kwargs)
+            return None if call is None else _CallRun(call, speaks, context, _request(given) or given)
 
         done: F = wrap(observed, begin)
         return done
@@ -234,14 +242,42 @@ def _seen(response: ChatResponse) -> Seen:
     )
 
 
-def _request(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Request | None:
+def _names(function: Any) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
+    """What gives a call's arguments by name: those given by position as the signature names them, and the defaults.
+
+    A call that does not fit the signature is not refused: the function itself will.
+    """
+    before: tuple[Any, ...] = ()
+    known: dict[str, Any] = {}
+    if isinstance(function, staticmethod | classmethod):
+        function = function.__func__
+    if isinstance(function, partial):
+        before, known, function = function.args, function.keywords, function.func
+    try:
+        parameters = tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some that are written in C have none
+        parameters = ()
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    known = {each.name: each.default for each in parameters if each.default is not each.empty} | known
+
+    def named(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        # What `*args` takes has no name: it gets its number.
+        return {**known, **dict(zip(chain(names, map(str, count())), (*before, *args), strict=False)), **kwargs}
+
+    return named
+
+
+def _request(given: Mapping[str, Any]) -> Request | None:
     """The Request among the arguments."""
-    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Request)), None)
+    return next((value for value in given.values() if isinstance(value, Request)), None)
 
 
-def _asked(speaks: Wire | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Asked:
-    """What a call asks for: from the Request among the arguments, else from arguments as the SDK's are named."""
-    request = _request(args, kwargs)
+def _asked(speaks: Wire | None, given: dict[str, Any]) -> Asked:
+    """What a call asks for: from the Request among the arguments, else from arguments as the SDK's are named.
+
+    A history of another name is found, and is named in `given` as the SDK's is.
+    """
+    request = _request(given)
     if request is not None:
         return Asked(
             model=request.model,
@@ -253,7 +289,18 @@ def _asked(speaks: Wire | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             history=request.messages,
             length=len(request.messages),
         )
-    return (speaks or _wire("openai_chat")).inspect(kwargs)
+    asked = (speaks or _wire("openai_chat")).inspect(given)
+    if not asked.history:
+        histories = [value for value in given.values() if _is_history(value)]
+        if len(histories) == 1:
+            given["messages"] = asked.history = histories[0]
+            asked.length = len(asked.history)
+    return asked
+
+
+def _is_history(value: Any) -> bool:
+    """Whether this is a list of messages: each has a role."""
+    return bool(messages := items(value)) and all(text(member(message, "role")) for message in messages)
 
 
 @overload
