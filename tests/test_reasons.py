@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+import endturn
 from endturn import reasons
 from endturn.cli import main
+from endturn.errors import UsageError
 from endturn.exchange import PROVIDERS
 from endturn.stop import Resume, StopReason
 from endturn.wires import WIRES, wire
@@ -98,6 +100,71 @@ def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The same rows that `reasons` prints."""
     assert main(["explain", "length", "--json", "--provider", "groq"]) == 0
     assert json.loads(capsys.readouterr().out) == [TABLE["groq.chat", "length"].as_json()]
+
+
+@pytest.mark.parametrize(
+    ("raw", "whose", "reason"),
+    [
+        ("length", {}, StopReason.MAX_TOKENS),
+        ("stop", {}, StopReason.END_TURN),
+        ("max_tokens", {}, StopReason.MAX_TOKENS),
+        ("MAX_TOKENS", {}, StopReason.MAX_TOKENS),
+        ("lengthlength", {}, StopReason.MAX_TOKENS),
+        ("max_output_tokens", {}, StopReason.MAX_TOKENS),
+        ("length", {"provider": "openrouter"}, StopReason.MAX_TOKENS),
+        ("length", {"provider": " OpenRouter "}, StopReason.MAX_TOKENS),
+        ("model_length", {"provider": "mistral"}, StopReason.CONTEXT_WINDOW_EXCEEDED),
+        ("OTHER", {"provider": "gcp.gemini"}, StopReason.ERROR),
+        ("OTHER", {"provider": "google.promptFeedback"}, StopReason.SAFETY_BLOCKED),
+        ("max_output_tokens", {"provider": "openai"}, StopReason.MAX_TOKENS),
+        ("max_output_tokens", {"provider": "openai", "wire": "openai_responses"}, StopReason.MAX_TOKENS),
+        ("max_tokens", {"wire": "anthropic"}, StopReason.MAX_TOKENS),
+        ("max_tokens", {"provider": "acme", "wire": "anthropic"}, StopReason.MAX_TOKENS),
+        ({"reason": "max_output_tokens"}, {"wire": "openai_responses"}, StopReason.MAX_TOKENS),
+        ("length", {"wire": "anthropic"}, StopReason.UNKNOWN),
+        ("some_new_value", {}, StopReason.UNKNOWN),
+        (None, {}, StopReason.MISSING),
+        ("", {"provider": "anthropic"}, StopReason.MISSING),
+    ],
+)
+def test_normalize(raw: object, whose: dict[str, str], reason: StopReason) -> None:
+    """A raw value by the table of its provider or its format; by default as a server of the chat format may say it."""
+    stop = endturn.normalize(raw, **whose)  # type: ignore[arg-type]  # the keywords are names
+    assert stop.reason is reason
+    assert stop.raw == (raw["reason"] if isinstance(raw, dict) else raw or None)
+    assert stop.mapped == (reason is not StopReason.UNKNOWN)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
+    """Every row of the table that our client of the provider reads."""
+    home = PROVIDERS[provider]
+    for raw, row in wire(home.wire).REASONS[home.dialect].items():
+        stop = endturn.normalize(raw, provider=provider)
+        if raw and row.terminal:
+            assert (stop.reason, stop.resume, stop.incomplete) == (row.reason, row.resume, row.incomplete)
+
+
+def test_normalize_takes_what_else_is_known() -> None:
+    """Calls, usage and limits, as the formats' own readers do."""
+    assert endturn.normalize("pause_turn", provider="anthropic").resume is Resume.RESEND_UNCHANGED
+    assert endturn.normalize("stop", calls=1).reason is StopReason.TOOL_CALL
+    assert endturn.normalize("stop", calls=1, calls_closed=False).reason is StopReason.END_TURN
+    assert endturn.normalize("stop", output_tokens=5, maximum=5).suspected
+    window = endturn.normalize("length", prompt_tokens=90, output_tokens=10, window=100)
+    assert window.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+    assert endturn.normalize("stop", refused=True, detail="policy").detail == "policy"
+    assert endturn.normalize("length", terminal_seen=False).reason is StopReason.MISSING
+
+
+@pytest.mark.parametrize(
+    ("whose", "message"),
+    [({"provider": "acme"}, "no provider or API is called 'acme'"), ({"wire": "acme"}, "no wire is called 'acme'")],
+)
+def test_normalize_refuses_who_is_not_known(whose: dict[str, str], message: str) -> None:
+    """A misspelt provider is said, and not read by another's table."""
+    with pytest.raises(UsageError, match=message):
+        endturn.normalize("length", **whose)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -1,4 +1,4 @@
-"""The vocabulary: what normalize makes of a raw value, and that every known raw value has its row."""
+"""The vocabulary: what find_stop makes of a raw value, and that every known raw value has its row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.chat_completion import Choice
 from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 
-from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import WIRES, anthropic, openai_chat, wire
 from endturn.wires.openai_chat_reasons import rows_of
 
@@ -91,7 +91,7 @@ def test_the_rows_are_consistent(api: str) -> None:
 )
 def test_raw_values(raw: object, reason: str, kept: str | None) -> None:
     """A raw value is found whatever holds it, and kept verbatim."""
-    stop = normalize(raw, ROWS)
+    stop = find_stop(raw, ROWS)
     assert (stop.reason, stop.raw) == (reason, kept)
     assert raw_text(raw) == kept
 
@@ -99,7 +99,7 @@ def test_raw_values(raw: object, reason: str, kept: str | None) -> None:
 @pytest.mark.behaviour(2)
 def test_a_value_without_a_row_is_unknown_and_unmapped() -> None:
     """Drift is reported, never taken for an end; complete calls do not promote it."""
-    stop = normalize("tired", ROWS, calls=1)
+    stop = find_stop("tired", ROWS, calls=1)
     assert stop == Stop(StopReason.UNKNOWN, "tired", mapped=False)
     assert not stop.truncated
 
@@ -108,7 +108,7 @@ def test_a_value_without_a_row_is_unknown_and_unmapped() -> None:
 @pytest.mark.parametrize("raw", ["stop", "tool_calls", "length", None])
 def test_without_a_terminal_it_is_missing(raw: str | None) -> None:
     """A reason without the response's end is kept as raw, and counts as truncation."""
-    stop = normalize(raw, ROWS, terminal_seen=False, calls=1)
+    stop = find_stop(raw, ROWS, terminal_seen=False, calls=1)
     assert (stop.reason, stop.raw, stop.truncated, stop.terminal_seen) == (StopReason.MISSING, raw, True, False)
 
 
@@ -118,16 +118,16 @@ def test_without_a_terminal_it_is_missing(raw: str | None) -> None:
 )
 def test_a_null_reason(calls: int, closed: bool, reason: str) -> None:
     """A whole body without a reason is a tool call if it holds complete calls, else missing."""
-    assert normalize(None, ROWS, calls=calls, calls_closed=closed).reason == reason
+    assert find_stop(None, ROWS, calls=calls, calls_closed=closed).reason == reason
 
 
 @pytest.mark.behaviour(5)
 def test_stop_with_complete_calls_is_promoted() -> None:
     """The reason that the provider gave stays readable."""
-    stop = normalize("stop", ROWS, calls=2)
+    stop = find_stop("stop", ROWS, calls=2)
     assert (stop.reason, stop.raw, stop.promoted_from) == (StopReason.TOOL_CALL, "stop", StopReason.END_TURN)
-    assert normalize("stop", ROWS, calls=2, calls_closed=False).reason is StopReason.END_TURN
-    assert normalize("length", ROWS, calls=2).reason is StopReason.MAX_TOKENS
+    assert find_stop("stop", ROWS, calls=2, calls_closed=False).reason is StopReason.END_TURN
+    assert find_stop("length", ROWS, calls=2).reason is StopReason.MAX_TOKENS
 
 
 @pytest.mark.behaviour(6)
@@ -137,7 +137,7 @@ def test_stop_with_complete_calls_is_promoted() -> None:
 )
 def test_a_clean_reason_at_the_full_budget_is_suspected(raw: str, tokens: int, suspected: bool) -> None:
     """The reason stays; the suspicion is a field."""
-    stop = normalize(raw, ROWS, output_tokens=tokens, maximum=100)
+    stop = find_stop(raw, ROWS, output_tokens=tokens, maximum=100)
     assert (stop.reason, stop.suspected) == (ROWS[raw].reason, suspected)
 
 
@@ -154,15 +154,15 @@ def test_a_clean_reason_at_the_full_budget_is_suspected(raw: str, tokens: int, s
 )
 def test_length_at_the_window(maximum: int | None, window: int | None, reason: str) -> None:
     """`length` means the window only where the numbers prove it."""
-    stop = normalize("length", ROWS, prompt_tokens=29_986, output_tokens=14, maximum=maximum, window=window)
+    stop = find_stop("length", ROWS, prompt_tokens=29_986, output_tokens=14, maximum=maximum, window=window)
     assert stop.reason == reason
     assert stop.resume is (Resume.PROMPT if reason == "max_tokens" else Resume.NONE)
 
 
 def test_a_refusal_beside_a_clean_reason() -> None:
     """Chat says `stop` and puts the refusal in the content; a cut refusal is still cut."""
-    assert normalize("stop", ROWS, refused=True).reason is StopReason.REFUSED
-    assert normalize("length", ROWS, refused=True).reason is StopReason.MAX_TOKENS
+    assert find_stop("stop", ROWS, refused=True).reason is StopReason.REFUSED
+    assert find_stop("length", ROWS, refused=True).reason is StopReason.MAX_TOKENS
 
 
 def test_truncated_is_three_reasons() -> None:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from endturn.instrumentation.observe import observe_provider_call, observe_turn
     from endturn.instrumentation.processor import AdoptingSpanProcessor
     from endturn.instrumentation.setup import configure
+    from endturn.reasons import normalize
     from endturn.records import TurnOutcome
     from endturn.scripted import ScriptedProvider
-    from endturn.stop import Resume, Stop, StopReason, normalize
+    from endturn.stop import Resume, Stop, StopReason
 
 __version__: Final = "0.1.0"
 
@@ -58,9 +59,10 @@ _HOME: Final = {
     "continuation.policy": ("ContinuationPolicy",),
     "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
     "errors": ("EndturnError", "ProviderError", "UsageError"),
+    "reasons": ("normalize",),
     "records": ("TurnOutcome",),
     "scripted": ("ScriptedProvider",),
-    "stop": ("Resume", "Stop", "StopReason", "normalize"),
+    "stop": ("Resume", "Stop", "StopReason"),
     "instrumentation.instrument": ("instrument", "uninstrument"),
     "instrumentation.observe": ("observe_provider_call", "observe_turn"),
     "instrumentation.processor": ("AdoptingSpanProcessor",),

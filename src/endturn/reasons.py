@@ -1,4 +1,4 @@
-"""Every stop reason of every API in one table: what `endturn reasons` prints and `endturn explain` looks up."""
+"""Every stop reason of every API in one table: what `endturn reasons` prints and `endturn.normalize` looks up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import cache
 from typing import Final
 
 from endturn import frameworks
+from endturn.errors import UsageError
 from endturn.exchange import PROVIDERS
-from endturn.stop import TRUNCATED, Resume, Row, StopReason, find_row
+from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
 from endturn.wires import WIRES, Api, wire
 from endturn.wires.failure import says_of_stop
 
@@ -141,6 +142,81 @@ def is_of(entry: Entry, provider: str) -> bool:
         or any(asked == speaks for speaks, _ in entry.wires)
         or (home is not None and (home.wire, home.dialect) in entry.wires)
     )
+
+
+def normalize(
+    raw: object,
+    *,
+    provider: str | None = None,
+    wire: str | None = None,
+    terminal_seen: bool = True,
+    calls: int = 0,
+    calls_closed: bool = True,
+    output_tokens: int | None = None,
+    prompt_tokens: int | None = None,
+    maximum: int | None = None,
+    window: int | None = None,
+    refused: bool = False,
+    detail: str | None = None,
+) -> Stop:
+    """The Stop of a provider's stop reason: for a provider function of your own.
+
+    Without `provider` and `wire`, the value is read as a server of OpenAI's chat format may say it: `length`, `stop`,
+    and what gateways pass on of others (`max_tokens`, `MAX_TOKENS`).
+
+    Args:
+        raw: as the provider sends it: text, enum member, mapping, object or None.
+        provider: whose value it is, as `endturn explain --provider` takes it: "anthropic", "openai.responses".
+        wire: the format that it comes in: "anthropic", "openai_responses".
+        terminal_seen: the answer is whole: a body that parsed, a stream that came to its end.
+        calls: how many tool calls the answer holds that you are to run.
+        calls_closed: every one of them is complete.
+        output_tokens, prompt_tokens: as the provider reports them.
+        maximum: the request's limit of output tokens.
+        window: the model's context window, where you know it.
+        refused: the answer is a refusal, whatever the reason says.
+        detail: what the reason does not say.
+
+    Returns:
+        `missing` where there is no value, `unknown` where the value is in no table; never `end_turn` by default.
+
+    Raises:
+        UsageError: no such provider or wire is known.
+    """
+    return find_stop(
+        raw,
+        _rows(provider, wire),
+        terminal_seen=terminal_seen,
+        calls=calls,
+        calls_closed=calls_closed,
+        output_tokens=output_tokens,
+        prompt_tokens=prompt_tokens,
+        maximum=maximum,
+        window=window,
+        refused=refused,
+        detail=detail,
+    )
+
+
+@cache
+def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
+    """The table of a provider and a format. Of a joined value ("incomplete:steered") its last part is enough."""
+    tables = wire(format_ or "openai_chat").REASONS
+    rows = tables.get("compatible") or tables[""]
+    if provider is not None:
+        found = [entry for entry in table() if is_of(entry, provider)]
+        if not found and format_ is None:
+            raise UsageError(
+                f"no provider or API is called {provider!r}: give the format of its answers instead, "
+                f"wire='openai_chat', or one of these: {', '.join(PROVIDERS)}"
+            )
+        spoken = (entry for entry in found if format_ is None or any(format_ == name for name, _ in entry.wires))
+        rows = {entry.raw: entry.row for entry in spoken} or rows
+        home = PROVIDERS.get(provider.strip().lower())
+        if home is not None and format_ in (None, home.wire):
+            # Where two of a provider's APIs have the same word, the one that our clients speak decides.
+            rows = {**rows, **wire(home.wire).REASONS[home.dialect]}
+    return {**{raw.rpartition(":")[2]: row for raw, row in rows.items()}, **rows}
 
 
 def of_error(raw: str) -> tuple[Entry, ...]:

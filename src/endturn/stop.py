@@ -167,7 +167,7 @@ def find_row(raw: str, rows: Mapping[str, Row]) -> Row | None:
     return None
 
 
-def normalize(
+def find_stop(
     raw: object,
     rows: Mapping[str, Row],
     *,

@@ -28,7 +28,6 @@ from endturn import (
     normalize,
 )
 from endturn.scripted import say
-from endturn.stop import Row
 from endturn.wires import Wire, anthropic, openai_chat
 
 REQUEST = Request(model="m", messages=(Message(role="user", content="hello"),), max_tokens=10)
@@ -40,10 +39,13 @@ def wires() -> tuple[Wire, Wire]:
 
 
 def vocabulary() -> None:
-    """A Stop from a raw value and a table."""
-    stop = normalize("length", {"length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT)})
+    """A Stop from a raw value, and a response with it."""
+    stop = normalize("length", provider="openrouter", wire="openai_chat", calls=0, output_tokens=5, maximum=5)
     assert_type(stop, Stop)
     assert_type(stop.truncated, bool)
+    assert_type(stop.reason, StopReason)
+    assert_type(stop.resume, Resume)
+    assert_type(ChatResponse(text="Half", stop=stop, usage=Usage(output_tokens=5)).stop, Stop)
     assert_type(Usage(1, 2) + Usage(3, 4), Usage)
 
 

@@ -26,7 +26,7 @@ from endturn.frameworks.rows import (
     tables_in,
     tables_of,
 )
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires.reading import count, items, member, text, text_or_none
 
 _PLACES: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
@@ -70,7 +70,7 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     declined = text(member(member(message, "additional_kwargs"), "refusal")) or any(
         member(part, "type") == "refusal" for part in items(member(message, "content"))
     )
-    return normalize(
+    return find_stop(
         raw,
         rows,
         terminal_seen=not streaming or raw_text(raw) is not None,
@@ -162,7 +162,7 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
     part = member(choice, "message")
     calls = [*items(member(part, "tool_calls")), *filter(None, (member(part, "function_call"),))]
     usage = member(answer, "usage")
-    return normalize(
+    return find_stop(
         raw,
         _one(raw, row),
         terminal_seen=part is not None or raw_text(raw) is not None,
@@ -275,7 +275,7 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
         rows = relayed(rows)
     else:
         rows = relayed(meaning(raw, (OTEL, *tables_of(provider or ""))))
-    return normalize(
+    return find_stop(
         raw,
         rows,
         output_tokens=count(member(known, "gen_ai.usage.output_tokens")),
@@ -291,7 +291,7 @@ def _framed(
     above = find_row(text(word), own)
     # A framework that says "tool call" where the provider said "stop" has seen the calls.
     called = above is not None and above.reason is StopReason.TOOL_CALL
-    return normalize(value, _one(value, row), calls=max(calls, int(called)), **known)
+    return find_stop(value, _one(value, row), calls=max(calls, int(called)), **known)
 
 
 def _one(raw: object, row: Row | None) -> Mapping[str, Row]:

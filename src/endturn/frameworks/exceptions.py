@@ -12,7 +12,7 @@ from endturn.chat import Usage
 from endturn.errors import UsageError
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.rows import meaning, tables_in
-from endturn.stop import Resume, Stop, StopReason, normalize
+from endturn.stop import Resume, Stop, StopReason, find_stop
 from endturn.wires import Context, Seen, wire
 from endturn.wires.openai_chat_reasons import COMPATIBLE
 from endturn.wires.reading import count, items, member, text, text_or_none
@@ -216,7 +216,7 @@ def _said(error: BaseException) -> Stop | None:
     status, why = found.groups()
     raw = f"{status}:{why}" if why else status
     rows = meaning(raw, tables_in("openai_responses"), any_provider=False)
-    return normalize(raw, rows) if rows else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
+    return find_stop(raw, rows) if rows else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
 
 
 def _by_name(error: BaseException, reason: StopReason) -> Seen:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
@@ -286,7 +286,7 @@ class Watch:
             # Servers and proxies close the block that a limit cut, and fill it up to valid JSON ({}).
             calls[-1].closed = False
         usage = summed(self._tokens)
-        return normalize(
+        return find_stop(
             raw,
             rows_of(self._ctx),
             terminal_seen=ended,

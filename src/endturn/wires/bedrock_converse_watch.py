@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
 from endturn.chat import Json, Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
@@ -197,7 +197,7 @@ class Watch:
             # The block that a limit cut is closed all the same, and its input filled up to valid JSON ({}).
             self._calls[max(self._calls)] = False
         usage = self._usage()
-        return normalize(
+        return find_stop(
             raw,
             REASONS[""],
             # messageStop is the terminal; without a reason in it nothing was said.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.stop import Row, Stop, StopReason, normalize
+from endturn.stop import Row, Stop, StopReason, find_stop
 from endturn.wires import Context, Event, Seen
 from endturn.wires import Watch as FamilyWatch
 from endturn.wires.bedrock_invoke_families import Family, spoken, with_reasons
@@ -33,7 +33,7 @@ _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-to
 """What an answer's headers say of its tokens, for families whose bodies do not."""
 
 
-NOTHING: Final = normalize(None, {}, terminal_seen=False)
+NOTHING: Final = find_stop(None, {}, terminal_seen=False)
 """The Stop of a response of which nothing arrived."""
 
 FOREIGN: Final = Stop(StopReason.UNKNOWN, detail="unreadable")
@@ -119,7 +119,7 @@ class Envelope:
         An exception before its end breaks the answer, a later one is detail.
         """
         if self._guarded and own.raw is not None and own.reason in _CLEAN:
-            own = normalize(own.raw, {own.raw: Row(StopReason.SAFETY_BLOCKED, True, detail=GUARDED)})
+            own = find_stop(own.raw, {own.raw: Row(StopReason.SAFETY_BLOCKED, True, detail=GUARDED)})
         if self.error is None:
             return own
         return replace(own, detail=label_of(self.error)) if own.terminal_seen else broken(self.error)

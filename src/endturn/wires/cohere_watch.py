@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import PLAIN, Tail, arguments, count, items, member, text, text_or_none
@@ -239,7 +239,7 @@ class Watch:
             # A server may close the call that a limit cut.
             self._calls[-1].closed = False
         usage = self._usage
-        return normalize(
+        return find_stop(
             raw,
             rows,
             terminal_seen=self._whole or (self.over and raw is not None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from endturn.chat import Usage
-from endturn.stop import Stop, find_row, normalize, raw_text
+from endturn.stop import Stop, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.completions_reasons import rows_of
 from endturn.wires.completions_shapes import SHAPES, Shape, told
@@ -165,7 +165,7 @@ class Watch:
     def _judge(self, usage: Usage | None) -> Stop:
         if self.broken:
             return broken(self._error)
-        return normalize(
+        return find_stop(
             self._stops.get(0),
             self._rows,
             output_tokens=usage.output_tokens if usage else None,

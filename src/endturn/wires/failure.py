@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.stop import Row, Stop, StopReason, normalize
+from endturn.stop import Row, Stop, StopReason, find_stop
 from endturn.wires import Context
 from endturn.wires.failure_words import REQUEST_IDS, SAYS, SILENT, STATUS_OF
 from endturn.wires.reading import count, items, member, text
@@ -103,7 +103,7 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
         found = pattern.search(said)
         if found is not None:
             raw = word if word and word != str(status) else found.group()
-            return normalize(raw, {raw: row})
+            return find_stop(raw, {raw: row})
     return None
 
 
@@ -114,7 +114,7 @@ def broken(error: Any) -> Stop:
         return said if said.detail is not None else replace(said, detail=label_of(error))
     words = (member(error, name) for name in ("type", "code", "status"))  # The last is Google's.
     raw = next((word for word in words if isinstance(word, str) and word), "error")
-    return normalize(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
+    return find_stop(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
 
 
 def label_of(error: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of, says_of_stop
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
@@ -90,7 +90,7 @@ def stop_of(error: Any) -> Stop | None:
         row = Row(StopReason.ERROR, True, Resume.REPAIR, source="Interactions API error codes")
     else:
         return None
-    return normalize(code, {code: row}, detail=label_of(error))
+    return find_stop(code, {code: row}, detail=label_of(error))
 
 
 class _Step:
@@ -370,7 +370,7 @@ class Watch:
             said = stop_of(self._error) or says_of_stop(self._error, 0)
             rows = rows if said is None else {raw: Row(said.reason, True, said.resume)}
         usage = self._usage()
-        return normalize(
+        return find_stop(
             raw,
             rows,
             terminal_seen=ended and (raw is not None or self._whole),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import PLAIN, Tail, count, items, member, minted, text, text_or_none
@@ -290,7 +290,7 @@ class Watch:
             if row is None or row.incomplete:
                 self._cut = self.calls[-1]
         # `finishMessage` is no detail: it quotes what the model wrote.
-        return normalize(
+        return find_stop(
             raw,
             rows,
             calls=len(self.calls),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, normalize, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
@@ -149,8 +149,8 @@ class Watch:
         detail = None if self._error is None else label_of(self._error)
         if self.over and raw_text(self._raw) is None:
             # What is empty is no value elsewhere; here it is one, and has a row.
-            return replace(normalize(_CLOSED, {_CLOSED: REASONS[""][""]}, detail=detail), raw="")
-        return normalize(
+            return replace(find_stop(_CLOSED, {_CLOSED: REASONS[""][""]}, detail=detail), raw="")
+        return find_stop(
             self._raw,
             REASONS[""],
             terminal_seen=self.over,

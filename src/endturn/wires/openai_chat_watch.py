@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Row, Stop, find_row, normalize, raw_text
+from endturn.stop import Row, Stop, find_row, find_stop, raw_text
 from endturn.wires import Context, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_calls import Call, find, repeated
@@ -414,7 +414,7 @@ class Watch:
         )
 
     def _normal(self, raw: str | None, rows: Mapping[str, Row], usage: Usage | None, **known: Any) -> Stop:
-        return normalize(
+        return find_stop(
             raw,
             rows,
             output_tokens=usage.output_tokens if usage else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Stop, find_row, normalize
+from endturn.stop import Stop, find_row, find_stop
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_responses_objects import Item, client_call, is_response, usage_of
@@ -335,7 +335,7 @@ class Watch:
             detail = label_of(self._error)
         elif self._status == "failed" and self._failure and (row is None or row.detail is None):
             detail = label_of(self._failure)
-        return normalize(
+        return find_stop(
             raw,
             rows,
             terminal_seen=self.over or raw is not None,

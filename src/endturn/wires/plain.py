@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from endturn.chat import Usage
-from endturn.stop import Row, StopReason, normalize
+from endturn.stop import Row, StopReason, find_stop
 from endturn.wires import Context, Reader, Seen, Watch
 from endturn.wires.reading import text_or_none
 
@@ -51,7 +51,7 @@ def read_with(
 def judged(plain: Plain, rows: Mapping[str, Row], maximum: int | None, window: int | None) -> Seen:
     """What a watch would have seen, without one."""
     raw, usage, id_, model, tail, chars = plain
-    stop = normalize(
+    stop = find_stop(
         raw,
         rows,
         output_tokens=usage.output_tokens if usage else None,
