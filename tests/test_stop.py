@@ -6,6 +6,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any, get_args
 
+import pydantic
 import pytest
 from anthropic.types import StopReason as AnthropicStopReason
 from anthropic.types.beta import BetaStopReason
@@ -13,6 +14,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.chat_completion import Choice
 from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 
+from endturn.chat import ChatResponse
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.wires import WIRES, anthropic, openai_chat, wire
 from endturn.wires.openai_chat_reasons import rows_of
@@ -174,3 +176,33 @@ def test_truncated_is_three_reasons() -> None:
 def test_long_nonsense_is_looked_up_in_reasonable_time() -> None:
     """A value of 100 000 characters costs no more than a few passes over it."""
     assert find_row("ab" * 50_000, ROWS) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "stop"),
+    [
+        pytest.param(Stop(StopReason.MAX_TOKENS, "length"), Stop(StopReason.MAX_TOKENS, "length"), id="a Stop"),
+        pytest.param(StopReason.MAX_TOKENS, Stop(StopReason.MAX_TOKENS), id="a reason"),
+        pytest.param("max_tokens", Stop(StopReason.MAX_TOKENS), id="its value"),
+    ],
+)
+def test_a_response_takes_a_stop_or_a_reason_of_ours(given: Any, stop: Stop) -> None:
+    """Both become a Stop; a Stop stays the very object that it is."""
+    response = ChatResponse(text="Half", stop=given)
+    assert response.stop == stop
+    assert response.stop_reason is StopReason.MAX_TOKENS
+    assert response.stop is given or not isinstance(given, Stop)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param("length", r"as stop=endturn.normalize\('length'\)", id="a provider's value"),
+        pytest.param(None, "it should be a Stop", id="nothing"),
+        pytest.param({"reason": "max_tokens"}, "it should be a Stop", id="a mapping"),
+    ],
+)
+def test_a_response_refuses_any_other_stop(given: Any, message: str) -> None:
+    """At once, with a sentence that says what to give."""
+    with pytest.raises(pydantic.ValidationError, match=message):
+        ChatResponse(text="Half", stop=given)

@@ -170,13 +170,28 @@ class Request(_Model):
     extra: Json = Field(default_factory=dict)
 
 
+def _stop(value: Any) -> Stop:
+    """A Stop, as it is or from a reason of ours; of a provider's own value only its table knows what it means."""
+    if isinstance(value, Stop):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("it should be a Stop, as endturn.normalize gives one, or a StopReason")
+    try:
+        return Stop(StopReason(value))
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is no StopReason: give a provider's own value as stop=endturn.normalize({value!r})"
+        ) from None
+
+
 class ChatResponse(_Model):
     """One response of a model, whole or cut.
 
     Attributes:
         text: the visible text. The empty string when there is none.
         reasoning: the visible thinking, where the provider shows it.
-        stop: why it stopped; `stop_reason` and `raw_stop_reason` are views of it.
+        stop: why it stopped, a Stop (as `endturn.normalize` gives one) or a StopReason; `stop_reason` and
+            `raw_stop_reason` are views of it.
         blocks: the content in the wire's own shape, verbatim.
         token: a native continuation token.
         quota: what the answer's headers say of limits, e.g. {"remaining_tokens": "1990"}.
@@ -186,7 +201,7 @@ class ChatResponse(_Model):
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
     reasoning: str | None = None
-    stop: SkipValidation[Stop]
+    stop: Annotated[SkipValidation[Stop], BeforeValidator(_stop)]
     id: str | None = None
     model: str | None = None
     blocks: SkipValidation[Blocks] | None = None
