@@ -12,6 +12,7 @@ EndturnError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,3 +85,11 @@ class DecodeError(ProviderError):
 
 class IllegalTransition(EndturnError):
     """The continuation machine was given a signal that its state does not know; nothing was changed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that there is not: the nearest that there is, else all of them."""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, names := sorted(known), n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"there are: {', '.join(names)}"

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.policy import TABLES, ContinuationPolicy
 from endturn.continuation.presets import PRESETS
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
+from endturn.generate import settings
+from endturn.generate.config import RuleConfig
 from tests.support.processes import REPOSITORY
 from tests.support.turns import Played, ask, cut, said
 
@@ -82,7 +84,12 @@ def test_the_environment_sets_a_key_and_a_keyword_wins() -> None:
     [
         pytest.param({"continuation_max_attempts": -1}, "continuation_max_attempts cannot be -1", id="negative"),
         pytest.param({"dispatch": "always"}, "dispatch cannot be 'always'", id="unknown word"),
-        pytest.param({"max_attempts": 3}, "'max_attempts' is no setting; the keys are: preset, co", id="no key"),
+        pytest.param({"xyz": 3}, "'xyz' is no setting; there are: continuation_attempts_per, co", id="no key"),
+        pytest.param(
+            {"max_attempts": 3},
+            r"'max_attempts' is no setting; did you mean 'continuation_max_attempts'\?",
+            id="nearly a key",
+        ),
         pytest.param({"prompt": "  "}, "prompt cannot be '  '", id="blank prompt"),
         pytest.param({"min_overlap": 20, "max_overlap": 10}, r"min_overlap \(20\) is larger", id="overlaps crossed"),
         pytest.param({"max_cost": 1}, "max_cost needs prices: prices=", id="money without prices"),
@@ -109,7 +116,8 @@ def test_a_wrong_value_is_refused_with_a_sentence(values: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("MAX_ATTEMPTS", "3", "'max_attempts' is no setting (from ENDTURN_AGENT_MAX_ATTEMPTS); the keys are: preset, "),
+        ("CONTINUATION_MAX_ATEMPTS", "3", "'continuation_max_atempts' is no setting (from ENDTURN_AGENT_CONTINUATION_"
+         "MAX_ATEMPTS); did you mean 'continuation_max_attempts'?"),
         ("MAX_ITERATIONS", "many", "max_iterations cannot be 'many' (from ENDTURN_AGENT_MAX_ITERATIONS): it should be a"
          " valid integer"),
         ("MAX_ITERATIONS", "0", "cannot be '0' (from ENDTURN_AGENT_MAX_ITERATIONS): it should be greater than"),
@@ -165,13 +173,21 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_file_sets_keys_in_its_table_agent(tmp_path: Path) -> None:
-    """A path may be given, or named by ENDTURN_CONFIG_FILE; the one that is given wins. Other tables are others'."""
-    path = written(tmp_path, "[agent]\nmax_iterations = 7\n[agent.prices]\n'gpt-4.1' = [2, 8]\n[other]\nx = 1\n")
+    """A path may be given, or named by ENDTURN_CONFIG_FILE; the one that is given wins. Tables of the rules pass."""
+    path = written(tmp_path, "[agent]\nmax_iterations = 7\n[agent.prices]\n'gpt-4.1' = [2, 8]\n[slo]\nx = 1\n")
     expected = ContinuationPolicy(max_iterations=7, prices={"gpt-4.1": (2, 8)})
     assert ContinuationPolicy.load(path, environ={}) == expected
     assert ContinuationPolicy.load(str(path), environ={"ENDTURN_CONFIG_FILE": "/no/such"}) == expected
     assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(path)}) == expected
     assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": ""}) == ContinuationPolicy()
+
+
+def test_the_rules_file_and_the_policys_may_be_one(tmp_path: Path) -> None:
+    """Each reads its own tables of it."""
+    assert sorted(TABLES) == sorted(["agent", "expected", *settings.SECTIONS])
+    path = written(tmp_path, "[agent]\nmax_iterations = 7\n" + "".join(f"[{name}]\n" for name in settings.SECTIONS))
+    assert ContinuationPolicy.load(path, environ={}).max_iterations == 7
+    assert settings.read(path) == RuleConfig()
 
 
 def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:
@@ -185,6 +201,12 @@ def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:
     ("text", "message"),
     [
         pytest.param("[agent]\nmax_attempts = 3", "'max_attempts' is no setting (from the", id="no key"),
+        pytest.param("[agent.price]\nm = [1, 2]", "; did you mean 'prices'?", id="no table of the policy"),
+        pytest.param(
+            "[agents]\nmax_iterations = 3", "has an unknown key 'agents'; did you mean 'agent'?", id="no such table"
+        ),
+        pytest.param("[other]", "has an unknown key 'other'; there are: agent, alerts", id="another's table"),
+        pytest.param("max_iteration = 3", "has an unknown key 'max_iteration'; there are: agent", id="no key, out"),
         pytest.param("[agent]\nmode = 'x'", "mode cannot be 'x' (from the configuration file ", id="wrong value"),
         pytest.param("[agent.prices]\ngpt-4.1 = [2, 8]", "prices.gpt-4 cannot be {'1': [2, 8]}", id="unquoted model"),
         pytest.param("[agent]\non_context_exceeded = 'compact'", "it should be 'abort', or, in code", id="no hook"),

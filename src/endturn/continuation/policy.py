@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Se
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from endturn.errors import UsageError
+from endturn.errors import UsageError, did_you_mean
 
 PREFIX: Final = "ENDTURN_AGENT_"
 """What an environment variable of the policy begins with; a key in upper case follows."""
@@ -262,6 +262,10 @@ def _prices(name: str, value: str) -> Any:
         ) from None
 
 
+TABLES: Final = ("agent", "alerts", "collector", "evaluation", "expected", "links", "slo")
+"""The tables of the configuration file: the policy's, and those that `endturn generate --config` reads."""
+
+
 def _in_file(path: Path) -> list[_Told]:
     """The keys that the table `agent` of a TOML file sets."""
     named = f"the configuration file {str(path)!r}"
@@ -271,10 +275,12 @@ def _in_file(path: Path) -> list[_Told]:
         raise UsageError(f"{named} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{named} is not TOML: {error}") from None
+    for name in document:
+        if name in _keys():
+            raise UsageError(f"{named} has {name!r} outside of its table `agent`: write [agent] above it")
+        if name not in TABLES:
+            raise UsageError(f"{named} has an unknown key {name!r}; {did_you_mean(name, TABLES)}")
     table = document.get("agent", {})
-    outside = next((key for key in document if key in _keys()), None)
-    if outside is not None:
-        raise UsageError(f"{named} has {outside!r} outside of its table `agent`: write [agent] above it")
     if not isinstance(table, dict):
         raise UsageError(f"`agent` in {named} is a table: write [agent]")
     return [_Told(key, value, named) for key, value in table.items()]
@@ -296,7 +302,7 @@ def _sentence(error: ValidationError, origins: Mapping[str, str]) -> str:
         origin = _from(origins.get(str(entry["loc"][0]))) if key else ""
         told = re.sub(r"^\w+ should ", "it should ", entry["msg"].removeprefix("Value error, "))
         if entry["type"] == "extra_forbidden":
-            wrong.append(f"{key!r} is no setting{origin}; the keys are: {', '.join(_keys())}")
+            wrong.append(f"{key!r} is no setting{origin}; {did_you_mean(key, _keys())}")
         elif entry["type"] == "missing":
             wrong.append(f"{key} is missing{origin}")
         elif key:

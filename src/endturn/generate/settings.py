@@ -6,11 +6,10 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from endturn.errors import UsageError
+from endturn.errors import UsageError, did_you_mean
 from endturn.generate.config import Burn, RuleConfig, Slo
 from endturn.generate.promql import duration
 
@@ -173,6 +172,8 @@ LINKS: Final = (
 SECTIONS: Final = {"slo": SLO, "alerts": ALERTS, "collector": COLLECTOR, "evaluation": EVALUATION, "links": LINKS}
 EXPECTED: Final = "expected"
 """The section whose keys are the services that must send something: `"shop/agent" = "6h"`."""
+POLICY: Final = "agent"
+"""The table of the same file that is the continuation policy's, and is not read here."""
 
 
 def read(file: Path) -> RuleConfig:
@@ -196,6 +197,8 @@ def parse(content: Mapping[str, object]) -> RuleConfig:
     """The same, of a file's content."""
     fields: dict[str, Any] = {}
     for name, table in content.items():
+        if name == POLICY:
+            continue
         if name not in SECTIONS and name != EXPECTED:
             raise UsageError(_unknown("section", name, [*SECTIONS, EXPECTED]))
         if not isinstance(table, dict):
@@ -256,6 +259,5 @@ def _value(path: str, read_: Read, value: object) -> Any:
 
 
 def _unknown(kind: str, name: str, known: Any, *, of: str = "") -> str:
-    nearest = get_close_matches(name, names := sorted(known), n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are: {', '.join(names)}"
+    hint = did_you_mean(name, known)
     return f"{of} has no {kind} {name!r}; {hint}".lstrip() if of else f"there is no {kind} {name!r}; {hint}"
