@@ -24,11 +24,13 @@ from endturn.scripted import (
     hang_up,
     partial_call,
     pause,
+    reason,
     say,
     tokens,
     truncate,
 )
 from endturn.stop import StopReason
+from endturn.wires import WIRES as FORMATS
 from tests.support.sdks import WIRES, sdk
 
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
@@ -164,8 +166,49 @@ def test_one_script_among_threads_is_played_once() -> None:
 @pytest.mark.parametrize(("wire", "reply"), [("anthropic", block()), ("openai_chat", pause())], ids=["block", "pause"])
 def test_a_wire_without_the_word(wire: str, reply: Reply) -> None:
     """A reason that the format has no word for is a UsageError that says what to script instead."""
-    with pytest.raises(UsageError, match=f"the {wire} format has no word .* reason"):
+    with pytest.raises(UsageError, match=f"the {wire} format has no word for .*, only for end_turn, .* reason"):
         ScriptedProvider([reply], wire=wire).complete(request())
+
+
+def heard(provider: ScriptedProvider, *, streamed: bool) -> StopReason | str:
+    """Why the reply stopped; or what is said where it cannot be scripted."""
+    try:
+        response = list(provider.stream(request()))[-1] if streamed else provider.complete(request())
+    except UsageError as error:
+        return str(error)
+    assert isinstance(response, ChatResponse)
+    return response.stop_reason
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("stop", StopReason)
+@pytest.mark.parametrize("text", ["", "Some text."], ids=["empty", "text"])
+def test_a_scripted_reason_is_the_one_that_is_read(wire: str, stop: StopReason, text: str, streamed: bool) -> None:
+    """It arrives as what it is, or it is refused: no format says another one instead."""
+    read = heard(ScriptedProvider([reason(stop, text)], wire=wire), streamed=streamed)
+    assert read == stop or f"no word for {stop.value!r}, only" in read
+
+
+def test_a_full_window_is_scripted_as_the_format_says_it() -> None:
+    """Chat servers say `length`, and usage shows that the window is full; or they refuse the request."""
+    with pytest.raises(UsageError, match="the openai_chat format has no word for 'context_window_exceeded'"):
+        ScriptedProvider([reason(StopReason.CONTEXT_WINDOW_EXCEEDED)]).complete(request())
+    said = ScriptedProvider([reason(StopReason.CONTEXT_WINDOW_EXCEEDED)], dialect="mistral").complete(request())
+    assert (said.stop_reason, said.raw_stop_reason) == (StopReason.CONTEXT_WINDOW_EXCEEDED, "model_length")
+
+
+@pytest.mark.parametrize(
+    ("wire", "stop", "message"),
+    [
+        ("gemini", StopReason.TOOL_CALL, r"only what the reply says shows it: script it with call\('…'\)"),
+        ("openai_chat", StopReason.REFUSED, r"only what the reply says shows it: script it with refuse\('…'\)"),
+    ],
+)
+def test_a_reason_that_only_the_reply_shows(wire: str, stop: StopReason, message: str) -> None:
+    """Without the calls, or the refusal's text, there is nothing to read it from."""
+    with pytest.raises(UsageError, match=message):
+        ScriptedProvider([reason(stop)], wire=wire).complete(request())
 
 
 # --- Essays -----------------------------------------------------------------------------------------------------

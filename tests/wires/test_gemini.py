@@ -852,7 +852,6 @@ def test_a_stream_breaks_off_in_its_last_call() -> None:
     [
         (Stop(StopReason.TOOL_CALL, "tool_use"), "STOP"),
         (Stop(StopReason.MAX_TOKENS, "length"), "MAX_TOKENS"),
-        (Stop(StopReason.CONTEXT_WINDOW_EXCEEDED), "MAX_TOKENS"),
         (Stop(StopReason.SAFETY_BLOCKED, "content_filter"), "SAFETY"),
         (Stop(StopReason.UNKNOWN, "tired", mapped=False), "tired"),
     ],

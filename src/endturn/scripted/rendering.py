@@ -12,6 +12,7 @@ from endturn.scripted.loopback import Answer
 from endturn.scripted.script import Ending, Failure, Reply, tokens
 from endturn.stop import Row, Stop, StopReason
 from endturn.wires import Context, Event, framing, wire
+from endturn.wires.reading import listed, reasons_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +152,21 @@ class Rendering:
             return Stop(StopReason.MISSING, incomplete=True)
         if not isinstance(value, StopReason):
             return Stop(StopReason.UNKNOWN, value, mapped=False)
-        raw = self._wire.VOICE.words.get(value)
-        if raw is None and all(row.reason is not value for row in self._rows.values()):
+        words, name = self._wire.VOICE.words, self._wire.NAME
+        has = reasons_of(self._rows) | words.keys()
+        if value not in has:
             raise UsageError(
-                f"the {self._wire.NAME} format has no word for {value.value!r}; "
+                f"the {name} format has no word for {value.value!r}, only for {listed(has)}; "
                 f"script what a server of it does say: reason('its own value'), or fail(status)"
             )
-        return Stop(value, raw)
+        shown_by = {StopReason.TOOL_CALL: ("call", self.reply.calls), StopReason.REFUSED: ("refuse", self.reply.text)}
+        function, said = shown_by.get(value, ("", True))
+        if value in words and not said:
+            raise UsageError(
+                f"the {name} format has no word for {value.value!r}, only what the reply says shows it: "
+                f"script it with {function}('…')"
+            )
+        return Stop(value, words.get(value))
 
     @property
     def _rows(self) -> Mapping[str, Row]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
-from endturn.stop import StopReason
 from endturn.wires import Asked, Framing, Route, Routed, Voice, at_once, whole_with
 from endturn.wires.completions_reasons import APIS, REASONS
 from endturn.wires.completions_reply import reply, reply_error
@@ -47,7 +46,7 @@ __all__ = [
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
 # The format has no word of its own for the full window.
-VOICE: Final = Voice("cmpl-", "call_", "x-request-id", {StopReason.CONTEXT_WINDOW_EXCEEDED: "length"})
+VOICE: Final = Voice("cmpl-", "call_", "x-request-id")
 
 # dialect → path of a whole answer, path of a stream.
 _ROUTES: Final[Mapping[str, tuple[str, str]]] = {

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, unquote
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Strategy
-from endturn.stop import Resume, StopReason
+from endturn.stop import Resume
 from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Voice, at_once, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.framing import parse
@@ -54,7 +54,7 @@ APIS: Final[Mapping[str, Api]] = {
     )
 }
 # The API has one word for an answer that is cut, whatever cut it.
-VOICE: Final = Voice("v1_", "call_", "x-request-id", {StopReason.CONTEXT_WINDOW_EXCEEDED: "incomplete"})
+VOICE: Final = Voice("v1_", "call_", "x-request-id")
 
 _OURS: Final = frozenset(
     {"model", "input", "system_instruction", "tools", "stream", "response_format", "previous_interaction_id"}

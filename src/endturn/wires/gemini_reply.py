@@ -16,11 +16,8 @@ from endturn.wires.reading import raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
 
-WORDS: Final[Mapping[StopReason, str]] = {
-    StopReason.TOOL_CALL: "STOP",
-    StopReason.CONTEXT_WINDOW_EXCEEDED: "MAX_TOKENS",
-}
-"""What is said for reasons that the format has no row for."""
+WORDS: Final[Mapping[StopReason, str]] = {StopReason.TOOL_CALL: "STOP"}
+"""What is said for a reason that the format has no row for: the calls themselves say it."""
 
 # HTTP status → gRPC status, message.
 _STATUSES: Final[Mapping[int, tuple[str, str]]] = {

@@ -45,13 +45,8 @@ __all__ = [
 PROVIDER: Final = "ollama"
 FRAMING: Final = Framing.NDJSON
 APIS: Final[Mapping[str, Api]] = {"": Api("ollama.native", "done_reason (done:true)", "last NDJSON line")}
-# Calls come with `stop`, and a full window is a `length` too. Its responses have no id.
-VOICE: Final = Voice(
-    "",
-    "call_",
-    "x-request-id",
-    {StopReason.TOOL_CALL: "stop", StopReason.CONTEXT_WINDOW_EXCEEDED: "length"},
-)
+# Calls come with `stop`. Its responses have no id.
+VOICE: Final = Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"})
 
 _OURS: Final = frozenset({"model", "messages", "prompt", "system", "tools", "stream", "format", "options"})
 _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}

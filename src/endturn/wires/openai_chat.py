@@ -54,14 +54,8 @@ _OURS: Final = frozenset(
 
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
-# The words that OpenAI itself uses where its format has no reason of its own: a refusal is a member of the message, the
-# full window is a `length`.
-VOICE: Final = Voice(
-    "chatcmpl-",
-    "call_",
-    "x-request-id",
-    {StopReason.REFUSED: "stop", StopReason.CONTEXT_WINDOW_EXCEEDED: "length"},
-)
+# A refusal is a member of the message, and its reason is the usual one.
+VOICE: Final = Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"})
 
 _PATH: Final = re.compile(
     rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"

@@ -62,8 +62,9 @@ def _raw(stop: Stop) -> str | None:
     """The raw value that a Stop is written with: its own where it is one of this API's, else the API's word for it."""
     if stop.reason is StopReason.MISSING or (stop.raw is None and stop.promoted_from is StopReason.MISSING):
         return stop.raw if stop.raw in RUNNING else None
-    ours = stop.raw is not None and find_row(stop.raw, rows_of(stop.raw, background=True)) is not None
-    if stop.reason is StopReason.UNKNOWN or ours:
+    if stop.raw is not None and (
+        stop.reason is StopReason.UNKNOWN or find_row(stop.raw, rows_of(stop.raw, background=True)) is not None
+    ):
         return stop.raw
     return _FIRST.get(stop.reason, stop.raw)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2s
 from math import isfinite
 from typing import Any, Final, NoReturn
@@ -222,5 +222,18 @@ def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
         return stop.raw
     found = next((raw for raw, row in rows.items() if row.reason is stop.reason and row.terminal), stop.raw)
     if found is None:
-        raise UsageError(f"this format has no word for {stop.reason.value!r}: give the Stop a raw value that it has")
+        raise UsageError(
+            f"this format has no word for {stop.reason.value!r}, only for {listed(reasons_of(rows))}: "
+            f"give the Stop a raw value that it has"
+        )
     return found
+
+
+def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
+    """The reasons that a format has words for."""
+    return {row.reason for row in rows.values() if row.terminal}
+
+
+def listed(reasons: Collection[StopReason]) -> str:
+    """Reasons by name, in our own order."""
+    return ", ".join(reason.value for reason in StopReason if reason in reasons)
