@@ -24,7 +24,7 @@ from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
 from endturn.turns import current_turn
-from endturn.wires import Context, wire
+from endturn.wires import WIRES, Context, wire
 from tests.telemetry.mocked import Records, Server, achat, body, chat, events
 from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
 
@@ -293,6 +293,19 @@ def test_what_a_call_returns_is_read(records: Records, response: Any, reason: St
     ended = records.only()
     assert ended.stop.reason is reason
     assert ended.started.provider == "p"
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_body_of_a_named_wire_is_read(records: Records, name: str) -> None:
+    """Of every format, whole and streamed; what is no body of it is still not guessed at."""
+    reply = ChatResponse(text="Half", stop=Stop(StopReason.MAX_TOKENS), usage=Usage(3, 4), model="m")
+    whole, streamed = wire(name).reply(reply, stream=False), wire(name).reply(reply, stream=True)
+    observe = observe_provider_call(provider="p", wire=name)
+    assert observe(lambda: whole)() == whole
+    assert list(observe(lambda: (event for event in streamed))()) == streamed
+    observe(lambda: {"answer": "Half"})()
+    reasons = [ended.stop.reason for ended in records.ended]
+    assert reasons == [StopReason.MAX_TOKENS, StopReason.MAX_TOKENS, StopReason.UNKNOWN]
 
 
 def test_what_a_request_asks_is_announced(records: Records) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import Context as Variables
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count
 from typing import Any, Final, TypeVar, overload
 
@@ -157,7 +158,7 @@ class _CallRun:
             self._call.facts["stream"] = True
             watch, asynchronous = self._watch(None), hasattr(result, "__anext__")
             bodies.watch_stream(self._call, watch, result, asynchronous=asynchronous, variables=self._variables)
-        elif _is_response(result):
+        elif _is_response(result, self._wire):
             self._end(self._read(result))
         else:
             # Text, or something of the host's own: why the model stopped cannot be told from it.
@@ -223,11 +224,19 @@ class _CallRun:
         return speaks.watch(self._context)
 
 
-def _is_response(result: Any) -> bool:
-    """Whether this is a provider's body or an SDK's object: it has choices, or a stop reason, even if that is null."""
+def _is_response(result: Any, speaks: Wire | None) -> bool:
+    """Whether this is a provider's body or an SDK's object: it has what holds the stop reason, even if that is null."""
+    holds = _holders(speaks)
     if isinstance(result, Mapping):
-        return "choices" in result or "stop_reason" in result
-    return hasattr(result, "choices") or hasattr(result, "stop_reason")
+        return not holds.isdisjoint(result)
+    return any(hasattr(result, name) for name in holds)
+
+
+@cache
+def _holders(speaks: Wire | None) -> frozenset[str]:
+    """The members of a body that hold the stop reason, or begin the path to it. Of any format: chat's, Anthropic's."""
+    paths = [] if speaks is None else [api.path for api in speaks.APIS.values()]
+    return frozenset({"choices", "stop_reason", *(re.split(r"\W", path, maxsplit=1)[0] for path in paths)})
 
 
 def _seen(response: ChatResponse) -> Seen:
