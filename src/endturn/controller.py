@@ -226,8 +226,9 @@ class _Controller:
         if mode is not None and not offered and not self._policy.text_signals:
             self._warned = True
             log.warning(
-                "mode=%r: the request offers no tool that ends the turn; add one of endturn.continuation.termination."
-                "tools(%r) to its tools, or hand functions to the controller: tools={}", mode, mode,
+                "mode=%r: the request offers no %s to end the turn with; add it to its tools, as endturn.continuation."
+                "termination.tools(%r) has it, or let the controller run tools: tools={}",
+                mode, " or ".join(termination.FUNCTIONS[mode]), mode,
             )  # fmt: skip
         if own and own.isdisjoint(names):
             self._warned = True

@@ -107,6 +107,7 @@ def _worth(now: Standing, response: ChatResponse, signal: Signal) -> Signal:
     """The signal of a cut or complete answer, where what was asked for changes what it is worth."""
     if now.overflowed and signal in (Signal.MAX_TOKENS, Signal.END_TURN):
         now.outcome = TurnOutcome.CHAR_BUDGET
+        now.voice.gave_up(now.outcome, allowed=True)
         return Signal.LIMIT_REACHED
     if signal is Signal.END_TURN and now.terms.is_json and not _is_json(now.answer_text):
         return Signal.INVALID_JSON

@@ -124,8 +124,8 @@ class Course:
                     signal = ending.unless(now, limit)
                     if limit is None:
                         now.voice.continuing(counters.attempts + 1, policy.continuation_max_attempts)
-                    elif limit is TurnOutcome.RETRY_LIMIT:
-                        now.voice.gave_up()
+                    else:
+                        now.voice.gave_up(limit, allowed=policy.continuation_max_attempts > 0)
                 case Step.CHECK_REPAIR:
                     limit = limits.before_repair(counters, policy, elapsed_s=now.elapsed(), thinking=terms.thinking)
                     signal = ending.unless(now, limit)

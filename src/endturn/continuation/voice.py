@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from endturn import announce
 from endturn.chat import ToolCall, Usage
-from endturn.continuation.termination import Finish
+from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.records import (
     Continuation,
     ContinuationAttempted,
@@ -17,6 +17,7 @@ from endturn.records import (
     Strategy,
     TerminationSignalled,
     Turn,
+    TurnOutcome,
     UsageEstimated,
 )
 
@@ -120,9 +121,9 @@ class Voice:
             self.turn.cut.add(self.turn.last_call)
 
     @staticmethod
-    def seen_as_text(mode: str) -> None:
+    def seen_as_text(mode: Mode) -> None:
         """An answer names the tool that ends a turn, and did not call it."""
-        log.debug("the answer names the tool that ends a turn (mode %r), but did not call it; see text_signals", mode)
+        log.debug("the answer contains %s as text, but did not call it; see text_signals", " or ".join(FUNCTIONS[mode]))
 
     @staticmethod
     def continuing(attempt: int, of: int) -> None:
@@ -130,6 +131,11 @@ class Voice:
         log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, of)
 
     @staticmethod
-    def gave_up() -> None:
-        """The source design's line for the cap."""
-        log.warning("[continue] Max continuations reached, breaking")
+    def gave_up(outcome: TurnOutcome, *, allowed: bool) -> None:
+        """The source design's line for the cap, and one for every other limit."""
+        if outcome is not TurnOutcome.RETRY_LIMIT:
+            log.warning("[continue] Response truncated at max_tokens, not continued: %s", outcome.value)
+        elif allowed:
+            log.warning("[continue] Max continuations reached, breaking")
+        else:
+            log.info("[continue] Response truncated at max_tokens, continuing is not allowed")
