@@ -27,6 +27,7 @@ WORDS = [
     " and then the answer goes on for a while. ",
     "```py\nx = 1\n",
     "Continuing:\n",
+    "\ufffd",
     "",
     " ",
     "1 ",

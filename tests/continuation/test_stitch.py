@@ -1,4 +1,4 @@
-"""Joining the parts of an answer: the law, the four exceptions, and what it costs."""
+"""Joining the parts of an answer: the law, its exceptions, and what it costs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,25 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from endturn.continuation.signs import LOOP_FROM, is_preamble, loop_start, may_become_preamble, open_fence, tells
-from endturn.continuation.stitch import Overlap, Stitcher, stitch
+from endturn.chat import Delta, Message
+from endturn.continuation.history import collapse
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.seam import Overlap
+from endturn.continuation.signs import (
+    HALF,
+    LOOP_FROM,
+    Fence,
+    is_preamble,
+    loop_start,
+    may_become_preamble,
+    open_fence,
+    tells,
+)
+from endturn.continuation.stitch import Stitcher, stitch
+from endturn.controller import ContinuationController, TurnResult
+from endturn.records import TurnOutcome
+from endturn.stop import Resume, StopReason
+from tests.support.turns import SEARCH, Played, ask, call, calling, cut, paused, said
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and then"
 LONG = "".join(f"Line {number} says something of its own.\n" for number in range(200))
@@ -40,11 +57,12 @@ def in_chunks(a: str, b: str, size: int, **limits: int) -> Stitcher:
     for start in range(0, len(b), size):
         delta = stitcher.feed(b[start : start + size])
         out += delta.text if delta is not None else ""
-        assert stitcher.text == out
+        assert stitcher.shown.rstrip(HALF) == out.rstrip(HALF)
         assert stitcher.held <= limits.get("max_overlap", 1_024)
     delta = stitcher.close()
     out += delta.text if delta is not None else ""
-    assert stitcher.text == out
+    out += stitcher.end()
+    assert stitcher.shown == out
     assert stitcher.held == 0
     return stitcher
 
@@ -67,6 +85,16 @@ PLAIN = [
     pytest.param("all of it", "", id="nothing after"),
     pytest.param(SENTENCE, " it went on", id="a space belongs to the continuation"),
     pytest.param('{"a": "it is ', 'continued"}', id="a word that could be a preamble"),
+    pytest.param("it goes on ", " and on", id="white space on both sides, and nothing repeated"),
+    pytest.param("it goes on", "... and on", id="dots, and nothing repeated"),
+    pytest.param("it goes on", "\n… and on", id="an ellipsis, and nothing repeated"),
+    pytest.param("it goes on", "..", id="two dots"),
+    pytest.param("it goes on...", "...and on", id="dots on both sides"),
+    pytest.param("wait", "...", id="nothing but dots"),
+    pytest.param("it is \ufffd here", "\ufffd there", id="half a character that no part ends with"),
+    pytest.param("it is ", "\ufffd", id="half a character after a seam"),
+    pytest.param("it is \ufffd", "", id="half a character that nothing continues"),
+    pytest.param(f"{SENTENCE}\n", f"{SENTENCE}, so", id="a row that begins as the last one and goes on differently"),
 ]
 
 
@@ -108,6 +136,178 @@ def test_an_overlap_is_written_once(a: str, b: str, expected: str) -> None:
     assert stitch(a, b) == expected
 
 
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("The quick brown fox jumps over", "\nthe quick  brown fox jumps over the dog", None),
+        ("See: the quick brown fox jumps over", "\nthe quick  brown fox jumps over the dog", " the dog"),
+        ("the quick brown fox jumps over", "  the quick brown fox jumps over the dog", " the dog"),
+        ("the  quick\nbrown fox jumps over", "the quick brown\n\nfox jumps over the dog", " the dog"),
+        ("the quick brown fox jumps over", "brown fox\tjumps over\n\nThe end", "\n\nThe end"),
+        ("the quick brown fox jumps over ", "brown fox jumps over the dog", "the dog"),
+        ("the quick brown fox jumps over ", "brown fox jumps over\n\nthe dog", "the dog"),
+        ("the quick brown fox jumps over ", "brown fox jumps over  the dog", "the dog"),
+        ("the quick brown fox jumps over\n\n", "brown fox jumps over the dog", "the dog"),
+        ("the quick brown fox jumps over \n", "brown fox jumps over", ""),
+        ("the quick brown fox jumps over", "brown fox jumps over \n", " \n"),
+        ("the quick brown fox jumps over\n", "brown fox jumps over\n\nthe dog", "\nthe dog"),
+        ("the quick brown fox jumps over\n\n", "brown fox jumps over\nthe dog", "the dog"),
+        ("def quick_brown_fox():\n", "def quick_brown_fox():\n    return 1", "    return 1"),
+        ("def quick_brown_fox():\n  ", "def quick_brown_fox():\n    return 1", "  return 1"),
+        ("def quick_brown_fox():\n", "def quick_brown_fox():\r\n    return 1", "    return 1"),
+        ("def quick_brown_fox():\n\n    ", "def quick_brown_fox():\n    return 1", "return 1"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 4, 1_000])
+def test_white_space_is_one_blank_where_text_is_repeated(a: str, b: str, expected: str | None, size: int) -> None:
+    """The first part's stays, the repetition goes whatever its blanks are; new lines and indentation are kept."""
+    assert in_chunks(a, b, size).text == a + (b if expected is None else expected)
+
+
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize(
+    ("a", "b", "is_found"),
+    [
+        ("said: 0123456789abcd e", "0123456789abcd e!", True),
+        ("said: 0123456789abc\n\n\ne", "0123456789abc   e!", False),
+        ("said: 0123456789abcd ", "0123456789abcd\ne!", False),
+        ("said: 0123456789abcde ", "0123456789abcde\ne!", True),
+        ("said: 0123456789abcde", "\n0123456789abcde!", True),
+        ("said:0123456789abcde", "\n0123456789abcde!", False),
+    ],
+)
+def test_the_least_overlap_counts_white_space_once(a: str, b: str, is_found: bool) -> None:
+    """16 characters, where each run of white space is one: also at the edges, where both sides have some."""
+    assert stitch(a, b) == (a + b[-1] if is_found and not a.endswith(" ") else a + ("e!" if is_found else b))
+
+
+BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n    "])
+
+
+@pytest.mark.behaviour(29)
+@given(
+    words=st.lists(st.text("abc", min_size=1, max_size=6), min_size=4, max_size=12),
+    blanks=st.lists(BLANK, min_size=26, max_size=26),
+    back=st.integers(4, 12),
+    before=st.sampled_from(["", "\n", " ", "...", "… ", "\n...\n"]),
+    rest=st.sampled_from(["", "X", " X", "\n\nX", "  X  \n"]),
+    half=st.sampled_from(["", HALF, HALF * 3]),
+    size=st.integers(1, 30),
+)
+def test_a_repetition_goes_whatever_its_blanks_are(
+    words: list[str], blanks: list[str], back: int, before: str, rest: str, half: str, size: int
+) -> None:
+    """With dots before it and half a character behind the text or not: what is left is the text and what is new."""
+    text = "".join(word + blank for word, blank in zip(words, blanks, strict=False)).rstrip()
+    again = "".join(word + blank for word, blank in zip(words[-back:], blanks[13:], strict=False)).rstrip()
+    assert in_chunks(text, before + again + rest, size, min_overlap=4).text == text + rest
+    assert stitch(text + half, before + again + "X", min_overlap=4) == text + "X"
+
+
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", "The Chinese greeting is 你好."),
+        ("Say \ufffd", "你好", "Say 你好"),
+        ("Say \ufffd\ufffd\ufffd", "你好", "Say 你好"),
+        ("Say \ufffd", "\ufffd\ufffd你好", "Say 你好"),
+        ("Say \ufffd", "\ufffd", "Say \ufffd"),
+        ("\ufffd", "你好", "你好"),
+        ("Say \ufffd", " \ufffd!", "Say  \ufffd!"),
+        ("Say \ufffd", "你\ufffd", "Say 你\ufffd"),
+        ("The Chinese greeting is \ufffd", "...greeting is 你好.", "The Chinese greeting is ...greeting is 你好."),
+        ("The Chinese greeting is \ufffd", "...Chinese greeting is 你好.", "The Chinese greeting is 你好."),
+        ("The Chinese greeting is \ufffd", "Chinese greeting is \ufffd你好.", "The Chinese greeting is 你好."),
+        ("The Chinese greeting is \ufffd", "Chinese greeting is \ufffd", "The Chinese greeting is \ufffd"),
+        ("Say \ufffd", "Continuing:\n你好", "Say 你好"),
+        ("Say \ufffd", "Continuing:\n", "Say \ufffd"),
+        ("```py\nx = '\ufffd", "```py\n你'", "```py\nx = '你'"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 1_000])
+def test_half_a_character_goes_at_a_seam(a: str, b: str, expected: str, size: int) -> None:
+    """What a limit has left of it, and what a continuation begins with; if nothing continues it, it stays."""
+    assert stitch(a, b) == expected
+    assert in_chunks(a, b, size).text == expected
+
+
+def test_half_a_character_that_was_shown_stays_shown() -> None:
+    """Text that was given out is not taken back; what was half a character is no part of the answer any more."""
+    stitcher = in_chunks("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", 3)
+    assert stitcher.shown == "The Chinese greeting is \ufffd你好."
+    assert stitcher.replaced == ((24, 25),)
+    assert not stitcher.restarted
+    once_more = Stitcher(stitcher.shown, stitcher.replaced)
+    assert not once_more.is_put_aside
+    assert once_more.text == "The Chinese greeting is 你好."
+
+
+@pytest.mark.behaviour(32)
+def test_half_a_character_waits_until_it_is_known_what_follows() -> None:
+    """More text of the same part: it is text. The end of the answer: it is text. A continuation: it is gone."""
+    stitcher = Stitcher()
+    assert not stitcher.passes("a\ufffd")
+    given = [stitcher.feed(piece) for piece in ("a\ufffd", "\ufffd", "b", "\ufffd")]
+    assert given == [Delta(text="a"), None, Delta(text="\ufffd\ufffdb"), None]
+    assert (stitcher.text, stitcher.held) == ("a\ufffd\ufffdb\ufffd", 1)
+    stitcher.seam()
+    assert stitcher.feed("cd") == Delta(text="cd")
+    assert (stitcher.text, stitcher.held) == ("a\ufffd\ufffdbcd", 0)
+    assert (stitcher.feed("\ufffd"), stitcher.close(), stitcher.end()) == (None, None, "\ufffd")
+    assert stitcher.text == "a\ufffd\ufffdbcd\ufffd"
+
+
+def test_no_more_waits_than_is_looked_at() -> None:
+    """However many there are."""
+    stitcher = Stitcher(max_overlap=10)
+    assert stitcher.feed("a" + HALF * 30) == Delta(text="a" + HALF * 20)
+    assert stitcher.held == 10
+
+
+@pytest.mark.behaviour(30)
+def test_a_response_that_is_fetched_again_is_taken_as_it_is() -> None:
+    """Half a character at the end of what had come is replaced by the whole; blanks and all else stay as they are."""
+    for came, whole in (
+        ("Say \ufffd", "Say 你好"),
+        ("Say \ufffd", "Say \ufffd: that"),
+        ("a  b ", "a  b  c"),
+        (" ", " \n a"),
+        ("a\ufffd", "a"),
+    ):
+        stitcher = Stitcher()
+        stitcher.begin()
+        stitcher.feed(came)
+        stitcher.again(came)
+        stitcher.begin()
+        for character in whole:
+            stitcher.feed(character)
+        stitcher.close()
+        stitcher.end()
+        assert stitcher.text == (whole if len(whole) > 1 else came)
+        assert stitcher.added == stitcher.text
+        assert not stitcher.restarted
+
+
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize("dots", ["...", "…", " ...", "\n\n… ", "...\n"])
+@pytest.mark.parametrize("size", [1, 2, 10_000])
+def test_leading_dots_go_where_a_repetition_stands_behind_them(dots: str, size: int) -> None:
+    """An overlap or a restart; without one they are text."""
+    assert in_chunks(SENTENCE, f"{dots}the lazy dog and then it slept.", size).text == f"{SENTENCE} it slept."
+    assert in_chunks(SENTENCE, f"{dots}it slept.", size).text == f"{SENTENCE}{dots}it slept."
+    assert in_chunks(LONG, f"{dots}{LONG}And more.", size).text == f"{LONG}And more."
+    other = f"{dots}{LONG[:3_000]}something else"
+    restarted = in_chunks(LONG, other, size)
+    assert (restarted.text, restarted.restarted) == (LONG + other, True)
+
+
+def test_dots_that_are_repeated_themselves_go_once() -> None:
+    """The overlap may begin with them."""
+    assert stitch("And so on, ...he said to himself", "...he said to himself.") == "And so on, ...he said to himself."
+
+
 def longest_overlap(a: str, b: str, most: int) -> int:
     """By definition, slowly."""
     return next(size for size in range(min(len(a), len(b), most), -1, -1) if a.endswith(b[:size]))
@@ -128,18 +328,21 @@ def test_the_overlap_is_the_longest_however_it_is_fed(end: str, text: str, size:
     assert found == longest_overlap(end, text, len(end))
 
 
-TEXTS = st.text(st.sampled_from("abc 1\n`é語"), max_size=60) | st.text(max_size=60)
+TEXTS = st.text(st.sampled_from("abc 1\n`.é語\ufffd"), max_size=60) | st.text(max_size=60)
 
 
 @pytest.mark.behaviour(29)
 @given(a=TEXTS, b=TEXTS)
 def test_the_law_of_the_seam(a: str, b: str) -> None:
-    """No overlap, no restart, no preamble, no fence: the texts are joined as they are."""
-    assume(not a.endswith(b[:1]) or not b)
-    assume(longest_overlap(a, b, 32) < 4)
-    assume(not (len(a) > 32 and a.startswith(b[:32])))
+    """No overlap, no restart, no preamble, no fence, no half of a character: the texts are joined as they are."""
+    plain = " ".join(a.split())
+    for start in (0, next((b.index(dots) + len(dots) for dots in ("...", "…") if dots in b), 0)):
+        again = " ".join(b[start:].split())
+        assume(longest_overlap(plain, again, 32) < 2)  # and a blank on each side
+        assume(not (len(a) > 32 and plain.startswith(" ".join(b[start:32].split()))))
     assume(not is_preamble(b.partition("\n")[0]))
     assume(not open_fence(a))
+    assume(not a.endswith(HALF))
     assert stitch(a, b, min_overlap=4, max_overlap=32) == a + b
 
 
@@ -148,8 +351,10 @@ def test_the_law_of_the_seam(a: str, b: str) -> None:
 def test_the_size_of_the_chunks_changes_nothing(a: str, keep: int, b: str, size: int, back: bool, fence: bool) -> None:
     """Overlaps, restarts and plain texts come out the same in any chunks, with little held back."""
     a = f"```py\n{a}" if fence else a
-    b = (a[keep:] if back else a[:keep]) + b
+    again = a[keep:] if back else a[:keep]
+    b = (again.replace(" ", "\n ") if size % 5 == 0 else again) + b
     b = f"```py\n{b}" if fence and size % 2 else b
+    b = f"...{b}" if size % 3 else b
     whole = in_chunks(a, b, 10_000, min_overlap=4, max_overlap=16)
     pieces = in_chunks(a, b, size, min_overlap=4, max_overlap=16)
     assert (pieces.text, pieces.restarted) == (whole.text, whole.restarted)
@@ -171,6 +376,28 @@ def test_a_restart_that_turns_out_different_is_appended_whole_and_marked(size: i
     other = LONG[:3_000] + "something else"
     stitcher = in_chunks(LONG, other, size)
     assert (stitcher.text, stitcher.restarted) == (LONG + other, True)
+
+
+@pytest.mark.behaviour(30)
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize(("stood", "came", "left"), [("", " And", " And"), ("\n", " \nAnd", "And"), (" ", "", "")])
+def test_a_restart_may_have_other_blanks(size: int, stood: str, came: str, left: str) -> None:
+    """White space is compared as one blank; a restart that diverges is appended as it came."""
+    text = LONG.rstrip()
+    again = "\n" + text.replace(" ", "  ").replace("\n", "\n\n")
+    stitcher = in_chunks(text + stood, again + came, size)
+    assert (stitcher.text, stitcher.restarted) == (text + stood + left, False)
+    other = again[:3_000] + "something else"
+    stitcher = in_chunks(text + stood, other, size)
+    assert (stitcher.text, stitcher.restarted) == (text + stood + other, True)
+
+
+@pytest.mark.behaviour(30)
+def test_white_space_alone_is_no_restart() -> None:
+    """It says too little, however much there is of it."""
+    text = "x " + LONG
+    assert stitch(text, " " * 2_000 + "y") == text + " " * 2_000 + "y"
+    assert stitch(text, "x" + " " * 2_000 + "y") == text + "x" + " " * 2_000 + "y"
 
 
 @pytest.mark.behaviour(30)
@@ -246,7 +473,40 @@ def test_a_preamble_is_known_as_long_as_it_may_become_one() -> None:
     [
         pytest.param("```py\nx = ", "```py\n1\n```\n", "```py\nx = 1\n```\n", id="opened again"),
         pytest.param("```py\nx = 1\n", "```\nDone", "```py\nx = 1\n```\nDone", id="closed"),
-        pytest.param("```\nx = ", "```\n1", "```\nx = ```\n1", id="no language: could be its end"),
+        pytest.param("```\ncode li", "```\nne 2", "```\ncode line 2", id="bare, within a line"),
+        pytest.param("```python\ncode li", "```\nne 2", "```python\ncode line 2", id="without the language"),
+        pytest.param("```\ncode li", "```python\nne 2", "```\ncode line 2", id="with a language now"),
+        pytest.param("```py\nx = 1", "```\n\nDone", "```py\nx = 1```\n\nDone", id="closed carelessly"),
+        pytest.param("```py\nx = 1", "```\n \t\r\nDone", "```py\nx = 1```\n \t\r\nDone", id="the same, with blanks"),
+        pytest.param("```py\nx = 1", "```\n", "```py\nx = 1```\n", id="closed carelessly, and over"),
+        pytest.param("```py\nx = 1", "```", "```py\nx = 1```", id="the same without a newline"),
+        pytest.param("```py\nx = 1\n  ", "```\nDone", "```py\nx = 1\n  ```\nDone", id="closed, indented"),
+        pytest.param("~~~\nx = ", "```\n1", "~~~\nx = ```\n1", id="another marker"),
+        pytest.param("````\nx = ", "```\n1", "````\nx = ```\n1", id="a shorter marker"),
+        pytest.param("```py\nx = ", "```js\n1", "```py\nx = ```js\n1", id="another language"),
+        pytest.param("```Python\nx = ", "```python  \n1", "```Python\nx = 1", id="another case, and blanks"),
+        pytest.param("   ```python\n   code li", "   ```python\nne 2", "   ```python\n   code line 2", id="indented"),
+        pytest.param("```python\ncode li", "        ```python\nne 2", "```python\ncode line 2", id="indented now"),
+        pytest.param("    ```py\n    code li", "```py\nne", "    ```py\n    code line", id="indented before"),
+        pytest.param("1. Do:\n\n      ```sh\n      l", "   ```\ns", "1. Do:\n\n      ```sh\n      ls", id="in a list"),
+        pytest.param("- ```sh\n  l", "  ```sh\ns", "- ```sh\n  ls", id="behind a bullet"),
+        pytest.param(
+            "      ```sh\n      ls\n      ```\n", "      ```sh\n", "      ```sh\n      ls\n      ```\n      ```sh\n",
+            id="a second block in a list",
+        ),
+        pytest.param(
+            "```\nfirst_number = 1\nsecond_number = 2\n", "```\nsecond_number = 2\nthird = 3\n",
+            "```\nfirst_number = 1\nsecond_number = 2\nthird = 3\n", id="bare, then repeated lines",
+        ),
+        pytest.param(
+            "```\nfirst_number = 1\nsecond_number = 2", "```\n\nsecond_number = 2\nthird = 3\n",
+            "```\nfirst_number = 1\nsecond_number = 2\nthird = 3\n", id="bare, an empty line, then repeated lines",
+        ),
+        pytest.param(
+            "```py\nfirst_number = 1\nsecond_", "```py\n...\nfirst_number = 1\nsecond_number = 2\n",
+            "```py\nfirst_number = 1\nsecond_number = 2\n", id="fence, dots, then repeated lines",
+        ),
+        pytest.param("```\nx = 1\n", "```\nDone", "```\nx = 1\n```\nDone", id="closed where nothing is repeated"),
         pytest.param("```md\ntext\n", "```js\n1", "```md\ntext\n```js\n1", id="another block inside"),
         pytest.param("```py\nx = 1\n```\n", "```py\n2", "```py\nx = 1\n```\n```py\n2", id="a new block"),
         pytest.param("~~~~ py\na\n```\n", "~~~~py\nb", "~~~~ py\na\n```\nb", id="tildes"),
@@ -265,6 +525,34 @@ def test_an_open_code_block_is_not_opened_again(a: str, b: str, expected: str) -
     """The line that opens the open block once more is removed, and no other fence."""
     for size in (1, 3, 1_000):
         assert in_chunks(a, b, size).text == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [
+        ("```py\n", Fence("```", "py")),
+        ("```\n", Fence("```", "")),
+        ("~~~~ Py \r\n", Fence("~~~~", "py")),
+        ("      ```py\n", Fence("```", "py")),
+        ("- ```py\n", Fence("```", "py")),
+        ("12) ```py\n", Fence("```", "py")),
+        ("text ```py\n", None),
+        ("```py", None),
+        ("``py\n", None),
+        ("```a`b\n", None),
+        ("```py\nx\n```\n", None),
+        ("```py\nx\n   ````\n", None),
+        ("    ```py\nx\n    ```\n", None),
+        ("```md\n    ```\n", Fence("```", "md")),
+        ("```md\n- ```\n", Fence("```", "md")),
+        ("````md\n```\n", Fence("````", "md")),
+        ("```md\n```js\n", Fence("```", "md")),
+        ("```a\n```\n```b\n", Fence("```", "b")),
+    ],
+)
+def test_the_open_code_block_is_found(text: str, opened: Fence | None) -> None:
+    """What opened it, however it is indented; it is closed by as many marks or more, indented by 3 more at most."""
+    assert open_fence(text) == opened
 
 
 @pytest.mark.behaviour(22)
@@ -329,11 +617,12 @@ def test_a_text_without_a_seam_passes_at_once() -> None:
 
 
 @pytest.mark.behaviour(32)
-@pytest.mark.parametrize("kind", ["plain", "restart", "periodic"])
+@pytest.mark.parametrize("kind", ["plain", "restart", "periodic", "blank", "half"])
 def test_the_cost_is_linear(kind: str) -> None:
     """120 000 characters, one at a time, in well under a second: nothing is scanned twice."""
     a = ("ab" * 60_000) if kind == "periodic" else LONG * (120_000 // len(LONG) + 1)
-    b = a if kind != "plain" else "Quite another text. " * 6_000
+    others = {"plain": "Quite another text. " * 6_000, "blank": " " * 120_000, "half": HALF * 120_000}
+    b = others.get(kind, a)
     stitcher = Stitcher(a)
     stitcher.seam()
     started = time.perf_counter()
@@ -341,6 +630,70 @@ def test_the_cost_is_linear(kind: str) -> None:
         stitcher.feed(character)
     stitcher.close()
     assert time.perf_counter() - started < 2
+
+
+def shown(*script: object, chunk: int | None = None, **policy: object) -> tuple[str, TurnResult]:
+    """What a consumer sees of a turn, and its result."""
+    controller = ContinuationController(
+        Played(*script, chunk=chunk),  # type: ignore[arg-type]
+        policy=ContinuationPolicy(**policy),
+        tools={"search": lambda call: "found"},
+    )
+    *deltas, result = controller.stream(ask(tools=(SEARCH,)))
+    assert isinstance(result, TurnResult)
+    return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), result
+
+
+@pytest.mark.behaviour(20)
+@pytest.mark.behaviour(30)
+@pytest.mark.parametrize("chunk", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param([said("It is \ufffd")], "It is \ufffd", id="whole"),
+        pytest.param([said("It is \ufffd", StopReason.SAFETY_BLOCKED)], "It is \ufffd", id="blocked"),
+        pytest.param([said("It is \ufffd", StopReason.MISSING)], "It is \ufffd", id="lost"),
+        pytest.param([cut("It is \ufffd"), said("你好")], "It is 你好", id="continued"),
+        pytest.param([cut("It is \ufffd"), cut("\ufffd好\ufffd"), said("你")], "It is 好你", id="continued twice"),
+        pytest.param([cut("It is \ufffd"), said("")], "It is \ufffd", id="not continued"),
+        pytest.param([calling(call(), text="I look: \ufffd"), said("Yes.")], "I look: \ufffdYes.", id="with a call"),
+        pytest.param(
+            [calling(call(arguments='{"q": 1}'), text="Look: \ufffd"), said("Yes.")], "Look: \ufffdYes.",
+            id="with a wrong call",
+        ),
+        pytest.param([paused("It is \ufffd"), said("no seam")], "It is \ufffdno seam", id="paused"),
+        pytest.param(
+            [paused("It is \ufffd", Resume.RETRIEVE_SAME_ID, id="r"), said("It is 你好")], "It is \ufffd",
+            id="paused, and left so",
+        ),
+    ],
+)  # fmt: skip
+def test_half_a_character_in_a_turn(script: list[object], expected: str, chunk: int | None) -> None:
+    """It goes where it is continued, and stays where it is not; the deltas, the text and the messages agree."""
+    seen, result = shown(*script, chunk=chunk)
+    assert seen == result.text == expected
+    assert "".join(message.text for message in result.messages if message.role == "assistant") == expected
+
+
+@pytest.mark.behaviour(19)
+def test_half_a_character_in_a_turn_that_is_taken_up_again() -> None:
+    """It was shown and stays so; the overlap is found behind it, and the answer is whole."""
+    seen, result = shown(cut("The Chinese greeting is \ufffd"), continuation_max_attempts=0)
+    assert seen == result.text == result.answer == "The Chinese greeting is \ufffd"
+    played = Played(said("Chinese greeting is 你好."), chunk=2)
+    resumed = ContinuationController(played).run(result.resume())
+    assert resumed.outcome is TurnOutcome.COMPLETED
+    assert resumed.text == "The Chinese greeting is \ufffd你好."
+    assert resumed.answer == resumed.messages[-1].text == "The Chinese greeting is 你好."
+    assert not resumed.restarted
+
+
+@pytest.mark.behaviour(25)
+def test_half_a_character_in_a_history() -> None:
+    """The segments keep it, the merged message does not."""
+    nudge = Message(role="user", content="go on", synthetic=True)
+    segments = (cut("It is \ufffd").message(), nudge, said("你好").message())
+    assert [message.text for message in collapse(segments)] == ["It is 你好"]
 
 
 @pytest.mark.behaviour(16)
@@ -407,6 +760,21 @@ def test_a_loop_is_found_in_linear_time() -> None:
     for text in texts:
         started = time.perf_counter()
         loop_start(text)
+        assert time.perf_counter() - started < 1
+
+
+def test_an_open_code_block_is_found_in_linear_time() -> None:
+    """Of the kinds of text that are worst for a search."""
+    for text in (
+        "~" * 200_000,
+        "`" * 200_000,
+        "```" + "a" * 200_000,
+        " " * 200_000,
+        "- " * 100_000,
+        "\n ```a`" * 30_000,
+    ):
+        started = time.perf_counter()
+        open_fence(text)
         assert time.perf_counter() - started < 1
 
 

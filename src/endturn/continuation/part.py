@@ -76,7 +76,8 @@ class Part:
     def _looked_at(self, delta: Delta) -> list[Delta]:
         out = []
         if delta.restart:
-            out += self._shown(self._rest())
+            before = [*self._rest(), Delta(text=self._stitcher.end())]
+            out += self._shown([piece for piece in before if piece.text])
             self._said.clear()
         if delta.reasoning:
             self._reasoning.append(delta.reasoning)

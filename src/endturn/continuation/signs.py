@@ -6,7 +6,7 @@ import re
 import string
 from bisect import bisect_left
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 _SAYS_NOTHING: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
@@ -16,22 +16,57 @@ def tells(text: str) -> bool:
     return any(character not in _SAYS_NOTHING and not character.isspace() for character in text)
 
 
-_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n`]*)\n", re.MULTILINE)
+HALF: Final = "\N{REPLACEMENT CHARACTER}"
+"""What a decoder makes of half a character, where a limit has cut it."""
+
+LEADING_DOTS: Final = re.compile(r"\s*(?:\.{3}|…)")
+_DOTS_BEGUN: Final = re.compile(r"\s*\.{0,2}")
 
 
-def open_fence(text: str) -> str:
-    """The line that opened the code block in which a text ends; "" if it ends in none, or one without a language.
+def may_become_dots(text: str) -> bool:
+    """Whether a text that goes on may still turn out to begin with dots."""
+    return _DOTS_BEGUN.fullmatch(text) is not None
 
-    A bare fence is no sign: it closes the block just as well.
-    """
-    marker = info = ""
-    for found in _FENCE.finditer(text):
-        fence, word = found[1], found[2].strip()
-        if not marker:
-            marker, info = fence, word
-        elif fence[0] == marker[0] and len(fence) >= len(marker) and not word:
-            marker = info = ""
-    return marker + info if info else ""
+
+# --- Code blocks --------------------------------------------------------------------------------------------------
+
+
+class Fence(NamedTuple):
+    """A line that opens a code block: its backticks or tildes, and what follows them, lower case."""
+
+    marker: str
+    info: str
+
+
+_INDENTED: Final = r"[ \t]*"
+_LISTED: Final = _INDENTED + r"(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
+_MARKED_AND_SAID: Final = r"(`{3,}(?=[^\n`]*$)|~{3,}(?!~))(.*)"
+_FENCE: Final = re.compile(_INDENTED + _MARKED_AND_SAID)
+_FENCES: Final = re.compile(rf"^({_LISTED}){_MARKED_AND_SAID}\n", re.MULTILINE)
+_FENCE_BEGUN: Final = re.compile(_INDENTED + r"(?:`{0,2}|~{0,2}|`{3,}[^\n`]*|~{3,}[^\n]*)")
+
+
+def fence(line: str) -> Fence | None:
+    """A line as the fence that it is, however it is indented."""
+    found = _FENCE.fullmatch(line)
+    return None if found is None else Fence(found[1], found[2].strip().casefold())
+
+
+def may_become_fence(line: str) -> bool:
+    """Whether a line that is not over yet may still turn out to be one."""
+    return _FENCE_BEGUN.fullmatch(line) is not None
+
+
+def open_fence(text: str) -> Fence | None:
+    """What opened the code block in which a text ends; None if it ends in none."""
+    opened, indentation = None, 0
+    for found in _FENCES.finditer(text):
+        before, marker, info = found[1], found[2], found[3].strip()
+        if opened is None:
+            opened, indentation = Fence(marker, info.casefold()), len(before)
+        elif not info and marker.startswith(opened.marker) and not before.strip() and len(before) <= indentation + 3:
+            opened = None
+    return opened
 
 
 _SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$|\n\s*$")
@@ -121,7 +156,7 @@ def loop_start(text: str) -> int | None:
     may be cut. Rows that share a passage and differ in their data are none, however long the passage. The place is the
     end of the first time: what follows it is repetition and nothing else.
     """
-    text = text.rstrip("\N{REPLACEMENT CHARACTER}")  # half a character, where a limit cut it
+    text = text.rstrip(HALF)
     if len(text) < LOOP_FROM:
         return None
     half = text[len(text) // 2 :]

@@ -203,6 +203,12 @@ class Standing:
         most = self.terms.policy.max_identical_calls
         return most is not None and self.same[1] > most
 
+    def end_text(self) -> None:
+        """No text follows in this answer: half a character that waited for its other half is shown after all."""
+        waited = self.account.stitcher.end()
+        if waited:
+            self.held.append(Delta(text=waited))
+
     @property
     def last(self) -> ChatResponse:
         """The latest response; there must have been one."""

@@ -157,17 +157,20 @@ class Course:
                     asking.ask_again(now)
                     signal = yield from _call(now)
                 case Step.RUN_TOOLS:
+                    now.end_text()
                     yield from _release(now)
                     yield from running.show_calls(now)
                     yield from running.run_tools(now)
                     signal = running.after(now)
                 case Step.ANSWER_CALLS:
+                    now.end_text()
                     running.answer_calls(now)
                     signal = running.after(now)
                 case Step.KEEP_PARTIAL:
                     signal = Signal.RETURNED
                 case Step.FINISH:
                     ending.stand(now)
+                    now.end_text()
                     yield from _release(now)
                     if now.machine.state is State.COMPLETE and isinstance(now.verdict, Run):
                         yield from running.show_calls(now)
