@@ -380,7 +380,7 @@ async def test_a_pause_is_driven_by_the_controller(way: Way) -> None:
     with provider.serve() as url:
         async with way.client(url) as client:
             result = await way.turn(client, way.request())
-            assert (result.text, result.complete, result.iterations) == ("One two three.", True, 3)
+            assert (result.text, result.complete, result.requests) == ("One two three.", True, 3)
             limited = await way.turn(client, way.request(), policy=ContinuationPolicy(continuation_max_resumes=0))
     assert limited.outcome == "resume_limit"
 

@@ -191,7 +191,7 @@ def test_events_of_a_turn_that_names_no_model(stage: Stage) -> None:
     about: dict[str, Any] = {"turn": turn, "provider": "mistral_ai", "model": ""}
     left: dict[str, Any] = {"attempts_remaining": 1, "tokens_remaining": None, "chars_remaining": None}
     stage.tell(ContinuationAttempted(continuation=again(), output_tokens=1, output_chars=1, **left, **about))
-    stage.tell(PayloadRepaired(issue="incomplete_json", attempted=True, succeeded=True, **about))
+    stage.tell(PayloadRepaired(issue="incomplete_json", calls=1, attempted=True, succeeded=True, **about))
     stage.tell(DispatchBlocked(reason="truncated", names=("f",), **about))
     stage.close(turn)
     told = stage.events()
@@ -296,6 +296,7 @@ def test_a_call_within_a_turn_is_its_child(stage: Stage) -> None:
         "endturn.turn.continued": True,
         "endturn.turn.iterations": 2,
         "endturn.turn.continuations": 1,
+        "endturn.turn.repairs": 0,
         "endturn.turn.input_tokens": 200,
         "endturn.turn.output_tokens": 40,
     }
@@ -408,7 +409,7 @@ def test_every_event_as_it_is_declared(stage: Stage) -> None:
         {"name": "endturn.stop_reason_observed", "severity": "INFO", "at": 2.0, "span": 3, **call, **stop},
         {
             "name": "endturn.tool_payload_repair", "severity": "WARN", "at": 2.0, "span": 1, **call,
-            "endturn.repair.issue": "incomplete_json", "endturn.repair.attempted": True,
+            "endturn.repair.issue": "incomplete_json", "endturn.repair.calls": 2, "endturn.repair.attempted": True,
             "endturn.repair.succeeded": True,
         },
         {
@@ -423,7 +424,7 @@ def test_every_event_as_it_is_declared(stage: Stage) -> None:
         },
         {
             "name": "endturn.continuation_terminated", "severity": "INFO", "at": 3.0, "span": 1, **call,
-            "endturn.turn.outcome": "completed", "endturn.continuation.attempts": 1,
+            "endturn.turn.outcome": "completed", "endturn.continuation.attempts": 1, "endturn.turn.repairs": 0,
             "endturn.continuation.output_tokens": 40, "endturn.continuation.output_chars": 120,
         },
     ]  # fmt: skip
@@ -448,10 +449,20 @@ def test_how_bad_the_end_of_a_truncated_turn_is(stage: Stage, outcome: TurnOutco
     """Completed is INFO, the four budgets and the retry limit are ERROR, all else is WARN."""
     turn = stage.turn()
     stage.call(turn, CUT)
+    turn.continuations = turn.resumes = 1
     stage.close(turn, outcome)
     assert [(event["name"], event["severity"], event["span"]) for event in stage.events()][1:] == [
         ("endturn.continuation_terminated", severity, 1)
     ]
+
+
+@pytest.mark.parametrize("outcome", [TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT])
+def test_a_limit_that_allows_none_is_no_failure(stage: Stage, outcome: TurnOutcome) -> None:
+    """Who turned continuing off is not told of an error each time that an answer is cut."""
+    turn = stage.turn()
+    stage.call(turn, CUT)
+    stage.close(turn, outcome)
+    assert [event["severity"] for event in stage.events()][1:] == ["INFO"]
 
 
 def test_a_turn_that_was_never_truncated_terminates_no_continuation(stage: Stage) -> None:

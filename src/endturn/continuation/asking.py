@@ -11,6 +11,7 @@ from endturn.continuation.acts import MakeRoom, Reply
 from endturn.continuation.machine import Signal
 from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
+from endturn.continuation.signs import HALF
 from endturn.continuation.standing import Again, Standing
 from endturn.errors import RequestRejected
 from endturn.records import Strategy, TurnOutcome
@@ -126,6 +127,8 @@ def _rest(now: Standing) -> tuple[Request, Strategy, tuple[Message, ...]]:
     strategy = way
     asks = Strategy.PREFILL if strategy is Strategy.PREFILL else Strategy.PROMPT
     prompt = repair_prompt(terms.policy.prompt, now.wanted) if strategy is Strategy.REPAIR else terms.policy.prompt
+    if asks is Strategy.PREFILL and cut.text.endswith(HALF):
+        cut = cut.but(text=cut.text.rstrip(HALF), blocks=None)
     request = terms.wire.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
     if strategy is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=account.base.tool_choice, extra=account.base.extra)
@@ -159,7 +162,7 @@ def _prefills(now: Standing, cut: ChatResponse) -> bool:
     terms, model = now.terms, now.account.base.model
     known = terms.capability.prefill and (terms.provider, model) not in terms.abilities.refused
     thinks = terms.thinking > 0 or cut.reasoning is not None
-    return known and not thinks and bool(cut.text.strip()) and not cut.tool_calls
+    return known and not thinks and bool(cut.text.rstrip(HALF).strip()) and not cut.tool_calls
 
 
 # --- What it counts -----------------------------------------------------------------------------------------------
