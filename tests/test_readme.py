@@ -16,7 +16,7 @@ from tests.support.processes import REPOSITORY
 README = (REPOSITORY / "README.md").read_text()
 GUIDES = {"README.md": README} | {
     f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text()
-    for name in ("clients", "continuing", "other-instrumentations")
+    for name in ("clients", "continuing", "decorators", "other-instrumentations")
 }
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 EXAMPLES = [
@@ -62,7 +62,7 @@ def test_the_instrumented_agent_takes_fifteen_lines_at_most() -> None:
 @pytest.mark.parametrize("name", GUIDES)
 def test_every_link_leads_somewhere(name: str) -> None:
     """A link into the repository names a file or folder that exists."""
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", GUIDES[name]) if "://" not in link]
+    links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", GUIDES[name]) if "://" not in link]
     assert links
     assert [link for link in links if not (REPOSITORY / name).parent.joinpath(link).exists()] == []
 

@@ -7,6 +7,7 @@ import contextvars
 import gc
 import inspect
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
 from endturn.turns import current_turn
 from endturn.wires import WIRES, Context, wire
+from tests.support.processes import REPOSITORY
 from tests.telemetry.mocked import Records, Server, achat, body, chat, events
 from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
 
@@ -408,6 +410,17 @@ async def test_a_request_is_found_by_name_and_by_position(records: Records, kind
     assert first.continuation is None
     assert second.continuation is not None
     assert first.turn is second.turn
+
+
+def test_the_guide_s_second_call_is_a_continuation(records: Records) -> None:
+    """What docs/decorators.md says of its first example."""
+    code = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/decorators.md").read_text(), re.DOTALL)[0]
+    exec(code, {"__name__": "guide"})
+    assert [(started.model, started.maximum) for started in records.started] == [
+        ("acme-large", 400),
+        ("acme-large", 800),
+    ]
+    assert [started.continuation is not None for started in records.started] == [False, True]
 
 
 class Provider:
