@@ -226,16 +226,16 @@ class _CallRun:
 
 def _is_response(result: Any, speaks: Wire | None) -> bool:
     """Whether this is a provider's body or an SDK's object: it has what holds the stop reason, even if that is null."""
-    holds = _holders(speaks)
+    holds = _holders(None if speaks is None else speaks.NAME)
     if isinstance(result, Mapping):
         return not holds.isdisjoint(result)
     return any(hasattr(result, name) for name in holds)
 
 
 @cache
-def _holders(speaks: Wire | None) -> frozenset[str]:
-    """The members of a body that hold the stop reason, or begin the path to it. Of any format: chat's, Anthropic's."""
-    paths = [] if speaks is None else [api.path for api in speaks.APIS.values()]
+def _holders(name: str | None) -> frozenset[str]:
+    """The members of a wire's body that hold the stop reason, or begin the path to it; chat's and Anthropic's too."""
+    paths = [] if name is None else [api.path for api in _wire(name).APIS.values()]
     return frozenset({"choices", "stop_reason", *(re.split(r"\W", path, maxsplit=1)[0] for path in paths)})
 
 
