@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from endturn.chat import ChatResponse, Request, ToolCall
 from endturn.continuation import asking, limits, machine, termination
 from endturn.continuation.account import estimated
@@ -93,6 +95,9 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
     """Say how a repair went, and which calls are not run."""
     verdict, repairing = now.verdict, now.strategy is Strategy.REPAIR
     if repairing:
+        lost = Counter(now.wanted) - Counter(call.name for call in response.tool_calls)
+        if isinstance(verdict, Run) and lost:
+            now.voice.lost(lost.elements())
         asking.repaired(now, attempted=True, succeeded=isinstance(verdict, Run))
     if signal is Signal.GATE_REFUSED:
         now.issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"

@@ -126,6 +126,11 @@ class Voice:
         log.debug("the answer contains %s as text, but did not call it; see text_signals", " or ".join(FUNCTIONS[mode]))
 
     @staticmethod
+    def lost(names: Iterable[str]) -> None:
+        """Of several calls that were asked for again, these did not come."""
+        log.warning("[repair] these tool calls were cut off, and not made when asked for again: %s", ", ".join(names))
+
+    @staticmethod
     def continuing(attempt: int, of: int) -> None:
         """The source design's line for a continuation."""
         log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, of)
