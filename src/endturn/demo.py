@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -48,6 +49,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
     from endturn.demo_agents import plan, scripted_provider
     from endturn.instrumentation.setup import configure
 
+    logging.getLogger("endturn").addHandler(logging.NullHandler())  # the table says what its lines say
     tally = Tally()
     stop_listening = listen(tally)
     started = time.monotonic()
@@ -114,7 +116,7 @@ class Tally:
                 self._reasons[started.provider, started.model][stop.reason.value] += 1
             case TurnEnded(turn=turn):
                 self._turns[turn.provider, turn.model].append(record)
-                self._facts[turn.provider, turn.model].append((turn.truncated, turn.unfinished, turn.continuations > 0))
+                self._facts[turn.provider, turn.model].append((turn.truncated, turn.unfinished, turn.continued))
             case DispatchBlocked(provider=provider, model=model, names=names):
                 self._blocked[provider, model] += len(names)
             case _:

@@ -105,7 +105,7 @@ def onward(now: Standing) -> Resumption | None:
         return account.resumption(account.sent, now.strategy, account.pending)
     if response.stop.reason is StopReason.PAUSED and response.stop.resume not in RESUMING:
         return None
-    if chosen(now) is None:
+    if response.stop.reason is not StopReason.PAUSED and chosen(now) is None:
         return None
     request, strategy, nudge = _rest(now)
     return account.resumption(request, strategy, (*account.pending, *nudge))

@@ -73,7 +73,7 @@ def _gated(now: Standing, response: ChatResponse) -> Signal:
         hand_over=terms.runnable is None,
         drop=policy.on_cut_call == "drop",
     )
-    if signal is Signal.TOOL_CALL and now.is_one_too_many(response.tool_calls):
+    if signal in (Signal.TOOL_CALL, Signal.INVALID_CALLS) and now.is_one_too_many(response.tool_calls):
         now.verdict = Refused("repeated")
         return Signal.REPEATED
     return signal

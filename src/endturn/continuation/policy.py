@@ -61,7 +61,8 @@ class ContinuationPolicy(BaseModel):
         prices: USD per million input and output tokens, by model: {"gpt-5-mini": (0.25, 2.0)}.
         deadline_s: seconds from the turn's start after which no further call is made; None for no limit.
         max_iterations: calls of the tool loop, continuations, repairs and resumes not counted.
-        max_identical_calls: how often in a row the same tool calls, with the same arguments, are run; None: no limit.
+        max_identical_calls: how often in a row the same tool calls, with the same arguments, are run, or answered with
+            what is wrong with them; None for no limit.
         dispatch: which tool calls are run. `verified_terminal`: a batch that the provider said is complete, and that
             fits its declared tools; `tool_call_only`: the same without looking at the schemas; `any_parsed`: also those
             calls of a cut response that parse.
