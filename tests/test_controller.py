@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from datetime import date
 from typing import Any
 
 import pytest
@@ -536,8 +537,8 @@ class Unspeakable:
 @pytest.mark.behaviour(37)
 @pytest.mark.parametrize(
     "answer",
-    [{(1, 2): 3}, circular(), [{"a": {(1, 2): 3}}], [{"a": circular()}], Unspeakable()],
-    ids=["a key", "a circle", "a part with a key", "a part with a circle", "no text"],
+    [object(), circular(), [{"a": object()}], [{"type": "text", "a": circular()}], Unspeakable(), b"\xff"],
+    ids=["an object", "a circle", "an object within", "a part with a circle", "no text", "bytes that are no text"],
 )
 def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> None:
     """The call was run, and counts as run; the model reads one sentence, and nothing of the result."""
@@ -556,7 +557,13 @@ def test_a_result_that_json_cannot_hold_is_told_to_the_model(answer: Any) -> Non
     [
         (None, ""),
         ([{1: 2}], '[{"1": 2}]'),
-        ([{"data": b"png"}], [{"data": b"png"}]),
+        ([{"type": "image", "data": b"png"}], [{"type": "image", "data": b"png"}]),
+        ([{"image": {"format": "png"}}], [{"image": {"format": "png"}}]),
+        ([], "[]"),
+        ([{"title": "a"}, {"title": "b"}], '[{"title": "a"}, {"title": "b"}]'),
+        ([{"type": "book", "title": "a"}], '[{"type": "book", "title": "a"}]'),
+        ((str(n) for n in range(2)), '["0", "1"]'),
+        ({"at": date(2026, 11, 23)}, '{"at": "2026-11-23"}'),
         ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
         ({"n": 1}, '{"n": 1}'),
         ([1, 2], "[1, 2]"),

@@ -23,6 +23,8 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Final
 
+from pydantic_core import to_jsonable_python
+
 from endturn import adapters, records, wires
 from endturn.announce import takes_content
 from endturn.calls import Call, Layer, open_call
@@ -230,6 +232,14 @@ class _Controller:
                 "termination.tools(%r) has it, or let the controller run tools: tools={}",
                 mode, " or ".join(termination.FUNCTIONS[mode]), mode,
             )  # fmt: skip
+        unrun = [] if self._tools is None else [name for name in names if name not in self._tools]
+        if unrun:
+            self._warned = True
+            log.warning(
+                "the request declares %s, and the controller has no function for it: calls are answered with an error; "
+                "hand it one, or leave tools out to run them yourself",
+                ", ".join(map(repr, unrun)),
+            )
         if own and own.isdisjoint(names):
             self._warned = True
             log.warning(
@@ -548,11 +558,25 @@ def _content(result: Any) -> str | list[dict[str, object]]:
         return ""
     if isinstance(result, str):
         return result
-    if isinstance(result, list) and all(isinstance(part, dict) and all(map(_is_text, part)) for part in result):
+    if isinstance(result, list) and result and all(map(_is_part, result)):
         json.dumps(result, default=lambda _: None)  # bytes may stand in a part: that is the wire's business
         return result
-    return json.dumps(result, ensure_ascii=False, default=str)
+    return json.dumps(to_jsonable_python(result), ensure_ascii=False)
 
 
-def _is_text(key: object) -> bool:
-    return isinstance(key, str)
+_PART_TYPES: Final = frozenset(
+    {"text", "input_text", "output_text", "image", "image_url", "input_image", "document", "file", "input_file",
+     "input_audio", "search_result", "tool_reference"}
+)  # fmt: skip
+"""What content parts call themselves in the formats that name them: chat, Responses, Anthropic."""
+_PART_MEMBERS: Final = frozenset(
+    {"text", "json", "image", "document", "video", "searchResult", "inlineData", "inline_data", "fileData", "file_data"}
+)
+"""The one member of a content part in the formats that do not: Converse, Gemini."""
+
+
+def _is_part(part: object) -> bool:
+    """Whether this is a content part of some format; any other object is data."""
+    if not isinstance(part, dict) or not all(isinstance(key, str) for key in part):
+        return False
+    return part.get("type") in _PART_TYPES or (len(part) == 1 and not _PART_MEMBERS.isdisjoint(part))

@@ -16,7 +16,7 @@ from typing import Final
 
 from endturn import wires
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.continuation.asking import RESUMING
+from endturn.continuation.asking import RESUMING, repair_prompt
 from endturn.continuation.entry import Answered, Began, Ended, Entered
 from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import Counters
@@ -85,7 +85,7 @@ class Recovered:
 
         A last nudge, which nothing answers, is left out. A call without a result is answered with an error.
         """
-        told = [*self.began.segments, *(entry.message for entry in self.entries if isinstance(entry, Entered))]
+        told = [*self.began.segments, *(entry.message for entry in self._entered)]
         while told and told[-1].synthetic:
             told.pop()
         return tuple(_answered(told))
@@ -106,17 +106,30 @@ class Recovered:
         return self._spent[1]
 
     @property
+    def _entered(self) -> tuple[Entered, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, Entered))
+
+    @property
     def _spent(self) -> tuple[Counters, Usage]:
-        for entry in reversed(self.entries):
-            if isinstance(entry, Entered) and entry.counters is not None and entry.usage is not None:
+        for entry in reversed(self._entered):
+            if not entry.message.synthetic and entry.counters is not None and entry.usage is not None:
                 return entry.counters, entry.usage
         return self.began.counters, self.began.usage
+
+    @property
+    def _cut_calls(self) -> tuple[str, ...]:
+        """The names of the tool calls of the last response, where they were neither run nor answered."""
+        judged = [entry.response for entry in self.answers if entry.raised is None and not _is_lost(entry.response)]
+        entered = [entry.message for entry in self._entered if not entry.message.synthetic]
+        if not judged or not entered or entered[-1].role != "assistant" or entered[-1].tool_calls:
+            return ()
+        return tuple(call.name for call in judged[-1].tool_calls)
 
     def resume(self, *, prompt: str = PROMPT) -> Resumption:
         """What takes the turn up where its transcript ends: give it to a controller with the same tools.
 
-        What was cut is asked for with `prompt`, whatever else the model takes. After a limit the limits begin anew;
-        else they go on.
+        What was cut is asked for as it was, where a prompt for it had been written; else with `prompt`, whatever else
+        the model takes. After a limit the limits begin anew; else they go on.
 
         Raises:
             UsageError: there is nothing to take up: the answer is whole, asking again would not help, or lines of the
@@ -129,6 +142,12 @@ class Recovered:
         last = history[-1] if len(history) > len(self.request.messages) else None
         pause = self._pause()
         strategy = self._strategy(last, pause.response)
+        wanted = self._cut_calls if strategy is Strategy.PROMPT else ()
+        if wanted:
+            strategy, prompt = Strategy.REPAIR, repair_prompt(prompt, wanted)
+        unanswered = self._entered[-1].message if self._entered else None
+        if unanswered is not None and unanswered.synthetic:
+            prompt = unanswered.text
         segments, shown = self.segments, self.segments
         after = self.request.but(messages=history)
         pending: tuple[Message, ...] = ()
@@ -145,7 +164,8 @@ class Recovered:
             before = self.request.but(messages=history[:-1] if is_begun else history)
             cut = _cut(last if is_begun else None, pause.response)
             wire, dialect = wires.wire(self.began.wire), self.began.dialect
-            after = wire.resume(before, cut, prompt=prompt, strategy=strategy, dialect=dialect)
+            asks = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
+            after = wire.resume(before, cut, prompt=prompt, strategy=asks, dialect=dialect)
             pending = tuple(message for message in after.messages[len(before.messages) :] if message.synthetic)
         counters, usage = self._spent
         answers = collapse(shown)
@@ -157,12 +177,13 @@ class Recovered:
             strategy=strategy,
             earlier=_text(answers).removesuffix(answer),
             text=answer,
-            seam=strategy is Strategy.PROMPT,
+            seam=strategy in (Strategy.PROMPT, Strategy.REPAIR),
             segments=segments,
             tool_results=tuple(message for message in segments if message.role == "tool"),
             usage=usage,
             counters=counters,
             passing=pause.passing,
+            wanted=wanted,
         )
         return resumption.afresh() if self.outcome in AFRESH else resumption
 
@@ -243,6 +264,11 @@ def _cut(last: Message | None, paused: ChatResponse | None) -> ChatResponse:
 def _is_nothing(message: Message) -> bool:
     """Whether a message is all that came of a lost call, and says nothing."""
     return message.stop_reason is StopReason.MISSING and not message.text.strip() and not message.tool_calls
+
+
+def _is_lost(response: ChatResponse) -> bool:
+    """Whether nothing of a response arrived."""
+    return response.stop.reason is StopReason.MISSING and not response.text.strip() and not response.tool_calls
 
 
 def _nudges_apart(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

@@ -15,7 +15,7 @@ from 0) and one of these, defaults left out:
               after a part of it
     message   a message that enters the turn: a nudge (before the call that it goes with), a tool's result, an answer;
               the word "response" for an answer that is all of the last response. Beside an answer: `counters` and
-              `usage`, of the turn until then
+              `usage`, of the turn until then; beside a nudge too
     ended     the outcome
 
 Each line is one write to a file opened for appending, so that turns, threads and processes may share a local file. A

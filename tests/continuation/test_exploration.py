@@ -205,6 +205,7 @@ class TokenWire:
     """A wire that knows every way of taking a pause up, and prompts like a chat: what a course asks of one."""
 
     NAME = "gemini"
+    REASONS = openai_chat.REASONS
 
     @staticmethod
     def resume(

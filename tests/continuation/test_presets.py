@@ -321,15 +321,16 @@ def test_the_prompts_are_the_sources() -> None:
 @pytest.mark.behaviour(25)
 @pytest.mark.parametrize("preset", [FORGEFLARE, WAVE], ids=["forgeflare", "wave"])
 def test_the_parts_of_an_answer_stay_messages_of_their_own(preset: ContinuationPolicy) -> None:
-    """Forgeflare's non-goal "merging", wave's messages with their reasons: the prompt stays, in the next turn too."""
+    """Forgeflare's non-goal "merging", wave's messages with their reasons: in the next turn's messages too."""
     provider, result, *_ = play(SCENARIOS["text cut"], preset)
     first, nudge, second = result.messages[1:]
     assert (first.text, first.stop_reason, nudge.text) == ("Hello, wo", "max_tokens", preset.prompt)
     assert (second.text, second.stop_reason) == ("rld.", "end_turn")
     assert result.text == "Hello, world."
     more = REQUEST.but(messages=(*result.messages, Message(role="user", content="And?")))
-    provider, *_ = play(Scenario((said("No."),), more), preset)
-    assert provider.requests[0].messages == more.messages
+    provider, after, *_ = play(Scenario((said("No."),), more), preset)
+    assert after.messages[: len(more.messages)] == more.messages
+    assert [message.text for message in provider.requests[0].messages] == ["hi", "Hello, world.", "And?"]
 
 
 @pytest.mark.behaviour(22)

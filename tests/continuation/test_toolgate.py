@@ -154,7 +154,7 @@ def test_no_cut_call_is_ever_dispatched(texts: list[str], closed: bool, dispatch
 def test_a_tool_without_a_function_is_unknown_to_a_controller_that_runs_tools() -> None:
     """Declared is not enough where the host gave functions."""
     assert parse(GOOD, TOOLS, runnable={"now"}) == Fault(
-        "unknown_tool", "there is no tool called 'search'; the tools are: search, now"
+        "unknown_tool", "there is no tool called 'search'; the tools are: now"
     )
 
 

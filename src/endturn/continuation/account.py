@@ -22,7 +22,8 @@ class Account:
     """The books of one turn.
 
     Attributes:
-        base: the request that the host made. sent: the latest that went out.
+        asked: the request that the host made. base: the same with each answer of its history in one message, without
+            nudges: what every call begins with. sent: the latest that went out.
         pending: messages of `sent` that are recorded once it is answered; a nudge that fails leaves no trace.
         stitcher: the answer that is being written; earlier: the text before the last tool run.
         passing: a response of which the whole is to come again, or another in its place; it is recorded only if the
@@ -34,11 +35,11 @@ class Account:
     def __init__(self, start: Request | Resumption, policy: ContinuationPolicy, tell: Tell | None = None) -> None:
         self._policy = policy
         self.tell = tell
-        if isinstance(start, Request):  # it may hold segments of a turn, given back as they are
-            messages = self._collapsed(start.messages, nudges=policy.history == "segments")
-            start = start if messages == start.messages else start.but(messages=messages)
-            start = Resumption(request=start, next=start)
-        self.base = start.request
+        self.asked = start if isinstance(start, Request) else start.request
+        messages = self._collapsed(self.asked.messages)  # it may hold segments of a turn, given back as they are
+        self.base = self.asked if messages == self.asked.messages else self.asked.but(messages=messages)
+        if isinstance(start, Request):
+            start = Resumption(request=self.asked, next=self.base)
         self.maximum = self.base.max_tokens
         self.sent = start.next
         self.pending = start.pending
@@ -61,9 +62,8 @@ class Account:
     def _new_stitcher(self, text: str = "", replaced: Spans = ()) -> Stitcher:
         return Stitcher(text, replaced, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
 
-    def _collapsed(self, messages: Iterable[Message], *, nudges: bool = False) -> tuple[Message, ...]:
-        policy = self._policy
-        return collapse(messages, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap, nudges=nudges)
+    def _collapsed(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+        return collapse(messages, min_overlap=self._policy.min_overlap, max_overlap=self._policy.max_overlap)
 
     @property
     def segments(self) -> tuple[Message, ...]:
@@ -124,7 +124,7 @@ class Account:
         """Write down the messages that the request which goes out now brings, unless they went out before."""
         if self.tell is not None:
             for message in self.pending[self._written :]:
-                self.tell(Entered(message))
+                self.tell(Entered(message, replace(self.counters), self.usage))
         self._written = len(self.pending)
 
     def forget_pending(self) -> None:
@@ -152,7 +152,7 @@ class Account:
     def resumption(self, request: Request, strategy: Strategy | None, pending: tuple[Message, ...] = ()) -> Resumption:
         """The turn as it stands, to be taken up with this request."""
         return Resumption(
-            request=self.base,
+            request=self.asked,
             next=request,
             pending=pending,
             strategy=strategy,
@@ -176,8 +176,6 @@ class Account:
         finish: Finish | None,
         stop: Stop | None,
         calls: tuple[ToolCall, ...],
-        continuations: int,
-        repairs: int,
         notice: str | None,
         error: BaseException | None,
         duration_s: float,
@@ -188,7 +186,7 @@ class Account:
             self.aside = False
             self.enter(self.passing)
         segments = tuple(self._segments)
-        whole = (*self.base.messages, *segments)
+        whole = (*self.asked.messages, *segments)
         if resumption is not None and outcome in AFRESH:
             resumption = resumption.afresh()
         return TurnResult(
@@ -205,9 +203,9 @@ class Account:
             stop=stop,
             calls=calls,
             usage=self.usage,
-            iterations=self.counters.iterations,
-            continuations=continuations,
-            repairs=repairs,
+            iterations=self.counters.iterations_made,
+            continuations=self.counters.continuations_made,
+            repairs=self.counters.repairs_made,
             requests=self.counters.calls,
             tool_results=tuple(self._results),
             error=error,

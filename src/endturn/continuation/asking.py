@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from endturn.chat import ChatResponse, Message, Request
-from endturn.continuation import limits
+from endturn.continuation import limits, result
 from endturn.continuation.acts import MakeRoom, Reply
 from endturn.continuation.machine import Signal
 from endturn.continuation.policy import ONE_CALL
@@ -33,7 +33,6 @@ def ask_for_rest(now: Standing) -> None:
     account.sent, strategy, nudge = _rest(now)
     account.pending += nudge
     announce(now, strategy)
-    now.unmade |= strategy is Strategy.REPAIR
     if strategy is Strategy.RETRIEVE:
         account.stitcher.again(now.last.text)
     elif strategy not in RESUMES:
@@ -177,12 +176,16 @@ def announce(now: Standing, strategy: Strategy) -> None:
             left = policy.continuation_max_resumes - counters.resumes
         case Strategy.REPAIR:
             counters.repairs += 1
+            counters.repairs_made += 1
+            now.unmade = result.ANSWERED_IN_WORDS
             left = policy.continuation_tool_repair_attempts - counters.repairs
         case Strategy.RETRY:
             counters.again += 1
+            counters.continuations_made += 1
             left = 0
         case _:
             counters.attempts += 1
+            counters.continuations_made += 1
             left = policy.continuation_max_attempts - counters.attempts
     now.voice.asks(
         strategy,
@@ -200,6 +203,7 @@ def give_back(now: Standing) -> None:
     match now.strategy:
         case None:
             counters.iterations -= 1
+            counters.iterations_made -= 1
         case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
             counters.resumes -= 1
         case Strategy.REPAIR:
@@ -230,4 +234,4 @@ def repaired(now: Standing, *, attempted: bool, succeeded: bool) -> None:
     """Say how it went with a payload that was to be repaired."""
     if now.issue is not None:
         now.voice.repaired(now.issue, calls=len(now.wanted), attempted=attempted, succeeded=succeeded)
-    now.issue, now.wanted = None, ()
+    now.issue = None

@@ -94,8 +94,8 @@ def _notice(now: Standing) -> str | None:
     """What the user is told of an answer that is not whole, or not all that the model had begun."""
     outcome, policy = now.outcome, now.terms.policy
     match outcome:
-        case TurnOutcome.COMPLETED | TurnOutcome.IMPLICIT_COMPLETION if now.unmade and not now.calls:
-            return result.ANSWERED_IN_WORDS
+        case TurnOutcome.COMPLETED | TurnOutcome.IMPLICIT_COMPLETION:
+            return now.unmade
         case TurnOutcome.TOOL_REPAIR_FAILED if isinstance(now.verdict, Repair) and now.verdict.issue == "no_calls":
             return result.NO_CALLS
         case TurnOutcome.RETRY_LIMIT if not policy.continuation_max_attempts:
@@ -118,6 +118,8 @@ def finish(now: Standing, error: BaseException | None = None) -> TurnResult:
             max_iterations=policy.max_iterations,
             requires_review=policy.mode == "task",
         )
+    if now.resumption is not None:
+        now.resumption = replace(now.resumption, wanted=now.wanted, unmade=now.unmade)
     end_turn(turn, now.outcome, error=error or now.error)
     if account.tell is not None:
         account.tell(Ended(now.outcome))
@@ -126,8 +128,6 @@ def finish(now: Standing, error: BaseException | None = None) -> TurnResult:
         finish=now.finish,
         stop=None if now.response is None else now.response.stop,
         calls=now.calls if now.outcome is TurnOutcome.COMPLETED else (),
-        continuations=turn.continuations,
-        repairs=turn.repairs,
         notice=_notice(now),
         error=now.error,
         duration_s=now.elapsed(),

@@ -51,7 +51,8 @@ class Entered:
     """A message enters the turn: an answer without the calls that were not run, a nudge, a tool's result.
 
     Attributes:
-        counters, usage: what the turn has used until then; told with an answer.
+        counters, usage: what the turn has used until then; told with an answer, and with a nudge, whose call they
+            count already.
     """
 
     message: Message

@@ -32,21 +32,16 @@ def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | Non
     )
 
 
-def collapse(
-    messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024, nudges: bool = False
-) -> tuple[Message, ...]:
+def collapse(messages: Iterable[Message], *, min_overlap: int = 16, max_overlap: int = 1_024) -> tuple[Message, ...]:
     """A conversation as the model and the host should see it: no nudges, every answer one assistant message.
 
     What was not written by a controller is passed through unchanged: an assistant message is only joined with the one
     before it if a nudge stands between them, or if that one says that it was cut or paused.
-
-    Args:
-        nudges: they stay, and so does what they separate.
     """
     collapsed: list[Message] = []
     nudged = False
     for message in messages:
-        if message.synthetic and not nudges:
+        if message.synthetic:
             nudged = True
             continue
         before = collapsed[-1] if collapsed else None

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from endturn.chat import ChatResponse, Request, ToolCall
-from endturn.continuation import asking, limits, machine, termination
+from endturn.continuation import asking, limits, machine, result, termination
 from endturn.continuation.account import estimated
 from endturn.continuation.limits import Progress
 from endturn.continuation.machine import Signal
 from endturn.continuation.part import declines
-from endturn.continuation.signs import ends_sentence, loop_start
+from endturn.continuation.signs import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.standing import Again, Standing
 from endturn.continuation.termination import Finish, Mode
 from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict, judge
 from endturn.records import Strategy, TurnOutcome
-from endturn.stop import Resume
+from endturn.stop import Resume, StopReason
 from endturn.wires.reading import strict
 
 
@@ -27,7 +28,7 @@ def evaluate(now: Standing) -> Signal:
     _tell(now, response, signal)
     loop = loop_start(response.text) if signal is Signal.MAX_TOKENS else None
     now.progress = Progress(
-        visible=bool(account.stitcher.added.strip()),
+        visible=not is_blank(account.stitcher.added),
         reasoned=bool(response.reasoning or (response.usage and response.usage.reasoning_tokens)),
         repetitive=loop is not None,
     )
@@ -44,7 +45,7 @@ def evaluate(now: Standing) -> Signal:
     else:
         account.enter(response, _kept(now.verdict), text=None if loop is None else response.text[:loop])
     now.outcome = machine.OUTCOMES.get(signal, now.outcome)
-    if signal is Signal.MISSING:
+    if signal in (Signal.MISSING, Signal.LIMIT_REACHED):
         now.resumption = asking.onward(now)
     return signal
 
@@ -58,14 +59,16 @@ def _gated(now: Standing, response: ChatResponse) -> Signal:
         runnable=terms.runnable,
         dispatch=policy.dispatch,
         suspect_full_budget=policy.suspect_full_budget,
-        promote=policy.promote,
+        promote=policy.promote or not terms.names_calls,
     )
-    if (
-        isinstance(now.verdict, Repair)
-        and now.verdict.issue == "no_calls"
-        and not policy.continuation_tool_repair_attempts
-    ):
-        return Signal.END_TURN  # calls were announced, none came, and none may be asked for: the text is all there is
+    if now.overflowed and response.stop.reason in _OVERFLOWS:
+        now.outcome, now.verdict = TurnOutcome.CHAR_BUDGET, Refused("truncated") if response.tool_calls else None
+        now.voice.gave_up(now.outcome, allowed=True)
+        return Signal.LIMIT_REACHED
+    is_empty_promise = isinstance(now.verdict, Repair) and now.verdict.issue == "no_calls"
+    if is_empty_promise and not policy.continuation_tool_repair_attempts:
+        # Calls were announced, none came, and none may be asked for: the text is all there is.
+        return Signal.END_TURN if now.answer_text.strip() else Signal.EMPTY
     signal = machine.classify(
         response.stop,
         now.verdict,
@@ -79,6 +82,10 @@ def _gated(now: Standing, response: ChatResponse) -> Signal:
     return signal
 
 
+_OVERFLOWS: Final = frozenset({StopReason.MAX_TOKENS, StopReason.END_TURN, StopReason.TOOL_CALL, StopReason.PAUSED})
+"""The reasons of a response that was longer than what may be kept that would have led on, or to the end."""
+
+
 def _count(now: Standing, response: ChatResponse, signal: Signal) -> None:
     """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
     usage, counters = now.account.used(response), now.account.counters
@@ -88,7 +95,7 @@ def _count(now: Standing, response: ChatResponse, signal: Signal) -> None:
     if now.strategy in limits.COUNTED or signal in (Signal.MAX_TOKENS, Signal.GATE_REFUSED):
         counters.ceiling = counters.ceiling or now.account.maximum or usage.output_tokens or None
         counters.tokens += usage.output_tokens or 0
-        counters.chars += len(response.text)
+        counters.chars += len(now.account.stitcher.added)
 
 
 def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
@@ -97,8 +104,11 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
     if repairing:
         lost = Counter(now.wanted) - Counter(call.name for call in response.tool_calls)
         if isinstance(verdict, Run) and lost:
+            now.unmade = result.NOT_ALL_CALLS
             now.voice.lost(lost.elements())
-        asking.repaired(now, attempted=True, succeeded=isinstance(verdict, Run))
+        asking.repaired(now, attempted=True, succeeded=isinstance(verdict, Run) and not lost)
+    if isinstance(verdict, Run) and now.unmade == result.ANSWERED_IN_WORDS:
+        now.unmade = None
     if signal is Signal.GATE_REFUSED:
         now.issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
         now.wanted = tuple(call.name for call in response.tool_calls) or now.wanted
@@ -110,10 +120,6 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
 
 def _worth(now: Standing, response: ChatResponse, signal: Signal) -> Signal:
     """The signal of a cut or complete answer, where what was asked for changes what it is worth."""
-    if now.overflowed and signal in (Signal.MAX_TOKENS, Signal.END_TURN):
-        now.outcome = TurnOutcome.CHAR_BUDGET
-        now.voice.gave_up(now.outcome, allowed=True)
-        return Signal.LIMIT_REACHED
     if signal is Signal.END_TURN and now.terms.is_json and not _is_json(now.answer_text):
         return Signal.INVALID_JSON
     if signal is Signal.END_TURN and _adds_nothing(now):
@@ -163,8 +169,11 @@ def _less_thinking(now: Standing) -> Request | None:
 
 def _adds_nothing(now: Standing) -> bool:
     """Whether the model has nothing to add to an answer that was cut in the middle of a sentence."""
-    is_rest = now.strategy in (Strategy.PROMPT, Strategy.PREFILL) and not now.account.stitcher.added.strip()
-    return is_rest and not ends_sentence(now.account.stitcher.text)
+    stitcher = now.account.stitcher
+    if now.strategy not in (Strategy.PROMPT, Strategy.PREFILL) or now.progress.visible:
+        return False
+    before = stitcher.text.removesuffix(stitcher.added)
+    return not ends_sentence(before) or open_fence(before) is not None
 
 
 def _unsignalled(now: Standing, mode: Mode) -> Signal:

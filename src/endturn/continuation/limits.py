@@ -21,6 +21,8 @@ class Counters:
         tokens, chars: output of cut responses, their continuations and repairs.
         ceiling: the effective maximum of output tokens: the request's, else what the first cut response used.
         cost: USD that all calls of the turn have cost, by the policy's prices.
+        iterations_made, continuations_made, repairs_made: the same calls since the turn began, whatever limits have
+            begun anew since.
     """
 
     calls: int = 0
@@ -33,6 +35,18 @@ class Counters:
     chars: int = 0
     ceiling: int | None = None
     cost: float = 0.0
+    iterations_made: int = 0
+    continuations_made: int = 0
+    repairs_made: int = 0
+
+    def afresh(self) -> Counters:
+        """Nothing used yet of what is limited."""
+        return Counters(
+            calls=self.calls,
+            iterations_made=self.iterations_made,
+            continuations_made=self.continuations_made,
+            repairs_made=self.repairs_made,
+        )
 
 
 @dataclass(frozen=True, slots=True)

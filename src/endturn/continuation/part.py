@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from endturn.chat import ChatResponse, Delta, ToolCall
@@ -24,16 +23,17 @@ class Part:
         held: where the pieces of text go that the consumer may not see yet; None where it may see them at once.
         until: whether the text that is held may be seen now, with all that follows; None keeps all of it.
         strategy: how the call asks; None for an ordinary one.
-        most: characters that are kept of a response that is cut, or was asked for because one was.
+        room: characters that a response may add that is cut, or was asked for because one was; of one that is whole,
+            and was not, all are kept.
 
     Attributes:
         response: None until `close` was called; what had arrived, with the stop `missing`, where the response itself
             never came.
-        overflowed: it was longer than `most`; `response` holds as much of it as that.
+        overflowed: it adds more than that; `response` holds what was kept.
     """
 
-    __slots__ = ("_calls", "_held", "_most", "_reasoning", "_room", "_said", "_stitcher", "_strategy", "_until",
-                 "overflowed", "response")  # fmt: skip
+    __slots__ = ("_calls", "_held", "_reasoning", "_room", "_said", "_stitcher", "_strategy", "_until", "overflowed",
+                 "response")  # fmt: skip
 
     def __init__(
         self,
@@ -42,30 +42,23 @@ class Part:
         until: Callable[[str], bool] | None = None,
         *,
         strategy: Strategy | None = None,
-        most: int = sys.maxsize,
+        room: int = sys.maxsize,
     ) -> None:
         self.response: ChatResponse | None = None
         self.overflowed = False
         self._strategy = strategy
-        self._most = most
-        self._room = most
+        self._room = room
         self._held = held
         self._until = until
         self._stitcher = stitcher
         self._said: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, list[str]] = {}
-        stitcher.begin()
+        stitcher.begin(room)
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
         """Take the next delta."""
         text = delta.text
-        if delta.restart:
-            self._room = self._most
-        if len(text) > self._room:  # the rest of it comes when the response is known to be whole, or never
-            text = text[: self._room]
-            delta = replace(delta, text=text)
-        self._room -= len(text)
         # Nearly every delta is text, and nothing stands in its way: it costs little, and passes as it is.
         plain = text and not (delta.reasoning or delta.restart) and delta.call is None and self._held is None
         if plain and self._stitcher.passes(text):
@@ -102,10 +95,6 @@ class Part:
         if self.response is not None:
             return iter(())
         said, reasoning = "".join(self._said), "".join(self._reasoning)
-        if response is not None and (self._strategy in COUNTED or response.stop.truncated):
-            self.overflowed = len(response.text) > self._most
-            if self.overflowed:
-                response = response.but(text=response.text[: self._most], blocks=None)
         if response is None:
             response = ChatResponse(
                 text=said,
@@ -126,6 +115,12 @@ class Part:
             if piece is not None:
                 out.append(piece)
         out += self._rest()
+        if self._stitcher.overflowed:
+            self.overflowed = self._strategy in COUNTED or response.stop.truncated
+            if self.overflowed:
+                self.response = self.response.but(text=self._stitcher.added, blocks=None)
+            elif (beyond := self._stitcher.release()) is not None:
+                out.append(beyond)
         return iter(self._shown(out))
 
     def _rest(self) -> list[Delta]:

@@ -73,7 +73,7 @@ class ContinuationPolicy(BaseModel):
             for; `drop`: its text is continued, as if there had been no calls.
         prompt: the nudge that asks for the rest.
         history: what `TurnResult.messages` makes of an answer in parts: `collapsed`: one message; `segments`: a message
-            for each part, with the nudges between them. A request that repeats such nudges is sent as it is.
+            for each part, with the nudges between them. Given back in a request, they are joined before they are sent.
         on_reasoning_only: what follows a response that was cut before it said anything: `stop`; `escalate_once`: the
             same question with four times the output tokens, as far as the budget allows; `reasoning_off_once`: the
             same question without thinking, where the model is known to be able to.
@@ -83,8 +83,8 @@ class ContinuationPolicy(BaseModel):
             JSON (or not), or streamed as it comes (`eager`): then it cannot be asked for again.
         mode: which tool of `endturn.continuation.termination` ends a turn on purpose: `response`: finish_response;
             `task`: finish_task; None: neither. A controller that runs tools offers it to the model.
-        text_signals: in a mode, whether that tool's name on a line of its own, with its arguments behind it, counts as
-            a call in the text of an answer too.
+        text_signals: in a mode, whether that tool's name on a line of its own counts as a call in the text of an answer
+            too: where the answer ends with it, and an object behind it or nothing; or begins with it, and a summary.
         wallet_guard: in a mode, whether the turn of a model that does not call that tool ends by the guard's rules; if
             not, an answer without calls ends it, as it does without a mode.
         transcript: a file that every message of every turn is appended to; see `endturn.transcript`.

@@ -29,6 +29,7 @@ class Resumption:
         counters: what counts against the limits.
         ran: the calls that were run, which never run again.
         passing: a response of which `next` asks for the whole, or for another in its place.
+        wanted: the names of the tool calls that `next` asks for again. unmade: as in `Standing`.
     """
 
     request: Request
@@ -46,10 +47,12 @@ class Resumption:
     counters: Counters = field(default_factory=Counters)
     ran: frozenset[tuple[int, str]] = frozenset()
     passing: ChatResponse | None = None
+    wanted: tuple[str, ...] = ()
+    unmade: str | None = None
 
     def afresh(self) -> Resumption:
         """The same with all limits at their beginning."""
-        return replace(self, counters=Counters(calls=self.counters.calls))
+        return replace(self, counters=self.counters.afresh())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class TurnResult:
         usage: the sum over all calls; `estimated` where a provider did not say.
         iterations: calls to the model that `max_iterations` limits; continuations: calls that asked for the rest of a
             cut answer, or for the whole of it again; repairs: calls that asked for cut tool calls again; requests: all
-            calls to the model, resumes included.
+            calls to the model, resumes included. Of a turn that was taken up again they are those of all of it.
         tool_results: what the tools said, as tool messages.
         error: what the provider raised, where that ended the turn.
         duration_s: seconds from the turn's start to its end.
@@ -162,4 +165,5 @@ NOTICES: Final = {
 NOT_ALLOWED: Final = "The answer was cut off; continuing it is not allowed."
 RESUMING_NOT_ALLOWED: Final = "The provider paused the answer; taking it up again is not allowed."
 NO_CALLS: Final = "The model announced a tool call and sent none, when asked again too."
+NOT_ALL_CALLS: Final = "Some tool calls were not made: they were cut off, and did not come when asked for again."
 ANSWERED_IN_WORDS: Final = "A tool call was not made: asked for it again, the model answered in words."

@@ -85,7 +85,7 @@ def _answer(now: Standing, *, last: bool = False) -> None:
     if now.terms.policy.continuation_attempts_per == "answer":
         now.account.counters.attempts = 0
     now.answers, now.calls, now.verdict, now.strategy = [], (), None, None
-    now.unmade = False
+    now.wanted = ()
 
 
 def _failed_to_finish(now: Standing, mode: Mode | None) -> bool:

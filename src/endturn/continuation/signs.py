@@ -7,6 +7,7 @@ import string
 from bisect import bisect_left
 from itertools import product
 from typing import Final, NamedTuple
+from unicodedata import category
 
 _SAYS_NOTHING: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
@@ -69,11 +70,16 @@ def open_fence(text: str) -> Fence | None:
     return opened
 
 
-_SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$|\n\s*$")
+_SENTENCE_ENDS: Final = re.compile(r"[.!?…。！？؟।)\]}>\"'”’»`*_~|]\s*$")
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of a text can be seen: white space, marks of width zero."""
+    return all(character.isspace() or category(character) in ("Cf", "Cc") for character in text)
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether a text may be over where it ends: with a line, or with a character that sentences and markup end with."""
+    """Whether a text may be over where it ends: its last character is one that sentences and markup end with."""
     return _SENTENCE_ENDS.search(text[-PREAMBLE:]) is not None
 
 

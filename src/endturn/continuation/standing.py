@@ -21,6 +21,7 @@ from endturn.continuation.toolgate import Verdict, declared
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
 from endturn.records import Strategy, TurnOutcome
+from endturn.stop import StopReason
 from endturn.wires import Asked, Wire, capabilities
 from endturn.wires.capabilities import Capability
 
@@ -49,6 +50,7 @@ class Terms:
     Attributes:
         provider: its name, for what is announced.
         abilities: of the provider function; capability: of the model.
+        names_calls: the format has a reason of its own for a tool call; in the others every call is a promoted one.
         tools: those that the request declares, by name.
         runnable: the names of the tools that have a function; None where the host runs tools itself.
         thinking: tokens that the request sets aside for thinking.
@@ -63,6 +65,7 @@ class Terms:
     provider: str
     abilities: Abilities
     capability: Capability
+    names_calls: bool
     tools: Mapping[str, Tool]
     runnable: Container[str] | None
     thinking: int
@@ -101,6 +104,9 @@ class Terms:
             provider=provider,
             abilities=abilities,
             capability=capabilities.of(wire.NAME, abilities.dialect, base.model, format=base.format),
+            names_calls=any(
+                row.reason is StopReason.TOOL_CALL for rows in wire.REASONS.values() for row in rows.values()
+            ),
             tools=tools,
             runnable=runnable,
             thinking=thinking_budget(base),
@@ -145,7 +151,8 @@ class Standing:
         elapsed: gives the seconds since it began.
         strategy: how the latest call asks; None for an ordinary one.
         issue: what is wrong with a payload that is to be repaired, as in `schema.ISSUE`.
-        wanted: the names of its calls. unmade: such calls were asked for again, and none has been run since.
+        wanted: the names of its calls.
+        unmade: what the user is told of such calls that were asked for again, and not made.
         held: what the consumer may not see yet; `kept`: so many pieces of it are of earlier parts.
         asked_before: the request and the response before the latest call, which may have to be taken back.
         part: of the call that is out; response: what the latest came to.
@@ -165,7 +172,7 @@ class Standing:
     strategy: Strategy | None = None
     issue: str | None = None
     wanted: tuple[str, ...] = ()
-    unmade: bool = False
+    unmade: str | None = None
     held: list[Delta] = field(default_factory=list)
     kept: int = 0
     asked_before: tuple[Request, ChatResponse] | None = None
@@ -197,7 +204,7 @@ class Standing:
 
     def is_one_too_many(self, calls: Sequence[ToolCall]) -> bool:
         """Whether the same calls were run as often in a row as the policy allows."""
-        batch = tuple(f"{call.name} {call.arguments_raw or json.dumps(call.arguments)}" for call in calls)
+        batch = tuple(sorted(_said(call) for call in calls))
         before, times = self.same
         self.same = batch, times + 1 if batch == before else 1
         most = self.terms.policy.max_identical_calls
@@ -225,6 +232,12 @@ class Standing:
         """Whether an answer that says nothing is asked for again: it is text, and all of it comes from one call."""
         alone = self.strategy in (None, Strategy.RETRY) and not self.terms.is_json
         return self.watchman is not None and alone
+
+
+def _said(call: ToolCall) -> str:
+    """A call as text: the same for the same arguments, however they are written."""
+    given = call.arguments_raw if call.arguments is None else json.dumps(call.arguments, sort_keys=True)
+    return f"{call.name} {given}"
 
 
 def asked_in(request: Request, wire: Wire, dialect: str) -> Asked | None:

@@ -22,6 +22,8 @@ What it is not: a diff. A continuation that says the same in other words is appe
 
 from __future__ import annotations
 
+import sys
+
 from endturn.chat import Delta
 from endturn.continuation.seam import Seam
 from endturn.continuation.signs import HALF
@@ -43,8 +45,8 @@ class Stitcher:
         restarted: a continuation began anew and was appended whole, or what was given out was replaced.
     """
 
-    __slots__ = ("_anew", "_began", "_forgotten", "_is_again", "_is_cut", "_least", "_most", "_parts", "_seam",
-                 "_waiting", "_waiting_before", "replaced", "restarted")  # fmt: skip
+    __slots__ = ("_anew", "_began", "_beyond", "_forgotten", "_is_again", "_is_cut", "_least", "_most", "_parts",
+                 "_room", "_seam", "_waiting", "_waiting_before", "replaced", "restarted")  # fmt: skip
 
     def __init__(
         self, text: str = "", replaced: Spans = (), /, *, min_overlap: int = 16, max_overlap: int = 1_024
@@ -60,6 +62,8 @@ class Stitcher:
         self._seam: Seam | None = None
         self._waiting = self._waiting_before = 0  # so many U+FFFD at the end were not given out: now, as the part began
         self._is_cut = False  # what comes next follows a seam: such U+FFFD go
+        self._room = sys.maxsize  # characters that may still be added
+        self._beyond = ""  # what had no room
         self.restarted = False
 
     def __len__(self) -> int:
@@ -90,11 +94,22 @@ class Stitcher:
         """What the latest part has added."""
         return self.shown[self._began :]
 
-    def begin(self) -> None:
-        """A part of the answer begins here, unless it is the latest once more."""
+    @property
+    def overflowed(self) -> bool:
+        """Whether the latest part adds more than there was room for."""
+        return self._beyond != ""
+
+    def begin(self, room: int = sys.maxsize) -> None:
+        """A part of the answer begins here, unless it is the latest once more. It may add so many characters."""
         if not self._is_again:
             self._began, self._waiting_before = len(self), self._waiting
         self._is_again = False
+        self._room, self._beyond = room, ""
+
+    def release(self) -> Delta | None:
+        """There is room for all of the latest part after all: returns what had none."""
+        beyond, self._beyond, self._room = self._beyond, "", sys.maxsize
+        return self._out(beyond)
 
     def forget(self) -> None:
         """The latest part was seen by nobody, and is to be replaced: it goes, and may be restored."""
@@ -159,6 +174,9 @@ class Stitcher:
         """Take the next piece of a part if it can be given out as it is: nothing is undecided. Whether it was taken."""
         if self._seam is not None or self._waiting or text.endswith(HALF) or self.is_put_aside:
             return False
+        if len(text) > self._room:
+            return False
+        self._room -= len(text)
         self._parts.append(text)
         return True
 
@@ -189,6 +207,9 @@ class Stitcher:
         return self._out(text, restart=restart)
 
     def _out(self, text: str, *, restart: bool = False) -> Delta | None:
+        if len(text) > self._room:
+            text, self._beyond = text[: self._room], self._beyond + text[self._room :]
+        self._room -= len(text)
         if not text:
             return None
         text = self._append(text)

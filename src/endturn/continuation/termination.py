@@ -17,8 +17,8 @@ The rules:
    Each ends the turn as `implicit_completion`. What is less than three times trivial is asked again. An answer in
    which that tool was called, and did not run, is not looked at: the model is told why, and calls again.
 5. Three trivial answers in a turn that has said nothing and run nothing are no completion, but `empty_response`.
-6. A model that has no tools may write the tool's name on a line of its own, and its arguments behind it: that counts
-   where `text_signals` is on.
+6. A model that has no tools may write the tool's name, and its arguments behind it, at the end of its answer: that
+   counts where `text_signals` is on.
 7. An answer of calls alone is neither trivial nor repeated: models that call tools often say nothing beside.
 
 No I/O, no clock. The tools, their result texts, the statuses and the guard are those of Penguin's engine.
@@ -166,14 +166,15 @@ def signal_of(call: ToolCall, mode: Mode | None) -> Finish | None:
 
 
 def signal_in(text: str, mode: Mode) -> Finish | None:
-    """What a text signals that names a mode's tool on a line of its own; None where there is none, or it is torn.
+    """What a text signals that ends with a mode's tool: its name, and behind it an object or nothing.
 
-    Behind the name stand the arguments: an object, a summary, or nothing.
+    A text that begins with the name on a line of its own is all signal: what follows is its summary. An example in the
+    middle of an answer is none.
     """
-    found = _IN_TEXT[mode].search(text)
+    found = _AT_END[mode].search(text) or _AT_START[mode].match(text)
     if found is None:
         return None
-    given = found["given"].strip(" \t\r\n`")
+    given = (found["given"] or "").strip()
     call = ToolCall(id="text", name=found["name"], arguments_raw=given)
     is_torn = given.startswith("{") and isinstance(_loaded(given), str)
     return None if is_torn else signal_of(call, mode)
@@ -196,10 +197,14 @@ def status_in(text: str) -> str | None:
     return None if found is None else found[1]
 
 
-_IN_TEXT: Final[Mapping[Mode, re.Pattern[str]]] = {
+_AT_END: Final[Mapping[Mode, re.Pattern[str]]] = {
     mode: re.compile(
-        rf"^[ \t`]*(?P<name>{'|'.join(functions)})[ \t`]*(?:\n|(?=\{{)|\Z)(?P<given>.*)", re.MULTILINE | re.DOTALL
+        rf"^ {{0,3}}(?P<name>{'|'.join(functions)})\s*(?P<given>\{{.*\}})?\s*(?:```\s*)?\Z", re.MULTILINE | re.DOTALL
     )
+    for mode, functions in FUNCTIONS.items()
+}
+_AT_START: Final[Mapping[Mode, re.Pattern[str]]] = {
+    mode: re.compile(rf"\s*(?P<name>{'|'.join(functions)})[ \t]*\n(?P<given>.*)", re.DOTALL)
     for mode, functions in FUNCTIONS.items()
 }
 

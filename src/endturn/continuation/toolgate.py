@@ -187,7 +187,8 @@ def parse(
     """
     offered = call.name in tools or (runnable is None and not tools)
     if not offered or (runnable is not None and call.name not in runnable):
-        known = f"the tools are: {', '.join(tools)}" if tools else "no tools were offered"
+        names = [name for name in tools if runnable is None or name in runnable]
+        known = f"the tools are: {', '.join(names)}" if names else "no tools were offered"
         return Fault("unknown_tool", f"there is no tool called {call.name!r}; {known}")
     parameters = tools[call.name].parameters if call.name in tools else {}
     try:

@@ -90,6 +90,8 @@ class Course:
             watchman=terms.watchman(),
             strategy=strategy,
             issue="unverified_terminal" if strategy is Strategy.REPAIR else None,
+            wanted=start.wanted if isinstance(start, Resumption) else (),
+            unmade=start.unmade if isinstance(start, Resumption) else None,
         )
 
     def steps(self) -> Steps:
@@ -109,6 +111,7 @@ class Course:
             match step:
                 case Step.SEND:
                     counters.iterations += now.strategy is None
+                    counters.iterations_made += now.strategy is None
                     now.number = counters.calls
                     signal = yield from _call(now)
                 case Step.EVALUATE:
@@ -136,6 +139,8 @@ class Course:
                     limit = limits.before_resume(
                         counters, policy, resume, able=asking.can(now, resume), elapsed_s=now.elapsed()
                     )
+                    if limit is TurnOutcome.RESUME_LIMIT:
+                        now.voice.left_paused(allowed=policy.continuation_max_resumes > 0)
                     signal = ending.unless(now, limit)
                 case Step.CHECK_ASK_AGAIN:
                     assert now.again is not None
@@ -185,7 +190,7 @@ class Course:
 def _beginning(now: Standing) -> Began:
     account, can = now.account, now.terms.abilities
     return Began(
-        request=account.base, segments=account.segments, counters=replace(account.counters), usage=account.usage,
+        request=account.asked, segments=account.segments, counters=replace(account.counters), usage=account.usage,
         paused=_taken_up(now), wire=now.terms.wire.NAME, provider=now.terms.provider, dialect=can.dialect,
         retrieves=can.retrieves, follows_tokens=can.follows_tokens,
     )  # fmt: skip
@@ -212,15 +217,15 @@ def _call(now: Standing) -> Generator[CallProvider | Delta, Reply, Signal]:
         now.kept = len(now.held)
     stitcher = now.account.stitcher
     strategy, room = now.strategy, now.account.room
-    if strategy is Strategy.RETRIEVE and now.account.passing is not None:
-        room += len(now.account.passing.text)  # it comes again, and was counted
+    if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and now.account.passing is not None:
+        room += len(now.account.passing.text)  # it comes again, or another in its place, and was counted
     if now.terms.is_held:
-        part = Part(stitcher, held=now.held, strategy=strategy, most=room)
+        part = Part(stitcher, held=now.held, strategy=strategy, room=room)
     elif now.may_be_trivial:
-        part = Part(stitcher, held=now.held, until=_says_something, strategy=strategy, most=room)
+        part = Part(stitcher, held=now.held, until=_says_something, strategy=strategy, room=room)
     else:
         yield from _release(now)
-        part = Part(stitcher, strategy=strategy, most=room)
+        part = Part(stitcher, strategy=strategy, room=room)
     now.part = part
     now.account.write_pending()
     raised = yield CallProvider(now.account.sent, part)

@@ -136,9 +136,19 @@ class Voice:
         log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, of)
 
     @staticmethod
+    def left_paused(*, allowed: bool) -> None:
+        """As many pauses were taken up as are allowed."""
+        if allowed:
+            log.warning("[continue] Response paused, max resumes reached, breaking")
+        else:
+            log.info("[continue] Response paused, resuming is not allowed")
+
+    @staticmethod
     def gave_up(outcome: TurnOutcome, *, allowed: bool) -> None:
         """The source design's line for the cap, and one for every other limit."""
-        if outcome is not TurnOutcome.RETRY_LIMIT:
+        if outcome is TurnOutcome.NOT_CONTINUED:
+            log.warning("[continue] Response truncated at max_tokens, the model takes none of continuation_strategies")
+        elif outcome is not TurnOutcome.RETRY_LIMIT:
             log.warning("[continue] Response truncated at max_tokens, not continued: %s", outcome.value)
         elif allowed:
             log.warning("[continue] Max continuations reached, breaking")
