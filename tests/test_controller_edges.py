@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import ChatResponse, Request, ToolCall
+from endturn.calls import Layer, open_call
+from endturn.chat import ChatResponse, Request, ToolCall, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import ANSWERED_IN_WORDS, NOT_ALL_CALLS
 from endturn.controller import ContinuationController, TurnResult
-from endturn.records import PayloadRepaired, TurnOutcome
+from endturn.errors import ProviderUnavailable
+from endturn.records import DispatchBlocked, PayloadRepaired, TurnEnded, TurnOutcome, UsageEstimated
 from endturn.recovery import recover
-from endturn.stop import StopReason
+from endturn.stop import Stop, StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
 TOOLS = ask(tools=(SEARCH, NOW))
@@ -230,3 +232,88 @@ def test_a_signal_in_the_text_stands_at_its_end_or_is_all_of_it(
     _, result, _ = play(said(text), mode="task", text_signals=True)
     found = None if result.finish is None or result.finish.signal == "implicit_completion" else result.finish
     assert (found and (found.status, found.summary)) == signal
+
+
+# --- What never arrived ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(34)
+@pytest.mark.parametrize("preset", ["forgeflare", "wave"])
+@pytest.mark.parametrize("reason", [StopReason.MAX_TOKENS, StopReason.TOOL_CALL, StopReason.END_TURN])
+def test_a_call_that_never_arrived_runs_under_no_reason(preset: str, reason: StopReason) -> None:
+    """Servers say `tool_calls` of cut answers too: what is open and empty is dropped, and the last of a full budget."""
+    torn = call("now", "", closed=False)
+    _, _, ran = play(said("Go.", reason, calls=[torn]), said("Done."), said("Done."), preset=preset)
+    assert ran == []
+    empty = call("now", "", id="2")
+    _, _, ran = play(said("Go.", reason, calls=[empty], suspected=True), said("x."), said("x."), preset=preset)
+    assert ran == []
+
+
+@pytest.mark.behaviour(42)
+def test_calls_that_are_dropped_beside_others_are_announced() -> None:
+    """What is not run is told, though its neighbours run."""
+    with heard(DispatchBlocked) as blocked:
+        _, _, ran = play(cut("So.", calls=[call(id="1"), call(arguments='{"q', id="2")]), said("Done."), preset="wave")
+    assert [asked.id for asked in ran] == ["1"]
+    assert [(record.reason, record.names) for record in blocked] == [("truncated", ("search",))]
+
+
+def test_a_truncated_end_is_never_without_a_notice() -> None:
+    """The host runs the calls of a cut response itself: the turn is over, and not whole."""
+    policy = ContinuationPolicy.preset("forgeflare")
+    result = ContinuationController(Played(cut("So", calls=[call()])), policy=policy).run(TOOLS)
+    assert (result.outcome, result.complete, result.notice is None) == ("completed", False, False)
+
+
+def test_no_name_that_the_model_made_up_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """It may hold anything, a line's end too."""
+    secret = call("4111\nWARNING forged", id="3", closed=False)
+    play(cut(calls=[call(id="1"), secret]), calling(call(id="4")), said("Done."))
+    assert not any("4111" in message or "forged" in message for message in caplog.messages)
+    assert any("1 tool calls" in message for message in caplog.messages)
+
+
+# --- What it used -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.behaviour(17)
+def test_usage_that_a_layer_below_saw_is_no_estimate() -> None:
+    """The provider function returns none, the SDK's call was recorded with it: one figure, and no guess."""
+    texts = iter(["One ", "two."])
+
+    def provider(request: Request) -> ChatResponse:
+        below = open_call(Layer.SDK, provider="openai", model="m")
+        assert below is not None
+        text = next(texts)
+        stop = Stop(StopReason.END_TURN if text == "two." else StopReason.MAX_TOKENS)
+        below.end(stop, usage=Usage(50, 5))
+        return ChatResponse(text=text, stop=stop)
+
+    with heard() as records:
+        result = ContinuationController(provider, policy=ContinuationPolicy()).run(ask())
+    [ended] = [record for record in records if isinstance(record, TurnEnded)]
+    assert result.usage == Usage(100, 10)
+    assert (ended.turn.input_tokens, ended.turn.output_tokens, ended.turn.estimated) == (100, 10, False)
+    assert not any(isinstance(record, UsageEstimated) for record in records)
+
+
+@pytest.mark.behaviour(19)
+def test_what_a_broken_call_used_is_in_the_result() -> None:
+    """As far as its provider said."""
+    partial = said("two", StopReason.MISSING, terminal_seen=False)
+    _, result, _ = play(cut("One "), ProviderUnavailable("gone", partial=partial))
+    assert (result.outcome, result.usage) == ("provider_error", Usage(10, 20))
+
+
+@pytest.mark.parametrize(
+    ("max_cost", "extra"),
+    [(0.010002, {}), (0.01005, {"thinking": {"type": "enabled", "budget_tokens": 1024}})],
+)
+def test_money_that_buys_no_word_ends_the_turn(max_cost: float, extra: dict[str, Any]) -> None:
+    """No call is made that may generate nothing, or only think."""
+    prices = {"m": (0, 10)}
+    _, result, _ = play(
+        cut("a ", tokens=1_000), request=ask(max_tokens=1_000, extra=extra), prices=prices, max_cost=max_cost
+    )
+    assert (result.outcome, result.requests) == ("cost_budget", 1)

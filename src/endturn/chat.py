@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
 from endturn.lean import lean
-from endturn.stop import Stop, StopReason
+from endturn.stop import TRUNCATED, Stop, StopReason
 
 Json = dict[str, Any]
 """One JSON object of a provider's own format: foreign, so untyped inside."""
@@ -177,7 +177,8 @@ def _stop(value: Any) -> Stop:
     if not isinstance(value, str):
         raise ValueError("it should be a Stop, as endturn.normalize gives one, or a StopReason")
     try:
-        return Stop(StopReason(value))
+        reason = StopReason(value)
+        return Stop(reason, terminal_seen=reason is not StopReason.MISSING, incomplete=reason in TRUNCATED)
     except ValueError:
         raise ValueError(
             f"{value!r} is no StopReason: give a provider's own value as stop=endturn.normalize({value!r})"

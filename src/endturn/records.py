@@ -148,6 +148,7 @@ class Turn:
         within: of a controller's turn, the observed turn that it is a part of.
         inner: the outcome of the last such part, unless a whole answer came after it.
         around: the explicit turn in which this one began.
+        last_call, last_usage: the number of its latest call, and what that used as far as its provider said.
         started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
         outcome: set once, when the turn ends.
         state: what listeners keep with the turn, by listener.
@@ -181,6 +182,7 @@ class Turn:
     parts: dict[int, tuple[int, int]] | None = None
     output_chars: int = 0
     last_call: int | None = None
+    last_usage: Usage | None = None
     last_s: float | None = None
     outcome: TurnOutcome | None = None
     state: dict[object, object] = field(default_factory=dict)
@@ -189,7 +191,7 @@ class Turn:
         """Add one call's result to the tally."""
         started, stop, usage = ended.started, ended.stop, ended.usage
         self.last_s = started.started_s + ended.duration_s
-        self.last_call = started.number
+        self.last_call, self.last_usage = started.number, usage
         if not self.provider or (stop.truncated and not self.truncated):
             self.provider, self.model = started.provider, started.model
         if usage is not None:

@@ -182,7 +182,35 @@ def test_the_least_overlap_counts_white_space_once(a: str, b: str, is_found: boo
     assert stitch(a, b) == (a + b[-1] if is_found and not a.endswith(" ") else a + ("e!" if is_found else b))
 
 
-BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n    "])
+BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n"])
+
+
+HTML = "<ul>\n" + "".join(f"    <li>\n      <b>{n}</b>\n    </li>\n" for n in range(9)) + "</ul>\n"
+CODE = (
+    "def total(items):\n    total = 0\n    for item in items:\n        if item.good:\n            total += item.price\n"
+)
+
+
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize("text", [HTML, CODE], ids=["HTML", "code"])
+def test_an_exact_repetition_goes_however_much_of_it_is_indentation(text: str) -> None:
+    """From `min_overlap` characters on, counted as they are."""
+    for at in range(40, len(text)):
+        for back in (16, 20, 33):
+            assert stitch(text[:at], text[at - back :]) == text
+
+
+@pytest.mark.behaviour(29)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("<ul>\n          </div>\n        </div>\n      </div>\n", "    </div>\n  </div>\n</div>\n</body>\n"),
+        ("        }\n      }\n    }\n  }", "\n      }\n    }\n  }\n}"),
+    ],
+)
+def test_lines_that_differ_in_their_indentation_are_no_repetition(a: str, b: str) -> None:
+    """Closing tags and braces: nothing of them goes."""
+    assert stitch(a, b) == a + b
 
 
 @pytest.mark.behaviour(29)

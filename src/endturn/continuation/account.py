@@ -84,11 +84,15 @@ class Account:
         """Add a response's usage, estimated where the provider gave none."""
         sent = self.sent if self.sent.max_tokens is not None else self.sent.but(max_tokens=self.maximum)
         usage = measured(response, sent)
+        self.spend(usage)
+        return usage
+
+    def spend(self, usage: Usage) -> None:
+        """Add what a call has used."""
         self.usage += usage
         price = self._policy.price(self.base.model)
         if price is not None:
             self.counters.cost += ((usage.input_tokens or 0) * price[0] + (usage.output_tokens or 0) * price[1]) / 1e6
-        return usage
 
     @property
     def restarted(self) -> bool:

@@ -13,7 +13,7 @@ from endturn.continuation.result import TurnResult
 from endturn.continuation.standing import Standing
 from endturn.continuation.toolgate import Repair
 from endturn.errors import ProviderError
-from endturn.records import COMPLETE, Strategy, TurnOutcome
+from endturn.records import COMPLETE, Strategy, TurnOutcome, believed
 from endturn.stop import StopReason
 from endturn.turns import end_turn
 
@@ -36,6 +36,7 @@ def fail(now: Standing, signal: Signal, error: BaseException | None) -> None:
     """Keep what is worth keeping of a call that did not end, and how the turn could go on."""
     account, partial = now.account, now.last
     now.outcome, now.error = machine.OUTCOMES[signal], error
+    _spend(now)
     if isinstance(error, ProviderError) and error.retryable:
         asking.give_back(now)
     if now.strategy is Strategy.RETRIEVE:  # the whole of it can be fetched once more
@@ -51,6 +52,13 @@ def fail(now: Standing, signal: Signal, error: BaseException | None) -> None:
         asking.repaired(now, attempted=True, succeeded=False)
 
 
+def _spend(now: Standing) -> None:
+    """Count what a call has used that is not judged any more; nothing is estimated of it."""
+    usage = believed(now.reported)
+    if usage is not None:
+        now.account.spend(usage)
+
+
 def interrupt(now: Standing, error: BaseException | None) -> TurnResult:
     """End the turn wherever it stands."""
     account, state = now.account, now.machine.state
@@ -58,6 +66,7 @@ def interrupt(now: Standing, error: BaseException | None) -> TurnResult:
         now.part.close(None)
         now.take()
         if now.last.stop.reason is not StopReason.MISSING:
+            _spend(now)
             account.enter(now.last)  # the answer had arrived; the consumer did not wait for its last piece
         else:
             fail(now, Signal.INTERRUPTED, None)
@@ -93,6 +102,8 @@ def stand(now: Standing) -> None:
 def _notice(now: Standing) -> str | None:
     """What the user is told of an answer that is not whole, or not all that the model had begun."""
     outcome, policy = now.outcome, now.terms.policy
+    if outcome in COMPLETE and now.response is not None and now.response.stop.truncated:
+        return result.NOTICES[TurnOutcome.NOT_CONTINUED]
     match outcome:
         case TurnOutcome.COMPLETED | TurnOutcome.IMPLICIT_COMPLETION:
             return now.unmade

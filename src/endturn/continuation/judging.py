@@ -88,7 +88,8 @@ _OVERFLOWS: Final = frozenset({StopReason.MAX_TOKENS, StopReason.END_TURN, StopR
 
 def _count(now: Standing, response: ChatResponse, signal: Signal) -> None:
     """Count what a response has used; of one that was cut, or made for one that was, against the budgets too."""
-    usage, counters = now.account.used(response), now.account.counters
+    response, counters = response.but(usage=now.reported), now.account.counters
+    usage = now.account.used(response)
     guessed = estimated(response, usage)
     if guessed is not None:
         now.voice.estimated(guessed, continues=now.strategy is not None)
@@ -105,14 +106,19 @@ def _tell(now: Standing, response: ChatResponse, signal: Signal) -> None:
         lost = Counter(now.wanted) - Counter(call.name for call in response.tool_calls)
         if isinstance(verdict, Run) and lost:
             now.unmade = result.NOT_ALL_CALLS
-            now.voice.lost(lost.elements())
+            now.voice.lost(sum(lost.values()), [name for name in lost if name in now.terms.tools])
         asking.repaired(now, attempted=True, succeeded=isinstance(verdict, Run) and not lost)
     if isinstance(verdict, Run) and now.unmade == result.ANSWERED_IN_WORDS:
         now.unmade = None
     if signal is Signal.GATE_REFUSED:
         now.issue = verdict.issue if isinstance(verdict, Repair) else "incomplete_json"
         now.wanted = tuple(call.name for call in response.tool_calls) or now.wanted
-    if response.tool_calls and not isinstance(verdict, Run):
+    if isinstance(verdict, Run):
+        run = {call.id for call in verdict.calls}
+        dropped = [call for call in response.tool_calls if call.id not in run]
+        if dropped:  # of a cut response those run that came; see `any_parsed`
+            now.voice.blocked("truncated", dropped)
+    elif response.tool_calls:
         reason = verdict.reason if verdict is not None else "not_a_tool_call"
         failed = repairing and signal in (Signal.GATE_REFUSED, Signal.REPAIR_REFUSED)
         now.voice.blocked("repair_failed" if failed else reason, response.tool_calls)

@@ -116,7 +116,9 @@ def _over(counters: Counters, policy: ContinuationPolicy, elapsed_s: float) -> T
     return None
 
 
-def _spent(counters: Counters, policy: ContinuationPolicy, elapsed_s: float, thinking: int) -> TurnOutcome | None:
+def _spent(
+    counters: Counters, policy: ContinuationPolicy, elapsed_s: float, thinking: int, model: str
+) -> TurnOutcome | None:
     over = _over(counters, policy, elapsed_s)
     if over is not None:
         return over
@@ -125,13 +127,22 @@ def _spent(counters: Counters, policy: ContinuationPolicy, elapsed_s: float, thi
     floor = thinking + min(MARGIN, counters.ceiling or MARGIN)
     if left is not None and left < floor:
         return TurnOutcome.TOKEN_BUDGET
+    bought = affordable(counters, policy, model)
+    if bought is not None and bought <= thinking:
+        return TurnOutcome.COST_BUDGET
     if counters.chars >= policy.continuation_max_output_chars:
         return TurnOutcome.CHAR_BUDGET
     return None
 
 
 def before_continuation(
-    counters: Counters, policy: ContinuationPolicy, progress: Progress, *, elapsed_s: float, thinking: int = 0
+    counters: Counters,
+    policy: ContinuationPolicy,
+    progress: Progress,
+    *,
+    elapsed_s: float,
+    thinking: int = 0,
+    model: str = "",
 ) -> TurnOutcome | None:
     """Why cut text is not continued, None if it is. `thinking`: the request's thinking budget in tokens."""
     if progress.repetitive:
@@ -140,27 +151,33 @@ def before_continuation(
         return TurnOutcome.REASONING_EXHAUSTED if progress.reasoned else TurnOutcome.NO_PROGRESS
     if counters.attempts >= policy.continuation_max_attempts:
         return TurnOutcome.RETRY_LIMIT
-    return _spent(counters, policy, elapsed_s, thinking)
+    return _spent(counters, policy, elapsed_s, thinking, model)
 
 
 def before_repair(
-    counters: Counters, policy: ContinuationPolicy, *, elapsed_s: float, thinking: int = 0
+    counters: Counters, policy: ContinuationPolicy, *, elapsed_s: float, thinking: int = 0, model: str = ""
 ) -> TurnOutcome | None:
     """Why a tool payload is not asked for again, None if it is."""
     if not policy.continuation_tool_repair_attempts:
         return TurnOutcome.TOOL_CALL_CUT
     if counters.repairs >= policy.continuation_tool_repair_attempts:
         return TurnOutcome.TOOL_REPAIR_FAILED
-    return _spent(counters, policy, elapsed_s, thinking)
+    return _spent(counters, policy, elapsed_s, thinking, model)
 
 
 def before_asking_again(
-    counters: Counters, policy: ContinuationPolicy, otherwise: TurnOutcome, *, elapsed_s: float, thinking: int = 0
+    counters: Counters,
+    policy: ContinuationPolicy,
+    otherwise: TurnOutcome,
+    *,
+    elapsed_s: float,
+    thinking: int = 0,
+    model: str = "",
 ) -> TurnOutcome | None:
     """Why the same question is not asked once more, None if it is. `otherwise`: what its answer came to."""
     if counters.again:
         return otherwise
-    return _spent(counters, policy, elapsed_s, thinking)
+    return _spent(counters, policy, elapsed_s, thinking, model)
 
 
 DRIVEN: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN, Resume.RETRIEVE_SAME_ID})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
+from typing import Final
 
 from endturn.continuation.signs import (
     HALF,
@@ -122,6 +124,7 @@ class Seam:
 
     def _found(self, start: int) -> Generator[None, None, str | None]:
         """What follows a restart or an overlap that begins there in what is held; None if there is none."""
+        exact = 0 if start else (yield from self._exact_size())
         overlap = Overlap(self._end)
         while True:
             window = self.held[start : self._most]
@@ -133,15 +136,40 @@ class Seam:
             if size is not None and (self._is_full or not self._stood or size < len(seen)):
                 break
             yield
-        while size and not self._may_follow(seen[size:]):
+        while size and not (self._may_follow(seen[size:]) and self._lines_up(window, seen[:size].count(" "))):
             size = overlap.shorter(seen, size)
         # White space on both sides of the repetition is repeated too.
         before = window[:1].isspace() and self._end[: len(self._end) - size].endswith(" ")
         after = self._stood and seen[size:].startswith(" ")
-        if size + bool(before) + bool(after) < self._least or not tells(seen[:size]):
+        is_one = size + bool(before) + bool(after) >= self._least and tells(seen[:size])
+        if exact and not (is_one and size > len(_plain(self.held[:exact]))):
+            self.held = self.held[len(self.held[:exact].rstrip()) :]
+        elif is_one:
+            self.held = self.held[start + _length(window, size, after_blank=True) :]
+        else:
             return None
-        self.held = self.held[start + _length(window, size, after_blank=True) :]
         return (yield from self._after_repetition())
+
+    def _exact_size(self) -> Generator[None, None, int]:
+        """How long an overlap is that is one to the character, blanks too; 0 if it is too short to be meant."""
+        overlap = Overlap(self._text[-self._most :])
+        while (size := overlap.find(self.held[: self._most], last=self._is_full)) is None:
+            yield
+        return size if size >= self._least and tells(self.held[:size]) else 0
+
+    def _lines_up(self, window: str, blanks: int) -> bool:
+        """Whether lines are indented alike at the last blanks of the text and the first of what came.
+
+        Lines that differ in nothing but that are no repetition: of closing tags and braces there are many.
+        """
+        if not blanks:
+            return True
+        stood = _RUN.findall(self._text.rstrip()[-self._most :])[-blanks:]
+        came = _RUN.findall(window.lstrip())[:blanks]
+        return all(
+            "\n" not in one or "\n" not in other or one.rpartition("\n")[2] == other.rpartition("\n")[2]
+            for one, other in zip(stood, came, strict=False)
+        )
 
     def _swallow(self, start: int) -> Generator[None, None, str]:
         """What follows the whole text, which comes again; all that came if it turns out to be another."""
@@ -206,6 +234,9 @@ class Seam:
         within_line = self._text.rpartition("\n")[2].strip() != ""
         reopens = is_same or (within_line and (found.info or follows[:1] not in ("", "\n")))
         return self.held[start:] if reopens else None
+
+
+_RUN: Final = re.compile(r"\s+")
 
 
 def _plain(text: str, *, after_blank: bool = True) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
+from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
 from endturn.continuation import termination
 from endturn.continuation.account import Account
 from endturn.continuation.entry import Answered
@@ -221,6 +221,15 @@ class Standing:
         """The latest response; there must have been one."""
         assert self.response is not None
         return self.response
+
+    @property
+    def reported(self) -> Usage | None:
+        """What the latest call used, as far as the response says, else whoever saw the call."""
+        told, seen = self.last.usage, self.voice.turn.last_usage
+        if told is None or seen is None:
+            return told or seen
+        known = {each.name: getattr(told, each.name) for each in fields(told)}
+        return replace(seen, **{name: value for name, value in known.items() if value is not None})
 
     @property
     def answer_text(self) -> str:

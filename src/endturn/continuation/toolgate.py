@@ -125,8 +125,12 @@ def judge(
     faults = [fault for fault in checked if isinstance(fault, Fault)]
     issue = next((fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal")
     if dispatch == "any_parsed" and stop.reason in _ANY_PARSED:
-        came = checked if whole or _has_arrived(calls[-1]) else checked[:-1]
-        arrived = tuple(call for call in came if isinstance(call, ToolCall))
+        is_cut = not whole or stop.suspected
+        arrived = tuple(
+            parsed
+            for call, parsed in zip(calls, checked, strict=True)
+            if isinstance(parsed, ToolCall) and _has_arrived(call, is_last=is_cut and call is calls[-1])
+        )
         if arrived:
             return Run(_once(arrived))
     match stop.reason:
@@ -142,7 +146,7 @@ def judge(
             pass
         case _:
             return Refused()
-    if suspect_full_budget and stop.suspected and dispatch != "any_parsed":
+    if suspect_full_budget and stop.suspected:
         return Repair("suspected", "suspected")
     if any(fault.issue == "incomplete_json" for fault in faults):
         return Repair("incomplete_json", "invalid_json")
@@ -158,8 +162,10 @@ def judge(
     return Answer(tuple(told_each), faults[0].issue)
 
 
-def _has_arrived(call: ToolCall) -> bool:
-    """Whether anything of the last call of a cut response came: an empty text did not, nor an empty object."""
+def _has_arrived(call: ToolCall, *, is_last: bool) -> bool:
+    """Whether a call's arguments came. `is_last`: a cut ended it, so that an empty text or object came to nothing."""
+    if call.closed and not is_last:
+        return True
     return bool(call.arguments) if call.arguments_raw is None else bool(call.arguments_raw.strip())
 
 

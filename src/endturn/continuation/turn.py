@@ -102,6 +102,7 @@ class Course:
         """
         now = self.standing
         terms, counters, policy = now.terms, now.account.counters, now.terms.policy
+        model = now.account.base.model
         if now.account.tell is not None:
             now.account.tell(_beginning(now))
         if now.strategy is not None:
@@ -120,7 +121,7 @@ class Course:
                         signal = yield from asking.make_room(now)
                 case Step.CHECK_CONTINUATION:
                     limit = limits.before_continuation(
-                        counters, policy, now.progress, elapsed_s=now.elapsed(), thinking=terms.thinking
+                        counters, policy, now.progress, elapsed_s=now.elapsed(), thinking=terms.thinking, model=model
                     )
                     if limit is None and asking.chosen(now) is None:
                         limit = TurnOutcome.NOT_CONTINUED
@@ -130,7 +131,9 @@ class Course:
                     else:
                         now.voice.gave_up(limit, allowed=policy.continuation_max_attempts > 0)
                 case Step.CHECK_REPAIR:
-                    limit = limits.before_repair(counters, policy, elapsed_s=now.elapsed(), thinking=terms.thinking)
+                    limit = limits.before_repair(
+                        counters, policy, elapsed_s=now.elapsed(), thinking=terms.thinking, model=model
+                    )
                     signal = ending.unless(now, limit)
                     if limit is not None and now.strategy is not Strategy.REPAIR:
                         asking.repaired(now, attempted=False, succeeded=False)
@@ -145,8 +148,9 @@ class Course:
                 case Step.CHECK_ASK_AGAIN:
                     assert now.again is not None
                     limit = limits.before_asking_again(
-                        counters, policy, now.again.otherwise, elapsed_s=now.elapsed(), thinking=terms.thinking
-                    )
+                        counters, policy, now.again.otherwise, elapsed_s=now.elapsed(), thinking=terms.thinking,
+                        model=model,
+                    )  # fmt: skip
                     signal = ending.unless(now, limit)
                 case Step.CHECK_ITERATION:
                     signal = _iterate(now)
@@ -227,6 +231,7 @@ def _call(now: Standing) -> Generator[CallProvider | Delta, Reply, Signal]:
         yield from _release(now)
         part = Part(stitcher, strategy=strategy, room=room)
     now.part = part
+    now.voice.turn.last_usage = None
     now.account.write_pending()
     raised = yield CallProvider(now.account.sent, part)
     now.voice.turn.continuation = None

@@ -126,9 +126,10 @@ class Voice:
         log.debug("the answer contains %s as text, but did not call it; see text_signals", " or ".join(FUNCTIONS[mode]))
 
     @staticmethod
-    def lost(names: Iterable[str]) -> None:
-        """Of several calls that were asked for again, these did not come."""
-        log.warning("[repair] these tool calls were cut off, and not made when asked for again: %s", ", ".join(names))
+    def lost(number: int, tools: Iterable[str]) -> None:
+        """Of several calls that were asked for again, so many did not come; `tools`: whose they were, where known."""
+        named = ", ".join(tools) or "unknown tools"
+        log.warning("[repair] %d tool calls were cut off, and not made when asked for again: %s", number, named)
 
     @staticmethod
     def continuing(attempt: int, of: int) -> None:
