@@ -75,11 +75,6 @@ class Account:
         """Characters of cut answers and of what continues them that may still be kept."""
         return max(0, self._policy.continuation_max_output_chars - self.counters.chars)
 
-    @property
-    def chars(self) -> int:
-        """Characters of all the text so far."""
-        return len(self.earlier) + len(self.stitcher)
-
     def used(self, response: ChatResponse) -> Usage:
         """Add a response's usage, estimated where the provider gave none."""
         sent = self.sent if self.sent.max_tokens is not None else self.sent.but(max_tokens=self.maximum)

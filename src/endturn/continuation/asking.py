@@ -189,8 +189,8 @@ def announce(now: Standing, strategy: Strategy) -> None:
             left = policy.continuation_max_attempts - counters.attempts
     now.voice.asks(
         strategy,
-        output_tokens=now.account.usage.output_tokens or 0,
-        output_chars=now.account.chars,
+        output_tokens=now.voice.turn.output_tokens,
+        output_chars=now.voice.turn.output_chars,
         attempts_remaining=left,
         tokens_remaining=limits.tokens_left(counters, policy),
         chars_remaining=policy.continuation_max_output_chars - counters.chars,
