@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from typing import Final
 
 from endturn.records import Record
 
@@ -42,35 +42,10 @@ Listener = Callable[[Record], Activation | None]
 FAILURES_BEFORE_DETACHING: Final = 100
 
 
-class Deferral(Protocol):
-    """Puts off what is made of calls that are whole. A listener may have one, as its attribute `deferral`.
-
-    It is used where every other listener has a method `waits` that says that it would as soon be told later. What it
-    is given is a `calls.Call`.
-    """
-
-    def opened(self, call: Any) -> Activation | bool:
-        """What stands for the call's span until it is announced, True where it has none; False: announce it now."""
-        ...
-
-    def add(self, call: Any) -> None:
-        """Have `tell` of a call that has ended run soon; calls in order and one at a time."""
-        ...
-
-    def drain(self) -> object:
-        """Return when all have been told."""
-        ...
-
-
 _listeners: tuple[Listener, ...] = ()
-
-_deferral: Deferral | None = None
 
 _awake: tuple[Callable[[], bool], ...] = ()
 """Say whether their listeners would make anything of a record."""
-
-_patient: tuple[Callable[[], bool], ...] = ()
-"""Are asked whether a call may be announced later."""
 
 _failures: dict[Callable[..., object], int] = {}
 
@@ -91,7 +66,6 @@ def listen(listener: Listener) -> Callable[[], None]:
     Returns:
         A function that stops it.
     """
-    settle()  # what is over is told to those who listened; not within the lock, which the failures of listeners need
     with _lock:
         if listener not in _listeners:
             _failures.pop(listener, None)
@@ -100,7 +74,6 @@ def listen(listener: Listener) -> Callable[[], None]:
             _told(_listeners)
 
     def stop() -> None:
-        settle()
         with _lock:
             _told(tuple(other for other in _listeners if other != listener))
             _failures.pop(listener, None)
@@ -110,14 +83,9 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 def _told(listeners: tuple[Listener, ...]) -> None:
     """These are told from now on."""
-    global _listeners, _awake, _content, _deferral, _patient
+    global _listeners, _awake, _content
     _listeners = listeners
     _awake = tuple(awake for each in listeners if (awake := getattr(each, "awake", _always)) is not None)
-    deferrals = [found for listener in listeners if (found := getattr(listener, "deferral", None)) is not None]
-    others = [listener for listener in listeners if getattr(listener, "deferral", None) is None]
-    is_patient = len(deferrals) == 1 and all(hasattr(other, "waits") for other in others)
-    _deferral = deferrals[0] if is_patient else None
-    _patient = tuple(other.waits for other in others) if is_patient else ()  # type: ignore[attr-defined]
     _content = any(getattr(listener, "takes_content", False) for listener in listeners)
 
 
@@ -140,16 +108,6 @@ def listening() -> bool:
 
 def _always() -> bool:
     return True
-
-
-def deferral() -> Deferral | None:
-    """What may put off a call that begins now; None where a listener wants what is said in it, or will not wait."""
-    if _deferral is None or _content:
-        return None
-    for waits in _patient:
-        if not waits():
-            return None
-    return _deferral
 
 
 def number() -> int:
@@ -243,11 +201,3 @@ def swallow(what: str) -> None:
         return
     _noted.add(what)
     log.warning("endturn: %s failed; the call that it watched goes on", what, exc_info=True)
-
-
-def settle() -> None:
-    """Announce what was put off."""
-    for listener in _listeners:  # each that has one: that of now may not be the one that put it off
-        deferral: Deferral | None = getattr(listener, "deferral", None)
-        if deferral is not None:
-            deferral.drain()

@@ -4,29 +4,22 @@
 announces at the end, and only if nothing below it did; HTTP only where no scope of an SDK is open. An outer layer adds
 its turn to every inner record and never makes a record of its own. What a hook of an SDK's call asks another client
 meanwhile is another call (see `Caller`).
-
-A call may be announced when it is over, beginning and end together and a little later: where every listener would as
-soon be told then, and the call turns out whole (see `announce.Deferral`). Before its turn ends it is told of.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from endturn import announce, turns
-from endturn.announce import Activation, Deferral, Listener
+from endturn.announce import Activation, Listener
 from endturn.records import (
-    WHOLE,
     CallEnded,
     CallStarted,
     Content,
@@ -82,28 +75,6 @@ def current_call() -> Call | None:
     return _call.get()
 
 
-class Came(TypedDict, total=False):
-    """What came of a call beside its stop: the fields of CallEnded, and `tail`.
-
-    Attributes:
-        tail: the last visible characters of the answer, to recognise its continuation; never recorded.
-    """
-
-    usage: Usage | None
-    response_id: str | None
-    response_model: str | None
-    reasons: tuple[str | None, ...]
-    output_chars: int
-    tail: str
-    error: BaseException | None
-
-
-class Told(Came, total=False):
-    """The arguments of `Call.end`."""
-
-    stop: Required[Stop]
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """One provider call as a scope: open from the request until the response has been read to its end.
@@ -132,23 +103,6 @@ class Call:
     caller: Caller = NOBODY
     content: Callable[[], Content | None] | None = None
     """Gives what was said, once the call has ended; None where nobody takes it."""
-    deferral: Deferral | None = None
-    """Puts off the call's announcement, where that may wait."""
-    beginning: AbstractContextManager[object] | None = None
-    """Held while a call that was put off is announced: its span may be asked for meanwhile. None when it has been.
-
-    One for each call: it is waited for by who tells of many, and by who writes a log record with the span's ids, and
-    each holds a lock that the other may want.
-    """
-    begun: bool = False
-    """Its beginning has been announced, or is being announced."""
-    origin: object = None
-    """What the deferral keeps of where the call began."""
-    read: tuple[Callable[..., Told], tuple[Any, ...]] | None = None
-    """Of a call that ended and has yet to be told: what gives the arguments of `end`, and what that is given."""
-    over_s: float = 0.0
-    iteration: int = 0
-    """Its place in its turn, where that was taken when it began."""
 
     def step(self) -> Step:
         """Make this call, and its span, current for one step."""
@@ -176,34 +130,14 @@ class Call:
         self.first_chunk_s = time.perf_counter() - self.started_s
 
     def announced(self) -> CallStarted:
-        """The record of the start, announced now where it was put off."""
-        self.begin()
-        assert self.started is not None
+        """The record of the start, announced now where it was not."""
+        if self.started is None:
+            self.started = self._begin()
         return self.started
 
-    def begin(self) -> None:
-        """Announce the start, where that was put off: once, though this thread may be at it already.
-
-        What announces it asks for the span, and so may a signal's handler that interrupts it.
-        """
-        beginning = self.beginning
-        if beginning is not None:
-            with beginning:
-                if not self.begun:
-                    self.begun = True  # at once: to call anything first would let a handler in between
-                    self.activations = ()
-                    self._begin()
-                    self.beginning = None
-        elif not self.begun:
-            self.begun = True
-            self._begin()
-
-    def _begin(self) -> None:
+    def _begin(self) -> CallStarted:
         if self.placed is not None:
             turn, continuation = self.placed
-        elif self.deferral is not None:
-            # When it began nothing waited to be continued: what does now began later.
-            turn, continuation = self.within or Turn(kind=TurnKind.IMPLICIT), None
         else:
             here = turns.TURN.get()
             if here is None or here is not self.within:
@@ -212,24 +146,21 @@ class Call:
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
             # The turn began with the call, which may be announced when it has ended.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
-        if not self.iteration:
-            turn.iterations += 1
+        turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
         believe(self.facts)
         self.started = started = CallStarted(
             number=announce.number(),
             turn=turn,
-            iteration=self.iteration or turn.iterations,
+            iteration=turn.iterations,
             continuation=continuation,
             started_ns=self.started_ns,
             started_s=self.started_s,
-            origin=self.origin,
-            over=self.ended and self.deferral is not None,
             **self.facts,
         )
-        if self.deferral is None:
-            self.cover()
+        self.cover()
         self.activations = announce.announce(started, self.listeners)
+        return started
 
     def cover(self) -> None:
         """Mark the enclosing wrappers as announced from below."""
@@ -239,63 +170,7 @@ class Call:
             outer.covered = True
             outer = outer.outer
 
-    def end(self, stop: Stop, **came: Unpack[Came]) -> CallEnded | None:
-        """Close the scope and announce what came, unless a layer below already did.
-
-        Returns:
-            The record, None where this layer makes none, or it is made later.
-        """
-        if self.ended:
-            return None
-        self.ended = True
-        if self.covered:
-            return None
-        self.over_s = time.perf_counter()
-        if self._may_wait() and stop.reason in WHOLE and came.get("error") is None:
-            self._wait(_as_it_is, ({"stop": stop, **came},))
-            return None
-        if self.within is not None:
-            announce.settle()  # what is told of a turn is told in order
-        return self._tell(stop, **came)
-
-    def end_later(self, read: Callable[..., Told], *given: Any) -> None:
-        """Close the scope of a call whose response is whole and that has a deferral; announce later what came.
-
-        Args:
-            read: given these, gives the arguments of `end`; must not raise, nor need much memory until then.
-        """
-        if self.ended:
-            return
-        if self._may_wait():
-            self.ended = True
-            self.over_s = time.perf_counter()
-            self._wait(read, given)
-        else:
-            self.end(**read(*given))
-
-    def _may_wait(self) -> bool:
-        """Whether nobody can tell that it is announced later: nobody has its span, nor was its turn cut meanwhile."""
-        return self.deferral is not None and self.started is None and not (self.within is not None and self.within.cut)
-
-    def _wait(self, read: Callable[..., Told], given: tuple[Any, ...]) -> None:
-        assert self.deferral is not None
-        self.read = read, given
-        # Nothing is kept that is not needed: a history may be large, and the garbage collector looks at all there is.
-        self.asked, self.outer, self.caller = None, None, NOBODY
-        beginning = self.beginning
-        if beginning is not None:
-            with beginning:
-                if self.started is None:
-                    self.activations = ()
-        self.deferral.add(self)
-
-    def tell(self) -> None:
-        """Announce a call whose end was put off."""
-        if self.read is not None:
-            (read, given), self.read = self.read, None
-            self._tell(**read(*given))
-
-    def _tell(
+    def end(
         self,
         stop: Stop,
         *,
@@ -306,12 +181,25 @@ class Call:
         output_chars: int = 0,
         tail: str = "",
         error: BaseException | None = None,
-    ) -> CallEnded:
+    ) -> CallEnded | None:
+        """Close the scope and announce what came, unless a layer below already did.
+
+        Args:
+            tail: the last visible characters of the answer, to recognise its continuation; never recorded.
+
+        Returns:
+            The record, None where this layer makes none.
+        """
+        if self.ended:
+            return None
+        self.ended = True
+        if self.covered:
+            return None
+        over_s = time.perf_counter()
         started = self.announced()
         turn = started.turn
         if not stop.mapped and stop.raw is not None:
             _log_unmapped(started.provider, started.model, word_shown(stop.raw))
-        alone = self.deferral is not None and self.within is None and stop.reason in WHOLE
         ended = CallEnded(
             started=started,
             stop=stop,
@@ -321,15 +209,10 @@ class Call:
             reasons=reasons,
             output_chars=output_chars,
             error=error,
-            duration_s=self.over_s - self.started_s,
+            duration_s=over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             content=None if self.content is None else _said(self.content),
-            alone=alone,
         )
-        if alone:
-            turn.outcome = turns.outcome_of(ended)
-            announce.announce(ended, self.listeners)
-            return ended
         turn.count(ended)
         announce.announce(ended, self.listeners)
         if self.placed is None:
@@ -351,10 +234,6 @@ def _log_unmapped(provider: str, model: str, raw: str) -> None:
     )
 
 
-def _as_it_is(told: Told) -> Told:
-    return told
-
-
 def _said(content: Callable[[], Content | None]) -> Content | None:
     try:
         return content()
@@ -367,8 +246,7 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
     """Open the scope of one provider call.
 
     Args:
-        layer: an SDK or HTTP call is announced now, or put off (see `Deferral`); a wrapper's when it ends and only if
-            nothing below announced.
+        layer: an SDK or HTTP call is announced now; a wrapper's when it ends and only if nothing below announced.
         asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
         caller: who makes it.
         facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
@@ -387,46 +265,8 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
     within = None if turns.TURN.get() is None else turns.declared_turn()
     call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within, caller=caller)
     if layer is not Layer.WRAPPER:
-        deferral = announce.deferral()
-        if deferral is None or not _put_off(call, deferral):
-            call.announced()
+        call.announced()
     return call
-
-
-def _put_off(call: Call, deferral: Deferral) -> bool:
-    """Whether a call that begins may be announced when it is over. Then it is."""
-    if call.facts.get("adopt") or turns.inference().waits():
-        return False
-    turn = call.within
-    if turn is not None and (turn.kind is not TurnKind.OBSERVED or turn.truncated or call.facts.get("stream")):
-        return False
-    if turn is None and turns.current_turn() is not None:
-        return False
-    activation = deferral.opened(call)
-    if activation is False:
-        return False
-    call.deferral = deferral
-    if turn is not None:
-        turn.iterations += 1
-        call.iteration = turn.iterations
-    if activation is not True:
-        call.activations, call.beginning = (activation,), threading.RLock()
-    if call.outer is not None:
-        call.cover()
-    return True
-
-
-def _forking() -> None:
-    """The calls in which a process forks are announced first: they are the parent's, and so are their spans."""
-    call = _call.get()
-    while call is not None:
-        if call.deferral is not None:
-            call.begin()
-        call = call.outer
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_forking)
 
 
 def is_sending(client: int) -> bool:

@@ -282,8 +282,6 @@ class CallStarted:
         iteration: 1 for the turn's first call.
         adopt: the span that another instrumentation already makes of this call: it is enriched, and none is made. True:
             the one that is current.
-        origin: what a listener's deferral kept of where the call began, where it is announced late.
-        over: it was put off until it had ended: the record of its end follows.
     """
 
     number: int
@@ -302,8 +300,6 @@ class CallStarted:
     server_port: int | None = None
     continuation: Continuation | None = None
     adopt: object = False
-    origin: object = None
-    over: bool = False
     started_ns: int
     started_s: float
 
@@ -361,7 +357,6 @@ class CallEnded:
         error: what was raised; None for a response, however it stopped.
         duration_s: from the request to the end of the response; first_chunk_s: to a stream's first chunk.
         content: what was said; None unless a listener takes it.
-        alone: it was put off, came whole, and was all of an implicit turn, whose end is not announced apart.
     """
 
     started: CallStarted
@@ -375,7 +370,6 @@ class CallEnded:
     duration_s: float
     first_chunk_s: float | None = None
     content: Content | None = None
-    alone: bool = False
 
     @property
     def whole(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from endturn.announce import Activation, announce, is_strict, number, settle
+from endturn.announce import Activation, announce, is_strict, number
 from endturn.records import (
     COMPLETE,
     CallEnded,
@@ -150,7 +150,6 @@ def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = 
         return
     over_s = time.perf_counter()
     if turn.kind is TurnKind.OBSERVED:
-        settle()
         if turn.open_streams:
             turn.ending = outcome, error
             return
@@ -211,11 +210,7 @@ class Inference(Protocol):
         ...
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
-        """A call has ended that nobody placed. One that was put off and came whole was a turn of its own: not told."""
-        ...
-
-    def waits(self) -> bool:
-        """Whether any turn waits for a continuation, which the next call may be."""
+        """A call has ended that nobody placed."""
         ...
 
 
@@ -231,9 +226,6 @@ class Alone:
             end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
         elif ended.whole:
             turn.cut.clear()  # nothing is known of which call is whose
-
-    def waits(self) -> bool:
-        return False
 
 
 _inference: Inference = Alone()

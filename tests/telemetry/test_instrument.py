@@ -258,7 +258,6 @@ BREAKS = {
     "glance": ("endturn.wires.openai_chat.glance", explode),
     "open_call": ("endturn.instrumentation.sdk_call.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
-    "end_later": ("endturn.calls.Call.end_later", explode),
     "step": ("endturn.calls.Call.step", explode),
     "first chunk": ("endturn.calls.Call.first_chunk", explode),
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),

@@ -165,13 +165,12 @@ def test_a_call_is_one_client_span(stage: Stage) -> None:
     ],
     ids=["no model", "no provider", "neither"],
 )
-@pytest.mark.parametrize("over", [False, True], ids=["at once", "later"])
 def test_what_is_not_known_of_a_call_is_left_out(
-    stage: Stage, provider: str, model: str, name: str, known: dict[str, str], over: bool
+    stage: Stage, provider: str, model: str, name: str, known: dict[str, str]
 ) -> None:
     """Of a call that names no model, or fails before anybody is asked: in spans, events and labels alike."""
     stop = Stop(StopReason.UNKNOWN, "odd", mapped=False)
-    stage.call(stage.turn(), stop, asked={"provider": provider, "model": model, "over": over})
+    stage.call(stage.turn(), stop, asked={"provider": provider, "model": model})
     (span,) = stage.finished()
     assert span["name"] == name
     names = ("gen_ai.provider.name", "gen_ai.request.model")
@@ -995,26 +994,6 @@ def test_a_meter_that_is_switched_off_measures_nothing() -> None:
     instrument = provider.get_meter("x").create_histogram("x")
     bulk.at_once(instrument, {}, [1.0] * 300, [(0, 0)] * 300)
     assert reader.get_metrics_data() is None
-
-
-def test_a_signal_that_comes_while_something_is_counted(stage: Stage) -> None:
-    """Its handler may flush, in the very thread: what is being counted is seen by the next collection."""
-    meters = stage.recorder._out.meters
-    assert meters is not None
-    seen: list[dict[Any, Any]] = []
-    folds = list(meters._folds)
-
-    def call(facts: Any) -> None:
-        if not seen:
-            seen.append(stage.points().get("endturn.responses", {}))
-        folds[recorded.CALL](facts)
-
-    meters._folds = (folds[recorded.BORN], call, *folds[recorded.TURN :])
-    stage.call(stage.turn())
-    (_, facts) = next(each for each in meters._queue if each[0] == recorded.CALL)
-    meters.count(recorded.CALL, facts)
-    assert counted(seen[0]) == {}
-    assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 2}
 
 
 def test_attribute_sets_without_end_are_not_kept(stage: Stage) -> None:

@@ -251,7 +251,6 @@ def _close(now: _Instrumentation) -> None:
     sequence.close_all()
     enclosing.close_all()
     now.inferring.close()
-    announce.settle()
 
 
 def _end_worker(now: _Instrumentation) -> None:

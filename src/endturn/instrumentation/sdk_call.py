@@ -164,8 +164,7 @@ class SdkCall:
         try:
             # A pydantic model is the parsed answer. Asking one for what it lacks would cost microseconds.
             if hasattr(type(result), "__pydantic_fields__"):
-                if not self._glance(result):
-                    self._see(result)
+                self._see(result)
                 return
             if isinstance(result, streams_of):
                 self._take_stream(result, asynchronous=isinstance(result, streams_of[1]))
@@ -216,17 +215,6 @@ class SdkCall:
     def let_go(self) -> None:
         """The SDK is done with the call. A connection may keep the context in which it was opened, and this with it."""
         self.response = self.watched = None
-
-    def _glance(self, result: Any) -> bool:
-        """Whether it was enough to glance at a whole answer, which is read later."""
-        call = self.call
-        if call.deferral is None or self.scope is not call:
-            return False
-        read = self.wire.glance(self.context, result)
-        if read is None:
-            return False
-        call.end_later(streams.read_later, *read)
-        return True
 
     def _see(self, result: Any, error: BaseException | None = None) -> None:
         streams.end(self.scope, self.wire.whole(self.context, result), error)

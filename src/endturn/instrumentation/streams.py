@@ -21,7 +21,6 @@ from endturn.telemetry import janitor
 from endturn.wires import Seen
 
 if TYPE_CHECKING:
-    from endturn.calls import Told
     from endturn.instrumentation.background import Scope
 
 UNREADABLE: Final = "unreadable"
@@ -182,31 +181,16 @@ class Reading:
 
 def end(call: Scope, seen: Seen, error: BaseException | None = None) -> None:
     """End a call with what was seen of its response."""
-    fields = _fields(seen)
-    fields["error"] = error
-    call.end(**fields)
-
-
-def read_later(read: Callable[..., Seen], *given: Any) -> Told:
-    """What a wire's `Reader` sees of a response that is whole, as the arguments of `Call.end`. Never raises."""
-    try:
-        return _fields(read(*given))
-    except Exception:
-        swallow("reading a response")
-        return {"stop": Stop(StopReason.UNKNOWN, detail=UNREADABLE)}
-
-
-def _fields(seen: Seen) -> Told:
-    """What was seen, as the arguments of `Call.end`."""
-    return {
-        "stop": seen.stop,
-        "usage": seen.usage,
-        "response_id": seen.id,
-        "response_model": seen.model,
-        "reasons": seen.reasons,
-        "output_chars": seen.output_chars,
-        "tail": seen.tail,
-    }
+    call.end(
+        seen.stop,
+        usage=seen.usage,
+        response_id=seen.id,
+        response_model=seen.model,
+        reasons=seen.reasons,
+        output_chars=seen.output_chars,
+        tail=seen.tail,
+        error=error,
+    )
 
 
 def _raised_over(response: Any) -> Exception | None:

@@ -78,10 +78,9 @@ def chat_described(started: CallStarted) -> Attributes:
     return found
 
 
-def chat_answered(ended: CallEnded, *, counted: bool) -> Attributes:
-    """What is known when the call has ended, but for what its span had from the beginning."""
-    found = chat_described(ended.started)
-    found |= chat_stopped(ended, counted=counted)
+def chat_answered(ended: CallEnded) -> Attributes:
+    """What the response said, besides why it stopped."""
+    found: Attributes = {}
     if ended.response_id is not None:
         found[s.RESPONSE_ID.key] = name_shown(ended.response_id)
     if ended.response_model is not None:

@@ -201,8 +201,6 @@ def is_idle() -> bool:
 def was_announced(known: Mapping[str, Any], started_ns: int) -> bool:
     """Whether the response that a span tells of was announced by a call that lasted when the span began."""
     response_id = foreign.response_id_of(known)
-    if response_id is not None and response_id not in _recent:
-        announce.settle()
     return response_id is not None and started_ns <= _recent.get(response_id, 0)
 
 
@@ -222,11 +220,6 @@ class _Hearing:
 
     awake = None
     """Remembering alone is no reason to observe a call."""
-
-    @staticmethod
-    def waits() -> bool:
-        """Whether it may be told of a call later: no span is open that may be of the same call."""
-        return not _frames and not _open
 
 
 hearing = _Hearing()

@@ -11,7 +11,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from endturn.errors import UsageError
-from endturn.telemetry import described
 from endturn.telemetry.content import as_text, say_once
 from endturn.telemetry.schema import INFERENCE_DETAILS, Event, Level
 
@@ -70,17 +69,14 @@ class Events:
         """Emit one event: to the log with its context's ids, and to the span while that is still open."""
         if self.logger is not None:
             text, number = SEVERITY[level]
-            if event is INFERENCE_DETAILS:  # what was said is nested
-                self.logger.emit(
-                    event_name=event.name,
-                    attributes=attributes,
-                    timestamp=timestamp_ns,
-                    context=context,
-                    severity_text=text,
-                    severity_number=number,
-                )
-            else:
-                described.emit(self.logger, event.name, attributes, timestamp_ns, context, text, number)
+            self.logger.emit(
+                event_name=event.name,
+                attributes=attributes,
+                timestamp=timestamp_ns,
+                context=context,
+                severity_text=text,
+                severity_number=number,
+            )
         if self.mirrored and span is not None and span.is_recording():
             flat = as_text(attributes) if event is INFERENCE_DETAILS else attributes
             span.add_event(event.name, flat, timestamp_ns)

@@ -106,10 +106,6 @@ class Inferring:
                 outcome = TurnOutcome.NOT_CONTINUED
             end_turn(turn, outcome, error=ended.error)
 
-    def waits(self) -> bool:
-        """Whether any turn waits for a continuation."""
-        return bool(self._waiting)
-
     # --- for the host's side ---
 
     @property

@@ -1,7 +1,7 @@
 """The metrics: what happened is queued where it happens, counted later, and seen when a reader collects.
 
 Recording one histogram costs as much as half a span. On a call's own path facts are therefore only appended to a queue;
-those of a call that is told of later are counted then. The callback of the first observable instrument counts what is
+The callback of the first observable instrument counts what is
 still queued. The SDK runs every such callback before it collects any storage, for each reader, and once more when it
 shuts down, so nothing is late and nothing is lost. Sums are seen whole: of what is counted twice (a turn, and its exit)
 a collection shows both or neither.
@@ -14,13 +14,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakMethod, WeakSet, ref
+from weakref import WeakKeyDictionary, WeakMethod, ref
 
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, announce
 from endturn.telemetry import bulk, janitor, schema
-from endturn.telemetry.backlog import Backlog
 from endturn.telemetry.schema import Metric
 from endturn.telemetry.tally import (
     BornFacts,
@@ -50,7 +49,6 @@ class Meters:
 
     Attributes:
         collected: a reader has asked at least once, so what is queued gets counted.
-        before: what facts are still to come from: worked on before any are counted.
     """
 
     def __init__(self, provider: MeterProvider, meter: Meter) -> None:
@@ -61,7 +59,6 @@ class Meters:
         self._expected: set[BornFacts] = set()
         self._failures_before: dict[str, int] = {}
         self.collected = False
-        self.before: WeakSet[Backlog] = WeakSet()
         self._instruments: list[object] = []
 
         def histogram(metric: Metric) -> Histogram:
@@ -102,16 +99,6 @@ class Meters:
         if len(queue) > QUEUED:
             self._relieve(len(queue) - QUEUED)
 
-    def count(self, kind: int, facts: Facts) -> None:
-        """Count the facts at once, for the next collection to show. Not on a call's own path."""
-        if self._hold(0):
-            try:
-                self._guarded(self._folds[kind], facts)
-            finally:
-                self._let_go()
-        else:  # whoever holds it may be this very thread, in the middle of a garbage collection
-            self.queue(kind, facts)
-
     def _relieve(self, over: int) -> None:
         # Whoever holds the lock is folding already.
         if self._hold(0):
@@ -135,8 +122,6 @@ class Meters:
 
     def drain(self) -> None:
         """Count all that is queued, and let it be seen. Only a reader's collection may ask for it."""
-        for backlog in list(self.before):
-            backlog.drain()
         # Whoever holds it longer has been interrupted by a signal, whose handler waits for the reader.
         if self._hold(janitor.WAIT_S):
             try:

@@ -14,7 +14,7 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
 from endturn import __version__
 from endturn.errors import UsageError
-from endturn.telemetry import described, finished, schema
+from endturn.telemetry import schema
 from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import Capturing
 from endturn.telemetry.events import Events, mode_from
@@ -157,7 +157,6 @@ class Outlets:
     def _trace_with(self, provider: TracerProvider) -> bool:
         tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
-        finished.is_known(type(tracer))  # found out here, not on a call's path
         return True
 
     def _measure_with(self, provider: MeterProvider) -> bool:
@@ -168,7 +167,6 @@ class Outlets:
     def _log_with(self, provider: LoggerProvider) -> bool:
         logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.events.logger = None if isinstance(logger, NoOpLogger) else logger
-        described.is_known_logger(type(logger))
         return True
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakMethod
 
 from opentelemetry import trace
-from opentelemetry.context import get_current
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
 from endturn import records
@@ -32,11 +31,9 @@ from endturn.records import (
     UsageEstimated,
 )
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, enclosing, finished, schema, tally
+from endturn.telemetry import attributes, enclosing, schema, tally
 from endturn.telemetry import metrics as metering
 from endturn.telemetry.content import Capturing, as_text
-from endturn.telemetry.deferred import Deferred
-from endturn.telemetry.described import describe
 from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, told_by, where_of
 from endturn.telemetry.outlets import Options, Outlets, installed
 from endturn.telemetry.schema import Event, Level
@@ -80,8 +77,6 @@ class Recorder:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._clock = clock
-        self.deferral = Deferred()
-        """Puts off what is made of whole calls; `announce` asks for it."""
         self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
         self._open: dict[int, Opened] = {}
         self._cut: dict[int, SpanContext] = {}
@@ -118,9 +113,7 @@ class Recorder:
         """
         capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
         out = Outlets(tracer_provider, meter_provider, logger_provider, options)
-        self.deferral.drain()  # what has been goes where it went
         self._out = out
-        self.deferral.out = self._out
         self._capturing = capturing
         self.takes_content = capturing.takes_content
         """Whether it wants to be told what was said; `announce` asks, when it begins to listen."""
@@ -151,21 +144,17 @@ class Recorder:
         if started.adopt:
             self._adopt(started)
             return None
-        # Given the context, the SDK need not look for it again and again.
-        origin: Any = started.origin
-        context, tracer = (get_current(), out.tracer) if origin is None else origin
-        if tracer is None:
+        if out.tracer is None:
             return None
-        name, began_ns = attributes.chat_named(started), started.started_ns
-        if started.over:  # when it began nothing waited to be continued
-            span = finished.started(tracer, name, context, SpanKind.CLIENT, began_ns)
-        else:
-            continued = self._continued(started)
-            links = None if continued is None else (Link(continued),)
-            span = tracer.start_span(name, context, SpanKind.CLIENT, attributes.chat_asked(started), links, began_ns)
-        opened = Opened(span, trace.set_span_in_context(span, context))
-        self._keep(started.number, opened)
-        return opened
+        continued = self._continued(started)
+        span = out.tracer.start_span(
+            attributes.chat_named(started),
+            kind=SpanKind.CLIENT,
+            attributes=attributes.chat_asked(started) | attributes.chat_described(started),
+            links=None if continued is None else (Link(continued),),
+            start_time=started.started_ns,
+        )
+        return self._opened(started.number, span)
 
     def _adopt(self, started: CallStarted) -> None:
         span: Any = trace.get_current_span() if started.adopt is True else started.adopt
@@ -194,40 +183,35 @@ class Recorder:
         if opened is not None:
             span = opened.span
             if span.is_recording():
-                self._describe(opened, ended, error)
-                if said and self._capturing.on_span:
-                    span.set_attributes(as_text(said))
+                self._describe(opened, ended, error, said)
             if stop.truncated or stop.incomplete:
                 remember(self._cut, started.number, span.get_span_context())
             turn = started.turn
-            if turn.kind is TurnKind.IMPLICIT and not ended.alone and (stop.truncated or not turn.truncated):
+            if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
                 # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
                 turn.state[self] = opened
         if self._out.events.wanted():
             level: Level = "warn" if stop.truncated else "info"
-            around = _around(started) if opened is None else opened
-            self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), around, ended_ns)
+            self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
             if not stop.mapped:
-                self._say_unmapped(ended, around, ended_ns)
+                self._say_unmapped(ended, opened, ended_ns)
             if self._capturing.details and not told_by(opened):
-                self._detail(ended, error, said, around, ended_ns)
+                self._detail(ended, error, said, opened, ended_ns)
         if self._out.meters is not None:
             self._measure(self._out.meters, ended, error, opened)
         if opened is not None and opened.ours:
             opened.span.end(ended_ns)
 
-    def _describe(self, opened: Opened, ended: CallEnded, error: str | None) -> None:
-        span = opened.span
-        if not opened.ours:
-            describe(span, attributes.chat_stopped(ended, counted=self._out.counted()))
-            return
-        # A span that is begun when its call is over is given all at once.
-        found = attributes.chat_asked(ended.started) if ended.started.over else {}
-        found |= attributes.chat_answered(ended, counted=self._out.counted())
-        if error is not None:
-            found[schema.ERROR_TYPE.key] = error
-            span.set_status(StatusCode.ERROR, error)
-        describe(span, found)
+    def _describe(self, opened: Opened, ended: CallEnded, error: str | None, said: dict[str, Any] | None) -> None:
+        found = attributes.chat_stopped(ended, counted=self._out.counted())
+        if opened.ours:
+            found |= attributes.chat_answered(ended)
+            if error is not None:
+                found[schema.ERROR_TYPE.key] = error
+                opened.span.set_status(StatusCode.ERROR, error)
+        if said and self._capturing.on_span:
+            found |= as_text(said)
+        opened.span.set_attributes(found)
 
     def _said(self, ended: CallEnded, opened: Opened | None) -> dict[str, Any] | None:
         """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
@@ -246,7 +230,9 @@ class Recorder:
         """Emit the conventions' own event of a call, with what was said where the host wants it there."""
         found: dict[str, Any] = {
             **attributes.chat_asked(ended.started),
-            **attributes.chat_answered(ended, counted=False),
+            **attributes.chat_described(ended.started),
+            **attributes.chat_stopped(ended, counted=False),
+            **attributes.chat_answered(ended),
             **((said or {}) if self._capturing.on_event else {}),
         }
         if error is not None:
@@ -262,8 +248,7 @@ class Recorder:
         if standard is None:
             standard = not (started.adopt and measured_by(opened))
         facts = tally.call_facts(ended, price, where_of(opened), standard=standard, error=error)
-        count = meters.count if started.over else meters.queue
-        count(metering.CALL, facts)
+        meters.queue(metering.CALL, facts)
 
     def _say_unmapped(self, ended: CallEnded, opened: Opened | None, ended_ns: int) -> None:
         key = ended.started.provider, ended.started.model, attributes.raw_shown(ended.stop)
@@ -408,9 +393,3 @@ def _is_not_allowed(turn: Turn) -> bool:
     return (turn.outcome is TurnOutcome.RETRY_LIMIT and not turn.continuations) or (
         turn.outcome is TurnOutcome.RESUME_LIMIT and not turn.resumes
     )
-
-
-def _around(started: CallStarted) -> Opened | None:
-    """Where a call that has no span began, if it is told of elsewhere; None: here."""
-    origin: Any = started.origin
-    return None if origin is None else Opened(trace.INVALID_SPAN, origin[0], ours=False)

@@ -71,8 +71,6 @@ def call_facts(
     """
     started, stop, usage = ended.started, ended.stop, ended.usage
     asked = answered = cost = outcome = None
-    if ended.alone and started.turn.outcome is not None:
-        outcome = started.turn.outcome.value
     if usage is not None:
         asked, answered = usage.input_tokens, usage.output_tokens
         if price is not None:
