@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import announce
@@ -26,8 +27,7 @@ from endturn.controller import ContinuationController
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import MOST, believed
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import bulk, schema
-from endturn.telemetry.series import LOST, Distribution
+from endturn.telemetry.instruments import LOST
 from endturn.wires.reading import count, number, seed_of
 from tests.support.turns import Played, cut, said
 from tests.telemetry.mocked import ASK
@@ -160,30 +160,23 @@ def test_a_request_s_wild_numbers_are_left_out(caplog: pytest.LogCaptureFixture)
 
 
 def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measurements of other attribute sets are recorded; each that is lost is counted."""
+    """The other measurements are recorded; each that is lost is counted."""
     monkeypatch.setattr(announce, "_failed", {})
     stage = Stage()
+    record = Histogram.record
 
     def refusing(self: Any, amount: float, attributes: Any = None, context: Any = None) -> None:
         if amount in (7, 8):
             raise OverflowError
         record(self, amount, attributes, context)
 
-    metric = schema.TURN_OUTPUT
-    made = stage.meters.get_meter("x").create_histogram(
-        metric.name, metric.unit, explicit_bucket_boundaries_advisory=metric.buckets
-    )
-    record = type(made).record
-    monkeypatch.setattr(type(made), "record", refusing)
-    distribution = Distribution(metric, lambda label: None, made)
+    monkeypatch.setattr(Histogram, "record", refusing)
     for amount in (5, 7, 8, 9):
-        distribution.record(amount, ("p", f"m{amount}", True), (0, 0))
-    with pytest.raises(OverflowError):
-        distribution.hand_over()
-    assert sorted(total for _, total in stage.points()[metric.name].values()) == [5, 9]
-    assert announce.listener_failures() == {LOST: 1}  # the other is counted by whoever called
-    distribution.hand_over()
-    assert bulk.one_by_one is distribution._record
+        stage.call(stage.turn(), usage=Usage(None, amount), asked={"model": f"m{amount}"})
+    found = stage.points()
+    assert sorted(total for _, total in found["gen_ai.client.token.usage"].values()) == [5, 9]
+    assert sum(found["endturn.responses"].values()) == 4
+    assert announce.listener_failures() == {LOST: 2}
 
 
 def test_many_choices_are_told_in_part() -> None:

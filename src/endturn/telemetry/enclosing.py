@@ -133,12 +133,7 @@ _latest: ContextVar[ref[Foreign] | None] = ContextVar("endturn_foreign_call", de
 
 def attributes_of(span: Any) -> Mapping[str, Any]:
     """A span's attributes, as they are now; none of one that records nothing."""
-    try:
-        # What `attributes` gives takes a microsecond to say that it lacks something, and every span is asked.
-        found: dict[str, Any] = span._attributes._dict
-    except AttributeError:
-        return getattr(span, "attributes", None) or {}
-    return found
+    return getattr(span, "attributes", None) or {}
 
 
 def _text(value: object) -> str | None:

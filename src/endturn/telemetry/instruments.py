@@ -12,10 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary, WeakMethod, ref
+from weakref import WeakMethod, ref
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, announce
 from endturn.records import Strategy, TurnOutcome
@@ -103,10 +103,12 @@ class Instruments:
         self._observed: dict[str, list[Observation]] = {}
         self.collected = False
 
-        self._counters = {each.name: Counter(each, self._cap) for each in schema.METRICS if each.instrument == "counter"}
+        sums = [each for each in schema.METRICS if each.instrument == "counter"]
         distributions = [each for each in schema.METRICS if each.instrument == "histogram"]
+        self._first = sums[0].name
+        self._counters = {each.name: Counter(each, self._cap) for each in sums}
         self._sets = {each.name: AttributeSets(each, self._cap) for each in distributions}
-        self._histograms: dict[str, Histogram] = {
+        self._histograms = {
             each.name: meter.create_histogram(
                 each.name, each.unit, each.brief, explicit_bucket_boundaries_advisory=each.buckets
             )
@@ -114,10 +116,8 @@ class Instruments:
         }
         self._observables = [
             meter.create_observable_counter(each.name, [self._callback(each.name)], each.unit, each.brief)
-            for each in schema.METRICS
-            if each.instrument == "counter"
+            for each in sums
         ]
-
         self._pair = Pairs(self._cap)
         self._agent = Label("agent", 10, self._cap)
         self._address = Label("server_address", 16, self._cap)
@@ -279,7 +279,7 @@ class Instruments:
     def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         if name == schema.LISTENER_FAILURES.name:
             return self._observe_failures
-        if name == next(iter(self._counters)):
+        if name == self._first:
             return self._observe_first
         return lambda options: self._observed.get(name, ())
 
@@ -293,7 +293,7 @@ class Instruments:
             self._record_oldest()
         with self._lock:
             self._observed = {name: counter.observed() for name, counter in self._counters.items()}
-        return self._observed[next(iter(self._counters))]
+        return self._observed[self._first]
 
     def _observe_failures(self, options: CallbackOptions) -> Iterable[Observation]:
         failures = {"Recorder": 0, **announce.listener_failures()}
@@ -312,7 +312,8 @@ class Instruments:
         sdk_access.forget_points(self._provider(), [*self._histograms.values(), *self._observables])
 
 
-_made: WeakKeyDictionary[MeterProvider, Instruments] = WeakKeyDictionary()
+_made: dict[int, tuple[ref[MeterProvider], Instruments]] = {}
+"""By the provider's `id`: a host's provider need not be hashable."""
 _making = threading.Lock()
 
 
@@ -322,16 +323,16 @@ def instruments_of(provider: MeterProvider) -> Instruments | None:
     Returns:
         None where the provider measures nothing.
     """
-    made = _made.get(provider)
-    if made is None:
-        with _making:  # the first calls of several threads may all look for it
-            made = _made.get(provider)
-            if made is None:
-                meter = provider.get_meter(schema.SCOPE, __version__, schema.SCHEMA_URL)
-                if isinstance(meter, NoOpMeter):
-                    return None
-                made = _made[provider] = Instruments(provider, meter)
-    return made
+    key = id(provider)
+    with _making:  # the first calls of several threads may all look for it
+        if key in _made and _made[key][0]() is provider:
+            return _made[key][1]
+        meter = provider.get_meter(schema.SCOPE, __version__, schema.SCHEMA_URL)
+        if isinstance(meter, NoOpMeter):
+            return None
+        made = Instruments(provider, meter)
+        _made[key] = ref(provider, lambda gone: _made.pop(key, None)), made
+        return made
 
 
 def _renew() -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import metrics, trace
 from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
 from endturn import __version__
 from endturn.errors import UsageError
-from endturn.telemetry import schema
+from endturn.telemetry import schema, sdk_access
 from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import Capturing
 from endturn.telemetry.events import Events, mode_from
-from endturn.telemetry.metrics import Meters, exports, meters_of
+from endturn.telemetry.instruments import Instruments, instruments_of
 
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
@@ -64,7 +63,7 @@ class Outlets:
         agent: whether turn metrics carry the agent's name.
     """
 
-    __slots__ = ("_exported", "_has_looked", "_looking", "agent", "events", "meters", "options", "tracer")
+    __slots__ = ("_exported", "_looking", "agent", "events", "meters", "options", "tracer")
 
     def __init__(
         self,
@@ -91,10 +90,9 @@ class Outlets:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
         self.events = Events(mode_from(options.events))
         self.tracer: Tracer | None = None
-        self.meters: Meters | None = None
+        self.meters: Instruments | None = None
         self._exported = False
         self._looking: list[Callable[[], bool]] = []
-        self._has_looked = False
         if tracer_provider is None:
             self._looking.append(self._look_for_tracers)
         else:
@@ -108,11 +106,10 @@ class Outlets:
         else:
             self._log_with(logger_provider)
         self.look()
-        self._has_looked = True
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
-        if self._looking and not (self._has_looked and _none_set()):
+        if self._looking:
             self._looking = [look for look in self._looking if not look()]
 
     def awake(self) -> bool:
@@ -129,30 +126,16 @@ class Outlets:
         return self._exported or (self.meters is not None and self.meters.collected)
 
     def _look_for_tracers(self) -> bool:
-        if self._is_unset(trace, "_TRACER_PROVIDER"):
-            return False
         provider = trace.get_tracer_provider()
         return installed(provider) and self._trace_with(provider)
 
     def _look_for_meters(self) -> bool:
-        if self._is_unset(metrics._internal, "_METER_PROVIDER"):
-            return False
         provider = metrics.get_meter_provider()
         return installed(provider) and self._measure_with(provider)
 
     def _look_for_loggers(self) -> bool:
-        if self._is_unset(_logs._internal, "_LOGGER_PROVIDER"):
-            return False
         provider = get_logger_provider()
         return installed(provider) and self._log_with(provider)
-
-    def _is_unset(self, api: ModuleType, name: str) -> bool:
-        """Whether there is no global provider yet.
-
-        Asked each time, the API looks into the environment, which takes longer than all else that a call costs where
-        nothing is recorded. It is asked once; afterwards the variable of its own tells, as long as it has that.
-        """
-        return self._has_looked and getattr(api, name, self) is None
 
     def _trace_with(self, provider: TracerProvider) -> bool:
         tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
@@ -160,26 +143,14 @@ class Outlets:
         return True
 
     def _measure_with(self, provider: MeterProvider) -> bool:
-        self.meters = meters_of(provider)
-        self._exported = self.meters is not None and exports(provider)
+        self.meters = instruments_of(provider)
+        self._exported = self.meters is not None and sdk_access.has_reader(provider)
         return True
 
     def _log_with(self, provider: LoggerProvider) -> bool:
         logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.events.logger = None if isinstance(logger, NoOpLogger) else logger
         return True
-
-
-def _none_set() -> bool:
-    """Whether there is no global provider of any kind, told by the API's own variables where it has them.
-
-    Where nothing records, this is all that a call comes to.
-    """
-    return (
-        getattr(trace, "_TRACER_PROVIDER", trace) is None
-        and getattr(metrics._internal, "_METER_PROVIDER", trace) is None
-        and getattr(_logs._internal, "_LOGGER_PROVIDER", trace) is None
-    )
 
 
 def installed(provider: object) -> bool:

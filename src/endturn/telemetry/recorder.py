@@ -31,10 +31,17 @@ from endturn.records import (
     UsageEstimated,
 )
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, enclosing, schema, tally
-from endturn.telemetry import metrics as metering
+from endturn.telemetry import attributes, enclosing, schema
 from endturn.telemetry.content import Capturing, as_text
-from endturn.telemetry.opened import REMEMBERED, Opened, invokes_agent, measured_by, remember, told_by, where_of
+from endturn.telemetry.open_span import (
+    REMEMBERED,
+    OpenSpan,
+    content_by_another,
+    exemplar_context,
+    invokes_agent,
+    measured_by_another,
+    remember,
+)
 from endturn.telemetry.outlets import Options, Outlets, installed
 from endturn.telemetry.schema import Event, Level
 
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
 
-    from endturn.telemetry.metrics import Meters
+    from endturn.telemetry.instruments import Instruments
 
 __all__ = ["Options", "Recorder", "installed"]
 
@@ -78,7 +85,7 @@ class Recorder:
     ) -> None:
         self._clock = clock
         self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
-        self._open: dict[int, Opened] = {}
+        self._open: dict[int, OpenSpan] = {}
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, str, str]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
@@ -140,7 +147,7 @@ class Recorder:
         out = self._out
         out.look()
         if out.meters is not None:
-            out.meters.expect((started.provider, started.model, started.turn.agent if out.agent else None))
+            out.meters.expect(started.provider, started.model, started.turn.agent if out.agent else None)
         if started.adopt:
             self._adopt(started)
             return None
@@ -166,7 +173,7 @@ class Recorder:
         elif started.adopt is True:
             return
         enclosing.take(span)
-        self._keep(started.number, Opened(span, trace.set_span_in_context(span), ours=False))
+        self._keep(started.number, OpenSpan(span, trace.set_span_in_context(span), ours=False))
 
     def _continued(self, started: CallStarted) -> SpanContext | None:
         """The span of the call that this one continues, where it is remembered."""
@@ -195,14 +202,14 @@ class Recorder:
             self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
             if not stop.mapped:
                 self._say_unmapped(ended, opened, ended_ns)
-            if self._capturing.details and not told_by(opened):
+            if self._capturing.details and not content_by_another(opened):
                 self._detail(ended, error, said, opened, ended_ns)
         if self._out.meters is not None:
             self._measure(self._out.meters, ended, error, opened)
         if opened is not None and opened.ours:
             opened.span.end(ended_ns)
 
-    def _describe(self, opened: Opened, ended: CallEnded, error: str | None, said: dict[str, Any] | None) -> None:
+    def _describe(self, opened: OpenSpan, ended: CallEnded, error: str | None, said: dict[str, Any] | None) -> None:
         found = attributes.chat_stopped(ended, counted=self._out.counted())
         if opened.ours:
             found |= attributes.chat_answered(ended)
@@ -213,19 +220,19 @@ class Recorder:
             found |= as_text(said)
         opened.span.set_attributes(found)
 
-    def _said(self, ended: CallEnded, opened: Opened | None) -> dict[str, Any] | None:
+    def _said(self, ended: CallEnded, opened: OpenSpan | None) -> dict[str, Any] | None:
         """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
         on_event = self._capturing.on_event and self._out.events.wanted()
         on_span = self._capturing.on_span and opened is not None and opened.span.is_recording()
         try:
-            wanted = ended.content is not None and (on_event or on_span) and not told_by(opened)
+            wanted = ended.content is not None and (on_event or on_span) and not content_by_another(opened)
             return self._capturing.attributes(ended.content) if wanted and ended.content is not None else None
         except Exception:
             swallow("recording what was said")
             return None
 
     def _detail(
-        self, ended: CallEnded, error: str | None, said: dict[str, Any] | None, opened: Opened | None, ended_ns: int
+        self, ended: CallEnded, error: str | None, said: dict[str, Any] | None, opened: OpenSpan | None, ended_ns: int
     ) -> None:
         """Emit the conventions' own event of a call, with what was said where the host wants it there."""
         found: dict[str, Any] = {
@@ -239,18 +246,19 @@ class Recorder:
             found[schema.ERROR_TYPE.key] = error
         self._emit(schema.INFERENCE_DETAILS, "info", found, opened, ended_ns)
 
-    def _measure(self, meters: Meters, ended: CallEnded, error: str | None, opened: Opened | None) -> None:
+    def _measure(self, meters: Instruments, ended: CallEnded, error: str | None, opened: OpenSpan | None) -> None:
         started, options = ended.started, self._out.options
-        price = None
-        if options.prices is not None and started.continuation is not None:
-            price = options.prices.get(started.model)
         standard = options.gen_ai_metrics
         if standard is None:
-            standard = not (started.adopt and measured_by(opened))
-        facts = tally.call_facts(ended, price, where_of(opened), standard=standard, error=error)
-        meters.queue(metering.CALL, facts)
+            standard = not (started.adopt and measured_by_another(opened))
+        price = self._price(started.model)
+        meters.count_call(ended, exemplar_context(opened), price=price, standard=standard, error=error)
 
-    def _say_unmapped(self, ended: CallEnded, opened: Opened | None, ended_ns: int) -> None:
+    def _price(self, model: str) -> tuple[float, float] | None:
+        prices = self._out.options.prices
+        return None if prices is None else prices.get(model)
+
+    def _say_unmapped(self, ended: CallEnded, opened: OpenSpan | None, ended_ns: int) -> None:
         key = ended.started.provider, ended.started.model, attributes.raw_shown(ended.stop)
         if key not in self._unmapped and len(self._unmapped) < REMEMBERED:
             self._unmapped.add(key)
@@ -267,7 +275,7 @@ class Recorder:
             ours = {key: value for key, value in attributes.turn_began(turn).items() if key.startswith("endturn.")}
             span.set_attributes(ours)
             if enclosed is None:  # what is kept of an agent's span is kept weakly, elsewhere
-                turn.state[self] = Opened(span, trace.set_span_in_context(span), ours=False)
+                turn.state[self] = OpenSpan(span, trace.set_span_in_context(span), ours=False)
             return None
         if self._out.tracer is None:
             return None
@@ -276,7 +284,7 @@ class Recorder:
             attributes=attributes.turn_began(turn),
             start_time=turn.started_ns,
         )
-        turn.state[self] = opened = Opened(span, trace.set_span_in_context(span))
+        turn.state[self] = opened = OpenSpan(span, trace.set_span_in_context(span))
         return opened
 
     def _turn_ended(self, ended: TurnEnded) -> None:
@@ -287,8 +295,8 @@ class Recorder:
             return
         enclosed: Any = turn.state.get(enclosing.ENCLOSING)
         if enclosed is not None:
-            opened = Opened(enclosed, trace.set_span_in_context(enclosed), ours=False)
-        assert opened is None or isinstance(opened, Opened)
+            opened = OpenSpan(enclosed, trace.set_span_in_context(enclosed), ours=False)
+        assert opened is None or isinstance(opened, OpenSpan)
         explicit = opened is not None and turn.kind is not TurnKind.IMPLICIT
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
         error = attributes.error_type(ended.error)
@@ -308,16 +316,16 @@ class Recorder:
         if opened is not None and explicit and opened.ours:
             opened.span.end(ended_ns)
 
-    def _count_turn(self, ended: TurnEnded, opened: Opened | None) -> None:
+    def _count_turn(self, ended: TurnEnded, opened: OpenSpan | None) -> None:
         if self._out.meters is not None:
             name = ended.turn.agent if self._out.agent else None
-            self._out.meters.queue(metering.TURN, tally.turn_facts(ended, name, where_of(opened)))
+            self._out.meters.count_turn(ended, name, exemplar_context(opened))
 
     def _continuation_attempted(self, record: ContinuationAttempted) -> None:
         if self._out.events.wanted():
             self._emit_in(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
         if self._out.meters is not None:
-            self._out.meters.queue(metering.CONTINUATION, tally.continuation_facts(record))
+            self._out.meters.count_continuation(record)
 
     def _termination_signalled(self, record: TerminationSignalled) -> None:
         if self._out.events.wanted():
@@ -329,19 +337,18 @@ class Recorder:
         if self._out.events.wanted():
             self._emit_in(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
         if self._out.meters is not None:
-            self._out.meters.queue(metering.REPAIR, tally.repair_facts(record))
+            self._out.meters.count_repair(record)
 
     def _usage_estimated(self, record: UsageEstimated) -> None:
         if self._out.meters is not None and record.continues:
-            price = None if self._out.options.prices is None else self._out.options.prices.get(record.model)
-            self._out.meters.queue(metering.ESTIMATE, tally.estimate_facts(record, price))
+            self._out.meters.count_estimate(record, self._price(record.model))
 
     def _dispatch_blocked(self, record: DispatchBlocked) -> None:
         if self._out.events.wanted():
             found = attributes.blocked(record, names=self._capturing.on_event)
             self._emit_in(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
         if self._out.meters is not None:
-            self._out.meters.queue(metering.BLOCKED, tally.blocked_facts(record))
+            self._out.meters.count_blocked(record)
 
     def _tool_started(self, started: ToolStarted) -> Activation | None:
         if self._out.tracer is None:
@@ -363,22 +370,22 @@ class Recorder:
 
     # --- What they share -----------------------------------------------------------------------------------------
 
-    def _opened(self, number: int, span: Span) -> Opened:
-        opened = Opened(span, trace.set_span_in_context(span))
+    def _opened(self, number: int, span: Span) -> OpenSpan:
+        opened = OpenSpan(span, trace.set_span_in_context(span))
         self._keep(number, opened)
         return opened
 
-    def _keep(self, number: int, opened: Opened) -> None:
+    def _keep(self, number: int, opened: OpenSpan) -> None:
         remember(self._open, number, opened, most=IN_FLIGHT)
 
     def _emit_in(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
         """Emit an event of a turn: on its span, else on whatever span is current."""
         opened = turn.state.get(self)
-        assert opened is None or isinstance(opened, Opened)
+        assert opened is None or isinstance(opened, OpenSpan)
         self._emit(event, level, found, opened, self._clock())
 
     def _emit(
-        self, event: Event, level: Level, found: Mapping[str, Any], opened: Opened | None, timestamp_ns: int
+        self, event: Event, level: Level, found: Mapping[str, Any], opened: OpenSpan | None, timestamp_ns: int
     ) -> None:
         span = None
         if self._out.events.mirrored:

@@ -1,4 +1,4 @@
-"""The two things that the OpenTelemetry SDK offers no public way for, each with what happens where it is built otherwise.
+"""The two things that the OpenTelemetry SDK has no public way for, and what happens where it is built otherwise.
 
 `tests/telemetry/test_sdk_access.py` fails when a release of the SDK has renamed what is read here.
 """
