@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
-from endturn.lean import lean
 from endturn.stop import TRUNCATED, Stop, StopReason
 
 Json = dict[str, Any]
@@ -27,7 +26,6 @@ class _Model(BaseModel):
         return self.model_copy(update=changes)
 
 
-@lean
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one response, or a sum over several. None means that the provider did not say.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from endturn.lean import lean
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
@@ -269,7 +268,6 @@ class Turn:
         return bool(self.cut)
 
 
-@lean
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted:
     """A call to a provider begins.
@@ -346,7 +344,6 @@ class Content:
     responses: tuple[ChatResponse, ...] = ()
 
 
-@lean
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
     """A call to a provider ended: with a response, whole or cut, or with an error.
@@ -384,7 +381,6 @@ class TurnStarted:
     turn: Turn
 
 
-@lean
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
     """A turn ended. `turn` holds its tally and outcome.

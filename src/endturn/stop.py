@@ -9,8 +9,6 @@ from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import Final
 
-from endturn.lean import lean
-
 
 class StopReason(StrEnum):
     """Why a model stopped."""
@@ -76,7 +74,6 @@ class Row:
     terminal: bool = True
 
 
-@lean
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Why one response stopped, and how sure that is.

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.errors import ProviderError, UsageError
-from endturn.lean import lean
 from endturn.records import Strategy
 from endturn.stop import Row, Stop, StopReason
 
@@ -143,7 +142,6 @@ class Asked:
     length: int = 0
 
 
-@lean
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a wire must know besides the bytes: which dialect, whose, what was asked, and the window if known."""
@@ -154,7 +152,6 @@ class Context:
     window: int | None = None
 
 
-@lean
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What instrumentation learns of a response without building it.
