@@ -255,7 +255,6 @@ BREAKS = {
     "inspect": ("endturn.wires.openai_chat.inspect", explode),
     "watch": ("endturn.wires.openai_chat.watch", explode),
     "see and close": ("endturn.wires.openai_chat.watch", Exploding),
-    "glance": ("endturn.wires.openai_chat.glance", explode),
     "open_call": ("endturn.instrumentation.sdk_call.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
     "step": ("endturn.calls.Call.step", explode),

@@ -203,15 +203,6 @@ def whole_with(watch: Callable[[Context], Watch]) -> Callable[[Context, Any], Se
     return whole
 
 
-Reader = tuple[Callable[..., Seen], *tuple[Any, ...]]
-"""A function that gives what was seen, and what it is given: no closure, of which many would keep more alive."""
-
-
-def at_once(ctx: Context, body: Any) -> Reader | None:
-    """A `glance` that leaves every body to `whole`."""
-    return None
-
-
 class Wire(Protocol):
     """The names that every wire module has."""
 
@@ -248,13 +239,6 @@ class Wire(Protocol):
     def watch(self, ctx: Context) -> Watch: ...
 
     def whole(self, ctx: Context, body: Any) -> Seen: ...
-
-    def glance(self, ctx: Context, body: Any) -> Reader | None:
-        """Of a body that plainly is all that the model had to say: what gives, later, what `whole` would.
-
-        It keeps no more of what was said than `Seen` does. None of any other body, and where it takes a closer look.
-        """
-        ...
 
     def request(self, body: Json) -> Request:
         """A request's body as ours; `model` and `stream` are in it, wherever the format has them."""

@@ -10,8 +10,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice
-from endturn.wires.anthropic_plain import glance, whole
+from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.anthropic_reply import reply, reply_error
 from endturn.wires.anthropic_response import NAME, Decoder, decode
 from endturn.wires.anthropic_watch import REASONS, Watch
@@ -32,7 +31,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -328,3 +326,4 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 watch = Watch
 decoder = Decoder
 decode_error = error_of
+whole = whole_with(Watch)

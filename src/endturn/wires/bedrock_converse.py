@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, at_once, whole_with
+from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.bedrock_converse_reply import reply, reply_error
 from endturn.wires.bedrock_converse_request import encode, replayable, request
 from endturn.wires.bedrock_converse_response import NAME, Decoder, decode
@@ -31,7 +31,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -128,4 +127,3 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
-glance = at_once

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from endturn.chat import ChatResponse, Json, Request
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
-from endturn.wires import Api, Asked, Event, Framing, Route, Routed, Voice, at_once, completions, whole_with
+from endturn.wires import Api, Asked, Event, Framing, Route, Routed, Voice, completions, whole_with
 from endturn.wires.bedrock_converse_reply import reply_error
 from endturn.wires.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
 from endturn.wires.bedrock_invoke_response import NAME, Decoder, decode
@@ -34,7 +34,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -180,4 +179,3 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
-glance = at_once

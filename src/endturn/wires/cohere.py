@@ -14,7 +14,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, at_once, cohere_v1, whole_with
+from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, cohere_v1, whole_with
 from endturn.wires.cohere_reply import call_of, reply, reply_error
 from endturn.wires.cohere_response import NAME, Decoder, decode
 from endturn.wires.cohere_watch import REASONS, Watch
@@ -34,7 +34,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -300,4 +299,3 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
-glance = at_once

@@ -9,7 +9,7 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
-from endturn.wires import Asked, Framing, Route, Routed, Voice, at_once, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.completions_reasons import APIS, REASONS
 from endturn.wires.completions_reply import reply, reply_error
 from endturn.wires.completions_response import NAME, Decoder, decode
@@ -31,7 +31,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -260,4 +259,3 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
-glance = at_once

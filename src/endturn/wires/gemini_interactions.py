@@ -11,7 +11,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Voice, at_once, whole_with
+from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.framing import parse
 from endturn.wires.gemini_interactions_reply import reply, reply_error
@@ -32,7 +32,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -413,4 +412,3 @@ def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: C
 watch = Watch
 decoder = Decoder
 whole = whole_with(Watch)
-glance = at_once

@@ -10,7 +10,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, at_once, whole_with
+from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.ollama_reply import call_of, reply, reply_error
 from endturn.wires.ollama_response import NAME, Decoder, decode
@@ -30,7 +30,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -274,4 +273,3 @@ watch = Watch
 decoder = Decoder
 decode_error = error_of
 whole = whole_with(Watch)
-glance = at_once

@@ -10,9 +10,8 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Asked, Framing, Route, Routed, Voice
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
-from endturn.wires.openai_chat_plain import glance, whole
 from endturn.wires.openai_chat_reasons import APIS, REASONS
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
@@ -33,7 +32,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -352,3 +350,4 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 watch = Watch
 decoder = Decoder
 decode_error = error_of
+whole = whole_with(Watch)

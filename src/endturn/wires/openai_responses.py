@@ -11,11 +11,10 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Asked, Framing, Route, Routed, Voice
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.openai_responses_items import answered, paired, read, written
 from endturn.wires.openai_responses_objects import client_call
-from endturn.wires.openai_responses_plain import glance, whole
 from endturn.wires.openai_responses_reasons import APIS, REASONS, WORDS
 from endturn.wires.openai_responses_reply import reply, reply_error
 from endturn.wires.openai_responses_response import NAME, Decoder, decode
@@ -35,7 +34,6 @@ __all__ = [
     "decode_error",
     "decoder",
     "encode",
-    "glance",
     "inspect",
     "reply",
     "reply_error",
@@ -269,3 +267,4 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 watch = Watch
 decoder = Decoder
 decode_error = error_of
+whole = whole_with(Watch)
