@@ -12,6 +12,7 @@ import openai
 import pydantic
 import pytest
 from openai.types.chat import ChatCompletion
+from opentelemetry.instrumentation.utils import suppress_instrumentation
 
 from endturn.errors import ProviderError
 from endturn.records import TurnOutcome
@@ -54,6 +55,13 @@ def test_a_call_is_announced_with_what_was_asked_and_what_came(records: Records)
     assert (started.provider, started.model, started.maximum) == ("openai", "gpt-5.6-mini", 17)
     assert (started.temperature, started.seed, started.stream) == (0.5, 3, False)
     assert (started.server_address, started.server_port) == ("api.openai.com", None)
+
+
+def test_a_host_may_have_nothing_observed(records: Records) -> None:
+    """OpenTelemetry's own way to say so counts here too."""
+    with suppress_instrumentation():
+        chat(body(WHOLE)).chat.completions.create(**ASK)
+    assert not records.ended
 
 
 async def test_an_async_call_is_announced(records: Records) -> None:

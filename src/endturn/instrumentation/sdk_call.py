@@ -97,9 +97,8 @@ def opened(
         return None
 
 
-_SUPPRESSED: Final = (getattr(contexts, "_SUPPRESS_INSTRUMENTATION_KEY", ""), "suppress_instrumentation")
-"""What OpenTelemetry puts into the context of its exporters, and its `suppress_instrumentation` into a host's: a key of
-its own, and an older one."""
+_SUPPRESSED: Final = "suppress_instrumentation"
+"""The key that `suppress_instrumentation` of OpenTelemetry's instrumentations puts into a host's context."""
 
 
 def _is_suppressed() -> bool:
@@ -107,9 +106,7 @@ def _is_suppressed() -> bool:
 
     An instrumentation that makes a span of a call keeps others from making one too; theirs is adopted all the same.
     """
-    here = contexts.get_current()
-    key, older = _SUPPRESSED
-    return bool(here.get(key) or here.get(older))
+    return bool(contexts.get_value(_SUPPRESSED))
 
 
 class SdkCall:
