@@ -255,10 +255,11 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
         The scope, None where a layer below an SDK's open scope is asking: that call is already being announced.
     """
     outer = _call.get()
+    while outer is not None and outer.ended:  # what runs on in a call's context when that is over keeps none of it
+        outer = outer.outer
     if (
         outer is not None
         and (outer.layer is Layer.SDK or outer.layer is Layer.HTTP)
-        and not outer.ended
         and (layer is Layer.WRAPPER or not outer.is_another(caller, asked))
     ):
         return None
