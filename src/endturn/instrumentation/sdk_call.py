@@ -138,7 +138,6 @@ class SdkCall:
         """Where the call only starts a job on the server, let it last until the job's response has been fetched."""
         try:
             if self.context.asked.background:
-                self.call.announced()
                 self.scope = background.Job(self.call, self.wire, self.context)
         except Exception:
             swallow("letting a call last")

@@ -314,7 +314,7 @@ class Instruments:
 
 _made: dict[int, tuple[ref[MeterProvider], Instruments]] = {}
 """By the provider's `id`: a host's provider need not be hashable."""
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def instruments_of(provider: MeterProvider) -> Instruments | None:
@@ -338,7 +338,7 @@ def instruments_of(provider: MeterProvider) -> Instruments | None:
 def _renew() -> None:
     """In a forked child: whoever was making some is the parent's thread."""
     global _making
-    _making = threading.Lock()
+    _making = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -96,7 +96,7 @@ def _do(job: Job) -> None:
     try:
         job()
     except Exception:
-        log.debug("endturn: a deferred end failed", exc_info=True)
+        log.debug("endturn: a job of the janitor failed", exc_info=True)
 
 
 def _run(jobs: queue.SimpleQueue[tuple[float, Job]]) -> None:
