@@ -182,8 +182,8 @@ def test_long_nonsense_is_looked_up_in_reasonable_time() -> None:
     ("given", "stop"),
     [
         pytest.param(Stop(StopReason.MAX_TOKENS, "length"), Stop(StopReason.MAX_TOKENS, "length"), id="a Stop"),
-        pytest.param(StopReason.MAX_TOKENS, Stop(StopReason.MAX_TOKENS), id="a reason"),
-        pytest.param("max_tokens", Stop(StopReason.MAX_TOKENS), id="its value"),
+        pytest.param(StopReason.MAX_TOKENS, Stop(StopReason.MAX_TOKENS, incomplete=True), id="a reason"),
+        pytest.param("max_tokens", Stop(StopReason.MAX_TOKENS, incomplete=True), id="its value"),
     ],
 )
 def test_a_response_takes_a_stop_or_a_reason_of_ours(given: Any, stop: Stop) -> None:
