@@ -1,0 +1,120 @@
+"""Responses that a server goes on making when nobody listens: each is one call, over when the response is.
+
+The request that starts one is answered at once: `queued`. Why the model stopped stands in what the host fetches later,
+by the response's id. So the call stays open, and the first fetch in this process that shows a final status ends it,
+whether it fetches or cancels. What happens to a fetch alone says nothing of the response; a fetch of a response that
+another process began is no call.
+
+A response that nobody fetches for an hour, the oldest beyond 1,024, and those that are open when the process ends are
+recorded as they were seen last: `paused`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from endturn.records import TurnKind
+from endturn.stop import Resume
+from endturn.turns import end_turn
+from endturn.wires import Seen
+
+if TYPE_CHECKING:
+    from endturn.instrumentation.http_exchange import Exchange
+
+IDLE_S: Final = 3600.0
+"""A response that nobody has asked after for so long is nobody's. Deep research takes half an hour."""
+
+PENDING: Final = 1_024
+"""How many may be open at once."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    exchange: Exchange
+    seen: Seen
+    asked_s: float
+
+
+_pending: OrderedDict[tuple[str, str], _Pending] = OrderedDict()
+
+
+def are_pending() -> bool:
+    """Whether any is being made: a request that only fetches is looked at no further where none is."""
+    return bool(_pending)
+
+
+def pending(wire: str, response_id: str) -> Exchange | None:
+    """The exchange that began the response of that id; None where there is none."""
+    one = _pending.get((wire, response_id))
+    if one is None:
+        return None
+    one.asked_s = time.monotonic()
+    _pending.move_to_end((wire, response_id))
+    return one.exchange
+
+
+def keep(exchange: Exchange, seen: Seen) -> bool:
+    """Keep the call open whose answer says that the response is still being made. False where it is over."""
+    call = exchange.call
+    if (
+        call is None
+        or call.started is None
+        or not exchange.context.asked.background
+        or seen.id is None
+        or seen.stop.resume is not Resume.RETRIEVE_SAME_ID
+        or call.started.turn.kind is TurnKind.CONTROLLER  # it fetches on its own account, as a continuation
+    ):
+        return False
+    now = time.monotonic()
+    over = [key for key, one in _pending.items() if one.asked_s + IDLE_S < now]
+    over += [(exchange.wire.NAME, seen.id)] if (exchange.wire.NAME, seen.id) in _pending else []
+    if len(_pending) >= PENDING:
+        over.append(next(iter(_pending)))
+    for key in over:
+        _give_up(key)
+    _pending[exchange.wire.NAME, seen.id] = _Pending(exchange, seen, now)
+    turn = call.started.turn
+    if call.started.stream:
+        # Its stream has been read: a turn that waits for its streams need not wait for the response.
+        turn.open_streams -= 1
+        if turn.ending is not None and not turn.open_streams:
+            end_turn(turn, turn.ending[0], error=turn.ending[1])
+    return True
+
+
+def fetched(job: Exchange, seen: Seen) -> None:
+    """A fetch has been read, as far as it was."""
+    stop = seen.stop
+    key = next((key for key, one in _pending.items() if one.exchange is job), None)
+    # What came as an error within the stream, or was raised, is no status of the response.
+    if key is None or stop.raw is None or stop.raw not in seen.reasons:
+        return
+    _pending[key].seen = seen
+    if stop.resume is not Resume.RETRIEVE_SAME_ID:
+        _give_up(key)
+
+
+def close_all() -> None:
+    """Record each as it was seen last: the process, or its instrumentation, ends."""
+    for key in list(_pending):
+        _give_up(key)
+
+
+def _give_up(key: tuple[str, str]) -> None:
+    from endturn.instrumentation.http_exchange import end_call
+
+    one = _pending.pop(key, None)
+    call = None if one is None else one.exchange.call
+    if one is None or call is None or call.ended:
+        return
+    if call.started is not None and call.started.stream:
+        call.started.turn.open_streams += 1  # the end takes it away again
+    end_call(call, one.seen)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pending.clear)

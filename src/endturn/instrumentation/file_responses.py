@@ -1,0 +1,131 @@
+"""Responses that are read like files, urllib3's and the standard library's: what the host reads of them is seen.
+
+Such a response is handed out as an object of a subclass, with the public methods that give bytes overridden: something
+that only stands for it would fail `isinstance`, and miss what is read by another way. It is the one object of a host's
+that is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from endturn.instrumentation.body import tee
+from endturn.instrumentation.http_exchange import Exchange
+
+
+def watch(response: Any, exchange: Exchange) -> None:
+    """Have the exchange told what is read of a response from now on, and how that ends."""
+    kind: Any = type(response)
+    response.__class__ = _watched(kind)
+    response._endturn = _Watching(exchange)
+
+
+class _Watching:
+    """What a watched response knows.
+
+    Attributes:
+        is_reading: one of its methods is at work: what that calls of the others is part of it.
+    """
+
+    __slots__ = ("exchange", "is_reading")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.is_reading = False
+
+    def read(self, response: Any, reads: Callable[[], Any], into: Any, decoded: bool, to_the_end: bool) -> Any:
+        """Read, and show the bytes to the exchange: `into` is the buffer that they were read into."""
+        if self.is_reading:
+            return reads()
+        self.is_reading = True
+        try:
+            found = reads()
+        except BaseException as error:
+            self.exchange.cut(error)
+            raise
+        finally:
+            self.is_reading = False
+        chunk = found if into is None else bytes(memoryview(into)[:found])
+        if decoded:
+            self.exchange.comes_unpacked()
+        if chunk:
+            self.exchange.see(chunk)
+        # What a decoder still holds of a compressed body comes after the connection has given all.
+        is_plain = not response.headers.get("content-encoding")
+        if to_the_end or not chunk or (is_plain and response.isclosed()):
+            self.exchange.ended()
+        return found
+
+
+class _Steps:
+    """The chunks of a response: that its own code closes it while it takes one is no leaving."""
+
+    __slots__ = ("_chunks", "_watching")
+
+    def __init__(self, watching: _Watching, chunks: Iterator[bytes]) -> None:
+        self._watching = watching
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        self._watching.is_reading = True
+        try:
+            return next(self._chunks)
+        finally:
+            self._watching.is_reading = False
+
+
+@cache
+def _watched(kind: Any) -> type:
+    """The subclass of a class of responses whose objects are watched."""
+
+    def leaf(name: str) -> Any:
+        def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+            def reads() -> Any:
+                return getattr(kind, name)(self, *args, **kwargs)
+
+            amount = args[0] if args else kwargs.get("amt")
+            if amount == 0:
+                return reads()
+            into = amount if name == "readinto" else None
+            to_the_end = name == "read" and (amount is None or amount < 0)
+            return self._endturn.read(self, reads, into, _decodes(self, args, kwargs), to_the_end)
+
+        return read
+
+    def read_chunked(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        watching: _Watching = self._endturn
+        if args[1] if len(args) > 1 else kwargs.get("decode_content"):
+            watching.exchange.comes_unpacked()
+        return tee(_Steps(watching, kind.read_chunked(self, *args, **kwargs)), watching.exchange)
+
+    def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        yield from kind.stream(self, *args, **kwargs)
+        self._endturn.exchange.ended()
+
+    def close(self: Any) -> None:
+        watching: _Watching | None = self._endturn
+        if watching is not None and not watching.is_reading:
+            watching.exchange.left()
+        kind.close(self)
+
+    def __del__(self: Any) -> None:
+        # A file's destructor closes it: nobody has left it there, and nothing may be recorded.
+        self._endturn = None
+        kind.__del__(self)
+
+    members: dict[str, Any] = {"close": close, "__del__": __del__, "__module__": kind.__module__}
+    members |= {name: leaf(name) for name in ("read", "read1", "readinto", "readline") if hasattr(kind, name)}
+    if hasattr(kind, "read_chunked"):
+        members |= {"read_chunked": read_chunked, "stream": stream}
+    return type(kind.__name__, (kind,), members)
+
+
+def _decodes(response: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether urllib3 unpacks what it is about to give; the standard library never does."""
+    said = args[1] if len(args) > 1 else kwargs.get("decode_content")
+    return bool(getattr(response, "decode_content", False) if said is None else said)

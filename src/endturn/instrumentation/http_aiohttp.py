@@ -1,0 +1,123 @@
+"""aiohttp: `ClientSession._request`, through which every request goes, and the reader of the answer's bytes.
+
+`_request` has no public form; OpenTelemetry's and other instrumentations wrap it, and it has not changed since 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+from endturn.announce import swallow
+from endturn.instrumentation import http_exchange
+from endturn.instrumentation.http_clients import wrap
+from endturn.instrumentation.http_exchange import Exchange
+
+
+def patch(library: ModuleType) -> list[Callable[[], None]]:
+    """Wrap the sending method of the sessions, in `aiohttp.client`."""
+    reader = _reader()
+
+    async def request(wrapped: Any, session: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        exchange = _begin(session, *args, **kwargs)
+        if exchange is None:
+            return await wrapped(*args, **kwargs)
+        try:
+            with exchange.sending():
+                response = await wrapped(*args, **kwargs)
+        except library.ClientResponseError as error:
+            exchange.failed(error, error.status or None, error.headers)
+            raise
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        try:
+            if exchange.answered(response.status, response.headers):
+                if session.auto_decompress:
+                    exchange.comes_unpacked()
+                response.content = reader(response.content, exchange)
+        except Exception:
+            exchange.unreadable()
+        return response
+
+    return [wrap(library.ClientSession, "_request", request)]
+
+
+def _begin(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Exchange | None:
+    try:
+        path = str(url)
+        if not http_exchange.may_begin(method.upper(), path):
+            return None
+        parts = urlsplit(path)
+        path = parts._replace(scheme="", netloc="", fragment="").geturl()
+        base = getattr(session, "_base_url", None)  # what a relative URL is joined to; aiohttp says it nowhere else
+        host, port = parts.hostname or "", parts.port
+        if not host and base is not None:
+            host, port = base.host or "", base.explicit_port
+            path = path if path.startswith("/") else f"{base.raw_path.rstrip('/')}/{path}"
+        content = json if data is None else data
+        return http_exchange.begin(method.upper(), path, host=host, port=port, content=content)
+    except Exception:
+        swallow("looking at a request")
+        return None
+
+
+def _reader() -> Any:
+    """Stands before a response's reader, and tells an exchange what is read."""
+    from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
+
+    class Reader:
+        def __init__(self, inner: Any, exchange: Exchange) -> None:
+            self._inner = inner
+            self._exchange = exchange
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def _seen(self, found: Any) -> Any:
+            chunk = found[0] if isinstance(found, tuple) else found
+            if chunk:
+                self._exchange.see(chunk)
+            if self._inner.at_eof():
+                self._exchange.ended()
+            return found
+
+        def set_exception(self, error: BaseException, *args: Any) -> None:
+            """The response is closed, or released unread."""
+            self._exchange.left()
+            self._inner.set_exception(error, *args)
+
+        def read_nowait(self, n: int = -1) -> bytes:
+            found: bytes = self._seen(self._inner.read_nowait(n))
+            return found
+
+        def __aiter__(self) -> Any:
+            return AsyncStreamIterator(self.readline)
+
+        def iter_any(self) -> Any:
+            return AsyncStreamIterator(self.readany)
+
+        def iter_chunked(self, n: int) -> Any:
+            return AsyncStreamIterator(lambda: self.read(n))
+
+        def iter_chunks(self) -> Any:
+            return ChunkTupleAsyncStreamIterator(self)  # type: ignore[arg-type]  # it reads chunks, and no more
+
+    def leaf(name: str) -> Any:
+        async def read(self: Reader, *args: Any, **kwargs: Any) -> Any:
+            try:
+                found = await getattr(self._inner, name)(*args, **kwargs)
+            except BaseException as error:
+                # A line that is too long for its reader is no end.
+                if not isinstance(error, Exception) or self._inner.exception() is not None:
+                    self._exchange.cut(error)
+                raise
+            return self._seen(found)
+
+        return read
+
+    for name in ("read", "readany", "readline", "readchunk", "readexactly", "readuntil"):
+        setattr(Reader, name, leaf(name))
+    return Reader

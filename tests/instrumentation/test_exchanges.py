@@ -1,0 +1,349 @@
+"""Every situation × every client: one record of each HTTP exchange with a model, and nothing else changed.
+
+A situation is a test, a client a class in `clients`. The server is real, on loopback; what it does wrong is done to the
+bytes that it sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from endturn import announce
+from endturn.instrumentation import http_clients, http_exchange
+from endturn.records import CallEnded, CallStarted, Record
+from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
+from endturn.scripted.loopback import Answer, Asked, Server
+from endturn.stop import StopReason
+from tests.instrumentation.clients import CLIENTS, AsyncClient, Client
+
+# What closes no connection of a stream that is dropped warns without us, too.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning"),
+]
+
+WORDS = "One two three four five"
+
+
+@dataclass
+class Seen:
+    """What was announced."""
+
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def ended(self) -> list[CallEnded]:
+        return [record for record in self.records if isinstance(record, CallEnded)]
+
+    @property
+    def started(self) -> list[CallStarted]:
+        return [record for record in self.records if isinstance(record, CallStarted)]
+
+    def reasons(self) -> list[StopReason]:
+        return [ended.stop.reason for ended in self.ended]
+
+    def only(self) -> CallEnded:
+        """The one exchange that there was."""
+        (started,), (ended,) = self.started, self.ended
+        assert ended.started is started
+        return ended
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    """Everything that is announced while the HTTP clients are watched; nothing of ours may fail."""
+    found = Seen()
+    stop = announce.listen(lambda record: found.records.append(record))
+    http_clients.install()
+    http_exchange.observe_while(lambda: True)
+    try:
+        with announce.strict():
+            yield found
+    finally:
+        http_clients.uninstall()
+        http_exchange.observe_while(None)
+        http_exchange.close_all()
+        stop()
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.__name__)
+def kind(request: pytest.FixtureRequest) -> type[Client]:
+    found: type[Client] = request.param
+    return found
+
+
+def settle(seen: Seen, client: Client) -> None:
+    """Wait until what was dropped has been noticed: aiohttp keeps a response while bytes of it arrive."""
+    for _ in range(200):
+        if isinstance(client, AsyncClient):
+            client.run(asyncio.sleep(0.01))
+        gc.collect()
+        http_exchange.drain()
+        if seen.ended:
+            return
+
+
+Change = Callable[[Answer], Answer]
+
+
+@contextmanager
+def asking(
+    kind: type[Client], *replies: Reply, change: Change = lambda answer: answer, tries: int = 1, timeout_s: float = 10.0
+) -> Iterator[Any]:
+    """A client of a server that gives these replies, its answers changed on their way."""
+    provider = ScriptedProvider(list(replies), wire=kind.wire, dialect="mistral" if "Mistral" in kind.__name__ else "")
+
+    def respond(asked: Asked) -> Answer:
+        return change(provider._respond(asked))
+
+    with Server(respond).running() as url:
+        client = kind(url, timeout_s, tries)
+        try:
+            yield client
+        finally:
+            gc.collect()  # whoever was dropped in a test goes before its loop does
+            client.close()
+
+
+def broken(after: int, ending: Ending = Ending.BROKEN) -> Change:
+    """The connection is lost after so many chunks."""
+    return lambda answer: replace(answer, chunks=answer.chunks[:after], ending=ending)
+
+
+def gzipped(answer: Answer) -> Answer:
+    """The body is compressed, each chunk flushed."""
+    pack = zlib.compressobj(wbits=31)
+    chunks = [pack.compress(chunk) + pack.flush(zlib.Z_SYNC_FLUSH) for chunk in answer.chunks]
+    chunks.append(pack.flush())
+    length = None if answer.length is None else sum(map(len, chunks))
+    return replace(answer, chunks=tuple(chunks), length=length, headers={**answer.headers, "content-encoding": "gzip"})
+
+
+# --- Answers that come whole ----------------------------------------------------------------------------------------
+
+
+def test_a_whole_answer(seen: Seen, kind: type[Client]) -> None:
+    """One record, with the provider's own reason, usage, and what was asked."""
+    with asking(kind, truncate(WORDS, after=2)) as client:
+        client.ask()
+    ended = seen.only()
+    assert (ended.stop.reason, ended.error) == (StopReason.MAX_TOKENS, None)
+    assert (ended.started.provider, ended.started.stream) == (kind.provider, False)
+    assert ended.started.model in ("m", "m:0", "anthropic.claude-sonnet-5")
+    assert ended.started.server_address == "127.0.0.1"
+    assert ended.usage is not None
+    assert (ended.usage.output_tokens, ended.output_chars) == (2, len("One two"))
+
+
+def test_a_stream(seen: Seen, kind: type[Client]) -> None:
+    """Its end is seen when its last byte has passed, before the host is told."""
+    with asking(kind, truncate(WORDS, after=2)) as client:
+        pieces = list(client.stream())
+        assert seen.reasons() == [StopReason.MAX_TOKENS]
+    assert pieces
+    ended = seen.only()
+    assert (ended.stop.truncated, ended.error, ended.output_chars) == (True, None, len("One two"))
+    assert ended.started.stream
+    assert ended.first_chunk_s is not None
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_compressed(seen: Seen, kind: type[Client], streamed: bool) -> None:
+    """The body is unpacked beside, or by the library that unpacks it for its host."""
+    if kind.__name__ == "Urllib" or kind.wire.startswith("bedrock"):
+        pytest.skip("it does not unpack what it reads")
+    with asking(kind, truncate(WORDS, after=2), change=gzipped) as client:
+        _ = list(client.stream()) if streamed else client.ask()
+    assert seen.only().stop.reason is StopReason.MAX_TOKENS
+
+
+# --- Streams that do not come to their end --------------------------------------------------------------------------
+
+
+def test_left_early(seen: Seen, kind: type[Client]) -> None:
+    """A host that stops reading has cancelled."""
+    with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
+        stream = client.stream()
+        next(stream)
+        stream.close()
+        del stream
+        settle(seen, client)
+        assert seen.reasons() == [StopReason.CANCELLED]
+    assert not seen.only().stop.truncated
+
+
+def test_dropped(seen: Seen, kind: type[Client]) -> None:
+    """A stream that its host drops is noted by the garbage collector, and recorded outside of it."""
+    with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
+        stream = client.stream()
+        next(stream)
+        del stream
+        settle(seen, client)
+        assert seen.reasons() == [StopReason.CANCELLED]
+    seen.only()
+
+
+def test_never_read(seen: Seen, kind: type[Client]) -> None:
+    """A stream that is closed, or dropped, before anything of it was read."""
+    if kind.__name__ in ("Google", "AsyncGoogle", "Cohere", "Ollama"):
+        pytest.skip("it sends nothing before its stream is read")
+    with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
+        client.stream().close()
+        settle(seen, client)
+        assert seen.reasons() == [StopReason.CANCELLED]
+    seen.only()
+
+
+@pytest.mark.parametrize("tidy", [False, True], ids=["broken", "tidy"])
+def test_cut_at_each_event(seen: Seen, kind: type[Client], tidy: bool) -> None:
+    """Wherever a stream is cut off, its end is never invented; a reason that had come counts."""
+    whole: list[Answer] = []
+
+    def keep(answer: Answer) -> Answer:
+        whole.append(answer)
+        return answer
+
+    with asking(kind, truncate(WORDS, after=2), change=keep) as client:
+        list(client.stream())
+    count = len(whole[0].chunks)
+    seen.records.clear()
+    ending = Ending.TIDY if tidy else Ending.BROKEN
+    cuts = iter(range(1, count))
+    with asking(
+        kind, *[truncate(WORDS, after=2)] * count, change=lambda answer: broken(next(cuts), ending)(answer)
+    ) as client:
+        for _ in range(1, count):
+            with suppress(Exception):
+                list(client.stream())
+    http_exchange.drain()
+    reasons = seen.reasons()
+    assert len(reasons) == count - 1
+    assert set(reasons) <= {StopReason.MISSING, StopReason.MAX_TOKENS}
+    assert reasons == sorted(reasons, key=lambda reason: reason is StopReason.MAX_TOKENS)
+    assert StopReason.MISSING in reasons
+
+
+def test_an_error_inside_a_stream(seen: Seen, kind: type[Client]) -> None:
+    """An error event is an error, no truncation, whether the SDK raises it or not."""
+    with asking(kind, fail(500, text="One two")) as client, suppress(Exception):
+        list(client.stream())
+    http_exchange.drain()
+    ended = seen.only()
+    assert ended.stop.reason is StopReason.ERROR
+    assert ended.error is not None or kind.wire == "cohere"  # which tells of errors as reasons
+
+
+# --- No answer ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_an_error_answer(seen: Seen, kind: type[Client], streamed: bool) -> None:
+    """A 429 is an error, with the status."""
+    with asking(kind, fail(429)) as client, suppress(Exception):
+        _ = list(client.stream()) if streamed else client.ask()
+    gc.collect()
+    http_exchange.drain()
+    ended = seen.only()
+    assert ended.stop.reason is StopReason.ERROR
+    assert ended.error is not None
+
+
+def test_each_attempt_is_an_exchange(seen: Seen, kind: type[Client]) -> None:
+    """An SDK's 500, 500, 200 is three."""
+    if not kind.retries:
+        pytest.skip("it does not try again")
+    again = fail(500).but(headers={"retry-after-ms": "1", "retry-after": "0"})
+    with asking(kind, again, again, say(WORDS), tries=3) as client:
+        client.ask()
+    assert seen.reasons() == [StopReason.ERROR, StopReason.ERROR, StopReason.END_TURN]
+    assert [ended.error is None for ended in seen.ended] == [False, False, True]
+
+
+def test_a_timeout(seen: Seen, kind: type[Client]) -> None:
+    """No answer in time is an error, and says so."""
+    with asking(kind, say(WORDS).but(delay_s=5), timeout_s=0.2) as client, suppress(Exception):
+        client.ask()
+    ended = seen.only()
+    assert (ended.stop.reason, ended.stop.detail) == (StopReason.ERROR, "timeout")
+
+
+def test_a_server_that_hangs_up(seen: Seen, kind: type[Client]) -> None:
+    """No answer at all is an error."""
+    with asking(kind, *[hang_up()] * 6) as client, suppress(Exception):
+        client.ask()
+    assert set(seen.reasons()) == {StopReason.ERROR}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_a_cancelled_task(seen: Seen, kind: type[Client], streamed: bool) -> None:
+    """A task that is cancelled while it waits has cancelled its call."""
+    if not issubclass(kind, AsyncClient):
+        pytest.skip("it is not asynchronous")
+    slow = say(WORDS).but(pace_s=1) if streamed else say(WORDS).but(delay_s=5)
+    with asking(kind, slow) as client:
+
+        async def read() -> None:
+            if not streamed:
+                await client.aask()
+                return
+            pieces, _ = await client.astream()
+            async for _ in pieces:
+                pass
+
+        async def main() -> None:
+            task = asyncio.create_task(read())
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        client.run(main())
+        assert seen.reasons() == [StopReason.CANCELLED]
+    seen.only()
+
+
+# --- Many at once ---------------------------------------------------------------------------------------------------
+
+
+def test_two_streams_interleaved(seen: Seen, kind: type[Client]) -> None:
+    """Each is read by its own."""
+    with asking(kind, truncate(WORDS, after=3), say(WORDS)) as client:
+        first = client.stream()
+        next(first)
+        second = client.stream()
+        next(second)
+        list(first)
+        list(second)
+    assert sorted(seen.reasons()) == [StopReason.END_TURN, StopReason.MAX_TOKENS]
+    assert {ended.output_chars for ended in seen.ended} == {len("One two three"), len(WORDS)}
+
+
+def test_a_thread_pool(seen: Seen, kind: type[Client]) -> None:
+    """Nothing of one call is another's."""
+    if issubclass(kind, AsyncClient):
+        pytest.skip("it is asynchronous")
+    with asking(kind, *[truncate(WORDS, after=2)] * 8) as client, ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(client.ask) for _ in range(8)]:
+            future.result()
+    assert seen.reasons() == [StopReason.MAX_TOKENS] * 8
+
+
+def test_it_is_undone(seen: Seen, kind: type[Client]) -> None:
+    """`uninstall` puts the libraries' own methods back."""
+    with asking(kind, say(WORDS), say(WORDS)) as client:
+        client.ask()
+        http_clients.uninstall()
+        client.ask()
+        http_clients.install()
+    assert seen.reasons() == [StopReason.END_TURN]

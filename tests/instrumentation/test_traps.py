@@ -1,0 +1,299 @@
+"""What was met by running it: each was wrong once, or would be."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+import urllib.error
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import anthropic
+import httpx
+import httpx2
+import openai
+import pydantic
+import pytest
+import requests
+import urllib3
+
+from endturn import announce
+from endturn.instrumentation import http_exchange
+from endturn.records import CallEnded
+from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
+from endturn.scripted.loopback import Answer, Server
+from endturn.stop import StopReason
+from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
+from tests.instrumentation.test_exchanges import WORDS, Seen, asking, seen
+
+__all__ = ["seen"]
+
+URL = "http://vllm.internal/v1/chat/completions"
+
+
+class Said(pydantic.BaseModel):
+    value: int
+
+
+def scripted(library: Any, *replies: Reply) -> Any:
+    return library.Client(transport=ScriptedProvider(list(replies)).transport())
+
+
+# --- Destructors ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_recorded_while_garbage_is_collected(seen: Seen) -> None:
+    """A collection may run inside anybody's plain lock, which a listener would wait for, for ever."""
+    lock = threading.Lock()
+    inside: list[bool] = []
+
+    def listener(record: object) -> None:
+        if isinstance(record, CallEnded):
+            inside.append(lock.locked() and threading.current_thread() is threading.main_thread())
+
+    stop = announce.listen(listener)
+    with asking(Httpx, say(WORDS), say(WORDS)) as client:
+        for _ in range(2):
+            made = client.stream()
+            next(made)
+            made.itself = made
+            with lock:
+                del made
+                gc.collect()
+        http_exchange.drain()
+    stop()
+    assert inside == [False, False]
+    assert seen.reasons() == [StopReason.CANCELLED] * 2
+
+
+# --- Recognition ----------------------------------------------------------------------------------------------------
+
+
+def pieces() -> Iterator[bytes]:
+    yield json.dumps(ASK).encode()
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_a_body_that_is_not_in_memory_is_not_read(seen: Seen, library: Any) -> None:
+    """A generator is sent once: at a provider's home the path tells, elsewhere it passes unseen."""
+    with scripted(library, say("Hi"), say("Hi")) as client:
+        assert client.post(URL, content=pieces()).is_success
+        assert not seen.started
+        assert client.post("https://api.openai.com/v1/chat/completions", content=pieces()).is_success
+    assert (seen.only().stop.reason, seen.only().started.model) == (StopReason.END_TURN, "")
+
+
+@pytest.mark.parametrize("content", [b"", b"no JSON", b"[1]", b"\\x1f\\x8b\\x08", json.dumps({"q": 1}).encode()])
+def test_what_is_no_request_of_a_model_passes(seen: Seen, content: bytes) -> None:
+    """Nothing of it raises, or is recorded."""
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, text="fine")))
+    assert client.post(URL, content=content).text == "fine"
+    assert client.post(URL, files={"a": b"b"}).text == "fine"
+    assert not seen.records
+
+
+def test_a_request_by_position_and_by_name(seen: Seen) -> None:
+    """`send` may be given it either way."""
+    with scripted(httpx, say("Hi"), say("Hi")) as client:
+        request = client.build_request("POST", URL, json=ASK)
+        client.send(request)
+        client.send(request=client.build_request("POST", URL, json=ASK))
+    assert seen.reasons() == [StopReason.END_TURN] * 2
+
+
+@pytest.mark.parametrize("host", ["api.openai.com", "chat.example.org"])
+@pytest.mark.parametrize("body", [b"<html>", b'{"reply": "hello"}'])
+def test_an_answer_of_another_format(seen: Seen, host: str, body: bytes) -> None:
+    """At a provider's home it is `unknown`; elsewhere it was no model's."""
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=body)))
+    client.post(f"https://{host}/v1/chat/completions", json=ASK)
+    assert seen.reasons() == ([StopReason.UNKNOWN] if host == "api.openai.com" else [])
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_redirects(seen: Seen, follow: bool) -> None:
+    """Followed, they are part of the exchange; a 3xx that is handed out is none."""
+
+    def answer(request: Any) -> Any:
+        if request.url.path.startswith("/v1"):
+            return httpx.Response(307, headers={"location": "/proxy/v1/chat/completions"})
+        return ScriptedProvider([say("Hi")]).transport().handle_request(request)
+
+    client = httpx.Client(transport=httpx.MockTransport(answer), follow_redirects=follow)
+    client.post(URL, json=ASK)
+    assert seen.reasons() == ([StopReason.END_TURN] if follow else [])
+
+
+def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: Seen) -> None:
+    """A guard model that is asked while the request is sent; the same body further down is the same exchange."""
+    guard = scripted(httpx, say("Fine."))
+
+    def check(request: Any) -> None:
+        guard.post(URL, json={**ASK, "model": "guard"})
+
+    transport = ScriptedProvider([truncate(WORDS, after=1)]).transport()
+    httpx.Client(transport=transport, event_hooks={"request": [check]}).post(URL, json=ASK)
+    found = [(ended.started.model, ended.stop.reason) for ended in seen.ended]
+    assert found == [("guard", StopReason.END_TURN), ("m", StopReason.MAX_TOKENS)]
+
+
+# --- Each client ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_httpx_keeps_what_its_stream_has(seen: Seen, library: Any) -> None:
+    """`elapsed` is read from it."""
+    with scripted(library, say(WORDS)) as client, client.stream("POST", URL, json={**ASK, "stream": True}) as response:
+        response.read()
+    assert response.elapsed.total_seconds() >= 0
+    assert type(response) is library.Response
+    assert seen.only().stop.reason is StopReason.END_TURN
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_urllib3_by_every_way_of_reading(seen: Seen, size: int) -> None:
+    """Each gives all bytes, and shows them once; the response is still one of its class."""
+
+    def read1(response: Any) -> bytes:
+        return b"".join(iter(lambda: response.read1(size), b""))
+
+    def readinto(response: Any) -> bytes:
+        buffer, found = bytearray(size), b""
+        while count := response.readinto(buffer):
+            found += buffer[:count]
+        return found
+
+    ways: list[Any] = [
+        lambda response: response.read(),
+        lambda response: b"".join(iter(lambda: response.read(size), b"")),
+        lambda response: b"".join(response.stream(size)),
+        lambda response: b"".join(response),
+        lambda response: response.data,
+        lambda response: b"".join(response.readlines()),
+        read1,
+        readinto,
+    ]
+    with ScriptedProvider([truncate(WORDS, after=2)], exhausted="cycle").serve() as url:
+        pool = urllib3.PoolManager()
+        for way in ways:
+            response = pool.request("POST", f"{url}/v1/chat/completions", json=ASK, preload_content=False)
+            assert isinstance(response, urllib3.HTTPResponse)
+            assert json.loads(way(response))["choices"]
+            assert seen.reasons() == [StopReason.MAX_TOKENS], way
+            assert seen.only().output_chars == len("One two")
+            seen.records.clear()
+
+
+def test_urllib3s_own_retries_are_one_exchange(seen: Seen) -> None:
+    """They call `urlopen` again, from within; the last answer counts."""
+    again = urllib3.Retry(3, status_forcelist=[500], allowed_methods=None, backoff_factor=0)
+    with ScriptedProvider([fail(500), fail(500), say("Hi")]).serve() as url:
+        urllib3.PoolManager(retries=again).request("POST", f"{url}/v1/chat/completions", json=ASK)
+    assert seen.reasons() == [StopReason.END_TURN]
+
+
+def test_requests_has_the_response_it_would_have_had(seen: Seen) -> None:
+    """By content, lines, raw."""
+    with ScriptedProvider([say(WORDS)], exhausted="cycle").serve() as url:
+        for stream in (False, True):
+            response = requests.post(f"{url}/v1/chat/completions", json=ASK, stream=stream)
+            assert response.json()["choices"][0]["message"]["content"] == WORDS
+            assert isinstance(response.raw, urllib3.HTTPResponse)
+    assert seen.reasons() == [StopReason.END_TURN] * 2
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_aiohttp_by_every_way_of_reading(seen: Seen, raises: bool) -> None:
+    """`raise_for_status` raises from within the request; leaving early is told by `set_exception`."""
+
+    async def main(url: str) -> None:
+        asked = f"{url}/v1/chat/completions"
+        async with aiohttp.ClientSession(raise_for_status=raises) as session:
+            async with session.post(asked, json=ASK) as response:
+                await response.json()
+            async with session.post(asked, json=ASK) as response:
+                assert b"".join([chunk async for chunk in response.content.iter_any()])
+            async with session.post(asked, json=ASK) as response:
+                assert b"".join([chunk async for chunk, _ in response.content.iter_chunks()])
+            async with session.post(asked, data=json.dumps(ASK)) as response:
+                assert b"".join([chunk async for chunk in response.content.iter_chunked(9)])
+            async with session.post(asked, json={**ASK, "stream": True}) as response:
+                await response.content.readline()
+        async with aiohttp.ClientSession(url, raise_for_status=raises) as session:
+            with suppress(aiohttp.ClientResponseError):
+                await session.post("/v1/chat/completions", json=ASK)
+
+    replies = [say(WORDS)] * 4 + [say(WORDS).but(pace_s=0.01), fail(429)]
+    with ScriptedProvider(replies).serve() as url:
+        asyncio.run(main(url))
+    gc.collect()
+    http_exchange.drain()
+    assert seen.reasons() == [StopReason.END_TURN] * 4 + [StopReason.CANCELLED, StopReason.ERROR]
+    assert seen.ended[-1].started.server_address == "127.0.0.1"
+
+
+def test_urllib_raises_what_it_raises(seen: Seen) -> None:
+    """The body of the error is the host's to read."""
+    with asking(Urllib, fail(429, message="slow down")) as client:
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            client.ask()
+        assert b"slow down" in raised.value.read()
+    assert seen.only().stop.reason is StopReason.ERROR
+
+
+@pytest.mark.parametrize("kind", [Httpx, AsyncHttpx, Requests])
+def test_a_connection_keeps_no_exchange(seen: Seen, kind: Any) -> None:
+    """It keeps the context in which it was opened, as long as it lives."""
+    with asking(kind, say(WORDS)) as client:
+        client.ask()
+        gc.collect()
+        kept = [one for one in gc.get_objects() if isinstance(one, http_exchange.Exchange)]
+        assert not kept
+
+
+# --- What SDKs make of their bytes ----------------------------------------------------------------------------------
+
+
+def test_parse_of_a_cut_answer(seen: Seen) -> None:
+    """That the SDK refuses it is its own affair: the answer was a truncation."""
+    http = httpx2.Client(transport=ScriptedProvider([truncate('{"value": 12345}', after=1)] * 2).transport())
+    client = openai.OpenAI(api_key="none", http_client=http, max_retries=0)
+    with pytest.raises(openai.LengthFinishReasonError):
+        client.chat.completions.parse(**ASK, response_format=Said)
+    asked: Any = {**ASK, "response_format": Said}
+    with pytest.raises(openai.LengthFinishReasonError), client.chat.completions.stream(**asked) as stream:
+        stream.until_done()
+    assert seen.reasons() == [StopReason.MAX_TOKENS] * 2
+
+
+def test_raw_responses_and_helpers(seen: Seen) -> None:
+    """All are the same bytes."""
+    http = httpx2.Client(transport=ScriptedProvider(truncate(WORDS, after=2), exhausted="last").transport())
+    chats = openai.OpenAI(api_key="none", http_client=http).chat.completions
+    chats.with_raw_response.create(**ASK).parse()
+    with chats.with_streaming_response.create(**ASK) as raw:
+        raw.json()
+    with chats.with_streaming_response.create(**ASK, stream=True) as raw:
+        list(raw.iter_lines())
+    with chats.stream(**ASK) as stream:
+        list(stream)
+    messages = anthropic.Anthropic(api_key="none", http_client=http).messages
+    asked: Any = {**ASK, "max_tokens": 99}
+    messages.with_raw_response.create(**asked).parse()
+    with messages.stream(**asked) as helper:
+        helper.get_final_message()
+    with messages.with_streaming_response.create(**asked) as raw:
+        raw.read()
+    assert seen.reasons() == [StopReason.MAX_TOKENS] * 7
+
+
+def test_a_server_that_stops_in_mid_JSON(seen: Seen) -> None:
+    """Half a body, tidily ended, is `missing`."""
+    half = Answer(headers={"content-type": "application/json"}, chunks=(b'{"id": "1", "choices": [{"mess',), length=30)
+    with Server(lambda asked: half).running() as url, httpx.Client() as client:
+        client.post(f"{url}/v1/chat/completions", json=ASK)
+    assert seen.reasons() == [StopReason.MISSING]
