@@ -8,7 +8,7 @@ call that is wrong is answered with what is wrong, so that the model can mend it
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -83,10 +83,6 @@ def declared(request: Request) -> dict[str, Tool]:
             schema = inner.get("parameters", inner.get("input_schema"))
             tools[name] = Tool(name=name, parameters=schema if isinstance(schema, dict) else {})
     return tools
-
-
-def _all_closed(calls: Sequence[ToolCall]) -> bool:
-    return all(call.closed for call in calls)
 
 
 def judge(
