@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from endturn.continuation.policy import ContinuationPolicy
     from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
     from endturn.errors import EndturnError, ProviderError, UsageError
+    from endturn.instrumentation.decorators import observe_provider_call, observe_turn
     from endturn.instrumentation.instrument import instrument, uninstrument
-    from endturn.instrumentation.observe import observe_provider_call, observe_turn
     from endturn.instrumentation.processor import AdoptingSpanProcessor
     from endturn.instrumentation.setup import configure
     from endturn.reasons import normalize
@@ -64,7 +64,7 @@ _HOME: Final = {
     "scripted": ("ScriptedProvider",),
     "stop": ("Resume", "Stop", "StopReason"),
     "instrumentation.instrument": ("instrument", "uninstrument"),
-    "instrumentation.observe": ("observe_provider_call", "observe_turn"),
+    "instrumentation.decorators": ("observe_provider_call", "observe_turn"),
     "instrumentation.processor": ("AdoptingSpanProcessor",),
     "instrumentation.setup": ("configure",),
 }

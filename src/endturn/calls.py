@@ -181,10 +181,12 @@ class Call:
         output_chars: int = 0,
         tail: str = "",
         error: BaseException | None = None,
+        over_s: float | None = None,
     ) -> CallEnded | None:
         """Close the scope and announce what came, unless a layer below already did.
 
         Args:
+            over_s: when it was over, by `time.perf_counter()`; now where not given.
             tail: the last visible characters of the answer, to recognise its continuation; never recorded.
 
         Returns:
@@ -195,7 +197,7 @@ class Call:
         self.ended = True
         if self.covered:
             return None
-        over_s = time.perf_counter()
+        over_s = over_s or time.perf_counter()
         started = self.announced()
         turn = started.turn
         if not stop.mapped and stop.raw is not None:

@@ -11,10 +11,7 @@ import cohere
 import httpx
 import pytest
 
-from endturn import announce
 from endturn.chat import Usage
-from endturn.instrumentation import attempts, streams
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
 from tests.telemetry.mocked import Records, settle
@@ -133,35 +130,6 @@ def test_a_stream_that_is_cut(records: Records) -> None:
     assert (broken.stop.reason, broken.error) == (StopReason.MISSING, raised.value)
 
 
-def test_retries_are_one_call(records: Records) -> None:
-    """429, 500, 200: the SDK asks three times, the record is one."""
-    provider = ScriptedProvider([fail(429), fail(500), say("Hello")])
-    http = httpx.Client(transport=provider.transport())
-    cohere.ClientV2(api_key="none", httpx_client=http).chat(**ASK)
-    assert len(provider.received) == 3
-    ended = records.only()
-    assert (ended.stop.reason, ended.started.server_address) == (StopReason.END_TURN, "api.cohere.com")
-
-
-async def test_async_retries_are_one_call(records: Records) -> None:
-    """Those of a connection that was not made, too."""
-    provider = ScriptedProvider([fail(429), say("Hello")])
-    inner, tried = provider.transport(), []
-
-    class Flaky(httpx.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            tried.append(request)
-            if len(tried) == 1:
-                raise httpx.ConnectError("no")
-            answer: httpx.Response = await inner.handle_async_request(request)
-            return answer
-
-    http = httpx.AsyncClient(transport=Flaky())
-    await cohere.AsyncClientV2(api_key="none", httpx_client=http).chat(**ASK)
-    assert len(tried) == 3
-    assert records.only().stop.reason is StopReason.END_TURN
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_an_error_answer(records: Records, streamed: bool) -> None:
     """The SDK's own exception comes through; the record says what the answer says."""
@@ -171,13 +139,6 @@ def test_an_error_answer(records: Records, streamed: bool) -> None:
     ended = records.only()
     assert ended.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
     assert ended.error is not None
-
-
-def test_retries_that_are_used_up(records: Records) -> None:
-    """The last answer counts."""
-    with pytest.raises(cohere.TooManyRequestsError):
-        client(*[fail(429)] * 3).chat(**ASK)
-    assert records.only().stop.reason is StopReason.ERROR
 
 
 def test_no_answer(records: Records) -> None:
@@ -287,22 +248,3 @@ def test_what_is_no_chat(records: Records) -> None:
     http = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"tokens": [], "x": 1})))
     cohere.ClientV2(api_key="none", httpx_client=http).tokenize(text="hi", model="command-a", offline=False)
     assert not records
-
-
-def test_a_client_is_forgotten_with_its_host() -> None:
-    """Nothing keeps it; the patches are undone."""
-    original = cohere.core.http_client.HttpClient.request
-    settle()
-    before = set(attempts.owners)
-    instrument()
-    stop = announce.listen(lambda record: None)
-    asking = client(say("Hello"))
-    asking.chat(**ASK)
-    assert len(set(attempts.owners) - before) == 1
-    del asking
-    settle()
-    stop()
-    uninstrument()
-    assert not set(attempts.owners) - before
-    assert not streams._live
-    assert cohere.core.http_client.HttpClient.request is original

@@ -21,7 +21,7 @@ import pytest
 from google import genai
 from mistralai.client import Mistral
 
-from endturn.instrumentation import routes
+from endturn.instrumentation.recognition import endpoint
 from endturn.scripted.loopback import Answer, Asked, Server
 from tests.telemetry.mocked import Records, settle
 from tests.wires.others_bedrock_invoke import OTHERS, PROFILE
@@ -207,4 +207,4 @@ def test_bedrocks_over_plain_http_pass(records: Records, library: ModuleType, mo
 )
 def test_vertex_ais_other_paths(path: str) -> None:
     """Counting tokens and reading documents go the way that Anthropic's and Mistral's chats go, by another name."""
-    assert routes.spoken("gcp.vertex_ai", "compatible", "POST", path) is None
+    assert endpoint("POST", "us-east5-aiplatform.googleapis.com", None, path) is None

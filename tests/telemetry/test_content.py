@@ -19,9 +19,9 @@ from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
-from endturn.instrumentation import gathered
+from endturn.instrumentation.content_capture import capture
+from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.instrumentation.observe import observe_provider_call
 from endturn.records import Content
 from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import Stop, StopReason
@@ -228,13 +228,7 @@ def test_unasked_nothing_is_gathered() -> None:
     recording()
     seen: list[Any] = []
     stop = announce.listen(seen.append)
-    from endturn.instrumentation import sdk_call
-    from endturn.instrumentation.hosts import Home
-
-    under_way = sdk_call.opened(wire("openai_chat"), ASK, Home("openai"))
-    assert under_way is not None
-    assert under_way.wire is wire("openai_chat")
-    under_way.take(chat_body({"content": "So."}), (int, int))
+    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
     stop()
     assert seen[-2].content is None
 
@@ -467,10 +461,10 @@ def test_every_wire_gives_the_conventions_messages(name: str, streamed: bool) ->
     asked = speaks.inspect(body)
     asked.stream = streamed
     context = Context("", "p", asked)
-    kept: Any = gathered.keeping(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
+    captured = capture(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
     plain = speaks_as in ("completions", "ollama")
     reply = speaks.reply(PLAIN if plain else ANSWER, stream=streamed)
-    watch = kept.watch(context)
+    watch = captured.beside(speaks.watch(context))
     for item in reply if streamed else [reply]:
         watch.see(item)
     watch.close()
@@ -492,8 +486,8 @@ def test_several_choices_are_several_messages() -> None:
     for streamed in (False, True):
         scope, asked = Scope(), speaks.inspect({**ASK, "n": 2, "stream": streamed})
         context = Context("", "p", asked)
-        kept: Any = gathered.keeping(scope, speaks, ASK, context)  # type: ignore[arg-type]
-        watch = kept.watch(context)
+        captured = capture(scope, speaks, ASK, context)  # type: ignore[arg-type]
+        watch = captured.beside(speaks.watch(context))
         if streamed:
             for index, text in ((1, "two"), (0, "one")):
                 watch.see({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})

@@ -17,11 +17,9 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn.chat import Json
-from endturn.instrumentation import sdk_call, streams
-from endturn.instrumentation.hosts import Home
+from endturn.instrumentation import http_exchange
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
-from endturn.wires import wire
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import (
     ASK,
@@ -108,9 +106,9 @@ async def test_a_raw_response_that_is_dropped(records: Records, how: str) -> Non
     del raw, araw
     settle()
     assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.CANCELLED, streams.ABANDONED)
+        (StopReason.CANCELLED, http_exchange.ABANDONED)
     ] * 2
-    assert not streams._live
+    assert not http_exchange._open
 
 
 async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records) -> None:
@@ -123,25 +121,8 @@ async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records
     del raw, araw
     settle()
     assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.CANCELLED, streams.ABANDONED)
+        (StopReason.CANCELLED, http_exchange.ABANDONED)
     ] * 2
-
-
-@pytest.mark.parametrize("kinds", [("Sync",), ("Async",), ("Sync", "Async")], ids=["sync", "async", "both"])
-@pytest.mark.parametrize("library", [httpx, httpx2])
-def test_a_body_stays_of_its_kind(records: Records, library: Any, kinds: tuple[str, ...]) -> None:
-    """The libraries look at it before they read it."""
-    bases = tuple(getattr(library, f"{kind}ByteStream") for kind in kinds)
-    response = library.Response(200, stream=type("Made", bases, {"elapsed": 3})())
-    under_way = sdk_call.opened(wire("openai_chat"), ASK, Home("openai"))
-    assert under_way is not None
-    under_way.take(response, (openai.Stream, openai.AsyncStream))
-    for kind in ("Sync", "Async"):
-        assert isinstance(response.stream, getattr(library, f"{kind}ByteStream")) == (kind in kinds)
-    assert response.stream.elapsed == 3
-    del response, under_way
-    settle()
-    assert records.only().stop.detail == streams.ABANDONED
 
 
 async def test_an_answer_that_is_dropped_on_an_open_connection(records: Records) -> None:
@@ -153,7 +134,7 @@ async def test_an_answer_that_is_dropped_on_an_open_connection(records: Records)
             del stream, raw
             settle()
             assert len(records.ended) == 2
-    assert {ended.stop.detail for ended in records.ended} == {streams.ABANDONED}
+    assert {ended.stop.detail for ended in records.ended} == {http_exchange.ABANDONED}
 
 
 async def test_what_an_sdk_reads_to_be_rid_of_it(records: Records) -> None:
@@ -191,6 +172,7 @@ async def test_a_reader_that_stops_closes_what_it_read_from(records: Records, li
             return bool(left)
 
     assert await finished(OPENAI) == await finished("https://example.com/")
+    settle()
     assert records.only().stop.reason is StopReason.CANCELLED
 
 
@@ -219,18 +201,13 @@ def test_a_compressed_raw_stream(
 
 @pytest.mark.parametrize("how", PACKERS)
 def test_a_compressed_raw_stream_without_a_reason(records: Records, caplog: pytest.LogCaptureFixture, how: str) -> None:
-    """Read to `[DONE]` it is `missing`, left before it is `cancelled`, as it is uncompressed."""
+    """Read to `[DONE]` it is `missing`; a stream that is left is `cancelled`, as it is uncompressed."""
     list(ask_raw(chat(packed(how, *CHUNKS, DONE_EVENT))).parse())
-    with ask_raw(chat(packed(how, *CHUNKS, DONE_EVENT))).parse() as stream:
-        next(stream)
     response = ask_raw(chat(packed(how, *CUT_STREAM))).http_response
     next(response.iter_raw())
     response.close()
-    assert [ended.stop.reason for ended in records.ended] == [
-        StopReason.MISSING,
-        StopReason.CANCELLED,
-        StopReason.CANCELLED,
-    ]
+    settle()
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.MISSING, StopReason.CANCELLED]
     assert not caplog.records
 
 
@@ -258,7 +235,7 @@ def test_what_cannot_be_unpacked(
     with library.Client(transport=library.MockTransport(answer)).stream("POST", OPENAI, json=ask) as response:
         assert b"".join(response.iter_raw()) == data
     stop = records.only().stop
-    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, streams.UNREADABLE)
+    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, http_exchange.UNREADABLE)
     assert not caplog.records
 
 

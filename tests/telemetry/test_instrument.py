@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import re
 import subprocess
@@ -12,7 +13,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai._base_client import AsyncAPIClient, SyncAPIClient
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -42,15 +42,19 @@ from tests.wires import replies_openai_responses as replies
 # --- Putting in place and taking away ------------------------------------------------------------------------------
 
 
+CLIENTS = (httpx2.Client, httpx2.AsyncClient)
+
+
 def test_instrumenting_twice_is_one_patch_and_all_of_it_is_undone() -> None:
-    """The SDK's functions come back, the very same ones; their names and signatures never changed."""
-    before = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in ("request", "_process_response")]
+    """The methods come back, the very same ones; their names and signatures never changed."""
+    before = [vars(kind)["send"] for kind in CLIENTS]
     instrument()
     instrument()
-    during = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in ("request", "_process_response")]
+    during = [vars(kind)["send"] for kind in CLIENTS]
     assert all(new is not old and new.__wrapped__ is old for new, old in zip(during, before, strict=True))
+    assert [inspect.signature(new) for new in during] == [inspect.signature(old) for old in before]
     uninstrument()
-    after = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in ("request", "_process_response")]
+    after = [vars(kind)["send"] for kind in CLIENTS]
     assert all(new is old for new, old in zip(after, before, strict=True))
     uninstrument()
 
@@ -60,14 +64,14 @@ def test_somebody_who_patched_later_keeps_their_patch(monkeypatch: pytest.Monkey
     kept = Records()
     stop = announce.listen(kept.append)
     instrument()
-    ours = SyncAPIClient.request
-    monkeypatch.setattr(SyncAPIClient, "request", lambda *args, **kwargs: ours(*args, **kwargs))
+    ours = vars(httpx2.Client)["send"]
+    monkeypatch.setattr(httpx2.Client, "send", lambda *args, **kwargs: ours(*args, **kwargs))
     uninstrument()
     chat(body(WHOLE)).chat.completions.create(**ASK)
     stop()
     assert not kept
     monkeypatch.undo()
-    SyncAPIClient.request = ours.__wrapped__  # type: ignore[attr-defined, method-assign]
+    httpx2.Client.send = ours.__wrapped__  # type: ignore[method-assign]
 
 
 def test_without_a_sdk_the_remedy_is_said_once(
@@ -114,18 +118,11 @@ import sys, logging
 import endturn
 endturn.instrument()
 assert not [name for name in ("openai", "anthropic", "httpx", "httpx2") if name in sys.modules] or {early}
-import openai, anthropic
-from openai._base_client import SyncAPIClient
-from anthropic._base_client import AsyncAPIClient
-assert hasattr(SyncAPIClient.request, "__wrapped__"), "openai"
-assert hasattr(AsyncAPIClient._request, "__wrapped__"), "anthropic"
-import importlib, inspect
-module = sys.modules["openai._base_client"]
-assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
-assert "class SyncAPIClient" in inspect.getsource(module)
+import openai
+import httpx2
+assert hasattr(httpx2.Client.send, "__wrapped__")
 endturn.uninstrument()
-assert not hasattr(SyncAPIClient.request, "__wrapped__")
-assert not [finder for finder in sys.meta_path if type(finder).__module__.startswith("endturn")]
+assert not hasattr(httpx2.Client.send, "__wrapped__")
 """
 
 
@@ -180,7 +177,7 @@ print("exit", flush=True)
 
 
 async def test_signals_of_every_form(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One span and one count for each call, retried, streamed, left, cancelled; no span stays current anywhere."""
+    """One span and one count for each attempt, streamed, left, cancelled; no span stays current anywhere."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
     tracers, meters = TracerProvider(), MeterProvider([reader])
@@ -202,7 +199,7 @@ async def test_signals_of_every_form(caplog: pytest.LogCaptureFixture, monkeypat
         uninstrument()
     assert not trace.get_current_span().get_span_context().is_valid
     reasons = [(span.attributes or {})["endturn.stop.reason"] for span in spans.get_finished_spans()]
-    assert sorted(map(str, reasons)) == ["cancelled", "cancelled", "end_turn", "end_turn"]
+    assert sorted(map(str, reasons)) == ["cancelled", "cancelled", "end_turn", "end_turn", "error", "error"]
     data = reader.get_metrics_data()
     assert data is not None
     points = [
@@ -213,7 +210,7 @@ async def test_signals_of_every_form(caplog: pytest.LogCaptureFixture, monkeypat
         if metric.name == "endturn.responses"
         for point in metric.data.data_points
     ]
-    assert sum(getattr(point, "value", 0) for point in points) == 4
+    assert sum(getattr(point, "value", 0) for point in points) == 6
     assert "detach" not in caplog.text
 
 
@@ -255,25 +252,22 @@ BREAKS = {
     "inspect": ("endturn.wires.openai_chat.inspect", explode),
     "watch": ("endturn.wires.openai_chat.watch", explode),
     "see and close": ("endturn.wires.openai_chat.watch", Exploding),
-    "open_call": ("endturn.instrumentation.sdk_call.open_call", explode),
+    "open_call": ("endturn.instrumentation.http_exchange.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
     "step": ("endturn.calls.Call.step", explode),
     "first chunk": ("endturn.calls.Call.first_chunk", explode),
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
     "resolve": ("endturn.telemetry.infer.Inferring.resolve", explode),
     "ended": ("endturn.telemetry.infer.Inferring.ended", explode),
-    "host": ("endturn.instrumentation.hosts.of_client", explode),
-    "wire": ("endturn.instrumentation.stainless.wire", explode),
+    "request": ("endturn.instrumentation.http_exchange.begin", explode),
+    "recognition": ("endturn.instrumentation.http_exchange.endpoint", explode),
     "error": ("endturn.wires.openai_chat.decode_error", explode),
-    "streams": ("endturn.instrumentation.streams.begin", explode),
-    "bodies": ("endturn.instrumentation.bodies.on_close", explode),
-    "raw bodies": ("endturn.instrumentation.http_bodies.tee", explode),
-    "ends of raw bodies": ("endturn.instrumentation.streams.Reading.let_go", explode),
+    "answer": ("endturn.instrumentation.http_exchange.StreamedAnswer", explode),
+    "whole answer": ("endturn.instrumentation.http_exchange.WholeAnswer", explode),
     "responses": ("endturn.wires.openai_responses.watch", Exploding),
-    "jobs": ("endturn.instrumentation.background.Job", explode),
-    "ends of jobs": ("endturn.instrumentation.background.Job.end", explode),
-    "fetches": ("endturn.instrumentation.background.fetched", explode),
-    "ends of fetches": ("endturn.instrumentation.background.Fetch.end", explode),
+    "responses being made": ("endturn.instrumentation.background_responses.keep", explode),
+    "fetches": ("endturn.instrumentation.background_responses.pending", explode),
+    "ends of fetches": ("endturn.instrumentation.background_responses.fetched", explode),
 }
 
 

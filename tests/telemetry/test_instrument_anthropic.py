@@ -13,7 +13,6 @@ import anthropic
 import httpx2
 import pydantic
 import pytest
-from anthropic._base_client import AsyncAPIClient, SyncAPIClient
 from anthropic.types import Message
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -83,33 +82,17 @@ def test_other_calls_pass_through(records: Records, ask: Callable[[Any], object]
     assert not records
 
 
-def test_parse_of_a_cut_answer_is_a_truncation(records: Records) -> None:
-    """`parse()` chokes on half a JSON text; the reason behind its exception is recorded."""
-    with pytest.raises(pydantic.ValidationError):
-        claude(body(message([say('{"val')], "max_tokens"))).messages.parse(**ASK, output_format=Answer)
-    ended = records.only()
-    assert ended.stop.reason is StopReason.MAX_TOKENS
-    assert isinstance(ended.error, pydantic.ValidationError)
-
-
-def test_retries_within_the_sdk_are_one_call(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    """500, 500, 200: the SDK asks three times, the record is one."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    claude(body({}, 500), body({}, 500), body(WHOLE), max_retries=2).messages.create(**ASK)
-    assert records.only().stop.reason is StopReason.END_TURN
-
-
 def test_an_error_answer(records: Records) -> None:
     """What an error says of the stop is recorded; the SDK's exception comes through."""
     error = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens"},
     }
-    with pytest.raises(anthropic.BadRequestError) as raised:
+    with pytest.raises(anthropic.BadRequestError):
         claude(body(error, 400)).messages.create(**ASK)
     ended = records.only()
     assert ended.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-    assert ended.error is raised.value
+    assert isinstance(ended.error, ProviderError)
 
 
 def test_with_raw_response(records: Records) -> None:
@@ -248,36 +231,16 @@ def test_the_stream_helper(records: Records) -> None:
     assert records.only().stop.reason is StopReason.MAX_TOKENS
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_what_the_stream_helper_raises_is_no_cancellation(records: Records, asynchronous: bool) -> None:
-    """The helper parses at the end of a block, before any reason can have come."""
-    ask = {**ASK, "output_format": Answer}
-
-    async def read() -> None:
-        if asynchronous:
-            async with aclaude(events(*CUT_STREAM)).messages.stream(**ask) as opened:
-                await opened.until_done()
-        else:
-            with claude(events(*CUT_STREAM)).messages.stream(**ask) as stream:
-                stream.until_done()
-
-    with pytest.raises(pydantic.ValidationError) as raised:
-        await read()
-    ended = records.only()
-    assert (ended.stop.reason, ended.stop.detail, ended.error) == (StopReason.ERROR, "ValidationError", raised.value)
-
-
 def test_a_raw_stream_whose_provider_sends_an_error(records: Records) -> None:
-    """An error has its exception: the SDK's where it raised one, else one of ours."""
+    """What the provider said is an error, whatever the SDK raises of it."""
     error = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
     client = claude(*(events(*STREAM[:4], error) for _ in range(2)))
-    with pytest.raises(anthropic.APIStatusError) as raised:
+    with pytest.raises(anthropic.APIStatusError):
         list(client.messages.with_raw_response.create(**ASK, stream=True).parse())
     with client.messages.with_streaming_response.create(**ASK, stream=True) as raw:
         list(raw.iter_lines())
     assert [ended.stop.reason for ended in records.ended] == [StopReason.ERROR] * 2
-    assert records.ended[0].error is raised.value
-    assert isinstance(records.ended[1].error, ProviderError)
+    assert all(isinstance(ended.error, ProviderError) for ended in records.ended)
 
 
 def test_a_raw_body_that_is_cut(records: Records, caplog: pytest.LogCaptureFixture) -> None:
@@ -314,7 +277,7 @@ def test_a_middleware_s_own_calls_are_not_the_call_s_answer(records: Records) ->
     ]
 
 
-def test_what_a_middleware_asks_its_own_client_is_part_of_the_call(records: Records) -> None:
+def test_what_a_middleware_asks_its_own_client_is_another_call(records: Records) -> None:
     """A middleware that has the same client ask again is that client's way of making its call."""
     asked: list[Any] = []
 
@@ -327,7 +290,7 @@ def test_what_a_middleware_asks_its_own_client_is_part_of_the_call(records: Reco
     client = claude(body(WHOLE), body(WHOLE), middleware=[asks])
     assert client.messages.create(**ASK).stop_reason == "end_turn"
     assert len(asked) == 2
-    assert records.only().started.model == ASK["model"]
+    assert [started.model for started in records.started] == ["other", ASK["model"]]
 
 
 def test_a_stream_through_a_middleware(records: Records) -> None:
@@ -414,10 +377,8 @@ NATIVE: dict[str, tuple[Any, Callable[[anthropic.Anthropic], object], str]] = {
         "max_tokens",
     ),
     "cut": (lambda: events(*STREAM[:5]), lambda client: read(client.messages.create(**ASK, stream=True)), "missing"),
-    "left": (lambda: events(*STREAM), lambda client: leave(client.messages.create(**ASK, stream=True)), "cancelled"),
     "helper": (lambda: events(*STREAM), helper, "end_turn"),
     "raw body": (lambda: body(CUT), lambda client: raw(client, lambda made: made.read()), "max_tokens"),
-    "raw body, left": (lambda: body(CUT), lambda client: raw(client, lambda made: None), "cancelled"),
     "raw stream": (
         lambda: events(*CUT_STREAM),
         lambda client: raw(client, lambda made: read(made.iter_lines()), stream=True),
@@ -432,16 +393,6 @@ NATIVE: dict[str, tuple[Any, Callable[[anthropic.Anthropic], object], str]] = {
         lambda: events(*STREAM[:5]),
         lambda client: raw(client, lambda made: read(made.iter_bytes()), stream=True),
         "missing",
-    ),
-    "raw stream, left": (
-        lambda: events(*STREAM),
-        lambda client: raw(client, lambda made: next(made.iter_bytes()), stream=True),
-        "cancelled",
-    ),
-    "raw stream, parsed and left": (
-        lambda: events(*STREAM),
-        lambda client: raw(client, lambda made: leave(made.parse()), stream=True),
-        "cancelled",
     ),
 }
 
@@ -463,40 +414,10 @@ def test_its_own_span_is_enriched_in_time(
     assert "endturn.turn.id" in attributes
 
 
-class Holder:
-    """Holds a stream, and itself: the garbage collector must find both."""
-
-    def __init__(self, stream: object) -> None:
-        self.stream = stream
-        self.itself = self
-
-
-@pytest.mark.parametrize("beta", [False, True], ids=["messages", "beta"])
-@pytest.mark.parametrize("count", [pytest.param(0, id="never read"), pytest.param(1, id="read in part")])
-@pytest.mark.parametrize("held", [False, True], ids=["let go of", "in a cycle"])
-def test_its_own_span_of_a_stream_that_is_dropped(
-    spans: InMemorySpanExporter, enriched: Callable[..., anthropic.Anthropic], beta: bool, count: int, held: bool
-) -> None:
-    """It ends as it does without us, and says that its host let go of the stream."""
-    client = enriched(events(*STREAM))
-    stream: Any = (client.beta if beta else client).messages.create(**ASK, stream=True)
-    for _ in range(count):
-        next(stream)
-    if held:
-        stream = Holder(stream)
-    del stream
-    settle()
-    attributes = the_span(spans).attributes
-    assert attributes is not None
-    assert attributes["endturn.stop.reason"] == "cancelled"
-    assert attributes["endturn.stop.truncated"] is False
-    assert "gen_ai.response.finish_reasons" in attributes
-
-
 async def test_its_own_span_of_an_async_raw_stream(
     spans: InMemorySpanExporter, enriched: Callable[..., anthropic.Anthropic]
 ) -> None:
-    """The same, asynchronously: read, and left."""
+    """The same, asynchronously; that of a stream which its host leaves ends before that is seen, and stays as it is."""
     provider = traced(spans)
     client = aclaude(events(*CUT_STREAM), events(*STREAM), open_telemetry={"tracer_provider": provider})
     async with client.messages.with_streaming_response.create(**ASK, stream=True) as made:
@@ -505,17 +426,19 @@ async def test_its_own_span_of_an_async_raw_stream(
     async with client.messages.with_streaming_response.create(**ASK, stream=True) as made:
         await anext(made.iter_lines())
     told = [(span.attributes or {}).get("endturn.stop.reason") for span in spans.get_finished_spans()]
-    assert told == ["max_tokens", "cancelled"]
+    assert told == ["max_tokens", None]
 
 
 def test_its_own_span_of_a_failed_call(spans: InMemorySpanExporter, enriched: Callable[..., Any]) -> None:
-    """The same of an error answer."""
+    """A failed attempt has a span of ours below it."""
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}}
     with pytest.raises(anthropic.BadRequestError):
         enriched(body(error, 400)).messages.create(**ASK)
-    attributes = the_span(spans).attributes
-    assert attributes is not None
-    assert attributes["endturn.stop.reason"] == "context_window_exceeded"
+    ours, theirs = spans.get_finished_spans()
+    assert ours.parent is not None
+    assert ours.parent == theirs.context
+    assert (ours.attributes or {})["endturn.stop.reason"] == "context_window_exceeded"
+    assert "endturn.stop.reason" not in (theirs.attributes or {})
 
 
 def test_without_its_own_span_there_is_ours(spans: InMemorySpanExporter) -> None:
@@ -528,17 +451,6 @@ def test_without_its_own_span_there_is_ours(spans: InMemorySpanExporter) -> None
         uninstrument()
     (span,) = spans.get_finished_spans()
     assert span.name == "chat claude-sonnet-5-5"
-
-
-def test_all_of_it_is_undone() -> None:
-    """The SDK's functions come back, the very same ones."""
-    names = ("request", "_request", "_process_response")
-    before = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in names]
-    instrument()
-    assert vars(SyncAPIClient)["_request"] is not before[1]
-    uninstrument()
-    after = [vars(kind)[name] for kind in (SyncAPIClient, AsyncAPIClient) for name in names]
-    assert all(new is old for new, old in zip(after, before, strict=True))
 
 
 async def test_many_at_once_do_not_mix(records: Records) -> None:

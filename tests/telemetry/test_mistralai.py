@@ -36,12 +36,12 @@ def client(*replies: Reply, **options: Any) -> Mistral:
 
 
 def test_a_call(records: Records) -> None:
-    """A proxy speaks for Mistral; the SDK's own object comes back."""
+    """Behind a proxy it is a server that is compatible with OpenAI's; the SDK's own object comes back."""
     answer = client(truncate("One two three", after=2)).chat.complete(**ASK)
     assert type(answer) is ChatCompletionResponse
     ended = records.only()
     assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "length")
-    assert (ended.started.provider, ended.started.model, ended.started.maximum) == ("mistral_ai", "mistral-large", 99)
+    assert (ended.started.provider, ended.started.model, ended.started.maximum) == ("openai", "mistral-large", 99)
     assert (ended.started.server_address, ended.started.server_port) == ("proxy.internal", 8080)
     assert (ended.response_id, ended.output_chars) == (answer.id, 7)
 
@@ -88,34 +88,6 @@ def test_a_stream_that_is_cut(records: Records) -> None:
     tidy, broken = records.ended
     assert (tidy.stop.reason, tidy.error) == (StopReason.MISSING, None)
     assert (broken.stop.reason, broken.error) == (StopReason.MISSING, raised.value)
-
-
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_retries_are_one_call(records: Records, streamed: bool) -> None:
-    """429, 500, 200: the SDK asks three times, the record is one."""
-    asking = client(fail(429, retry_after_s=0), fail(500), say("Hello"), retry_config=AT_ONCE)
-    if streamed:
-        assert list(asking.chat.stream(**ASK))
-    else:
-        asking.chat.complete(**ASK)
-    assert records.only().stop.reason is StopReason.END_TURN
-
-
-async def test_async_retries_are_one_call(records: Records) -> None:
-    """Those of a lost connection, too."""
-    tried: list[httpx2.Request] = []
-
-    async def answer(request: httpx2.Request) -> httpx2.Response:
-        tried.append(request)
-        if len(tried) == 1:
-            raise httpx2.ConnectError("no")
-        return httpx2.Response(200, json=chat_body({"content": "Hello"}))
-
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    await Mistral(api_key="none", async_client=http, retry_config=AT_ONCE).chat.complete_async(**ASK)
-    ended = records.only()
-    assert (len(tried), ended.stop.reason) == (2, StopReason.END_TURN)
-    assert ended.started.server_address == "api.mistral.ai"
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -207,7 +179,7 @@ def test_the_sdks_own_span_is_enriched() -> None:
     assert [span.attributes and span.attributes.get("endturn.stop.reason") for span in found] == [
         "max_tokens",
         "max_tokens",
-        "cancelled",
+        None,  # it ends its span before it closes the response
     ]
     assert {span.instrumentation_scope and span.instrumentation_scope.name for span in found} == {
         "mistralai_sdk_tracer"

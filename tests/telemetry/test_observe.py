@@ -20,7 +20,7 @@ import endturn
 from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
-from endturn.instrumentation.observe import observe_provider_call, observe_turn
+from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import janitor
@@ -237,15 +237,15 @@ def explode(*args: object, **kwargs: object) -> Any:
 @pytest.mark.parametrize(
     "where",
     [
-        "endturn.instrumentation.observe.open_call",
-        "endturn.instrumentation.observe.start_turn",
+        "endturn.instrumentation.decorators.open_call",
+        "endturn.instrumentation.decorators.start_turn",
         "endturn.calls.Call.end",
         "endturn.calls.Call.step",
         "endturn.calls.Call.first_chunk",
         "endturn.turns.TurnScope.step",
         "endturn.turns.TurnScope.end",
-        "endturn.instrumentation.observe._asked",
-        "endturn.instrumentation.observe._CallRun._watch",
+        "endturn.instrumentation.decorators._asked",
+        "endturn.instrumentation.decorators._CallRun._watch",
         "endturn.telemetry.infer.Inferring.resolve",
     ],
 )

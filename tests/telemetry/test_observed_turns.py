@@ -14,8 +14,8 @@ from endturn import announce
 from endturn.chat import ToolCall
 from endturn.controller import AsyncContinuationController, ContinuationController
 from endturn.errors import ProviderUnavailable
+from endturn.instrumentation.decorators import observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.instrumentation.observe import observe_turn
 from endturn.records import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import StopReason
 from endturn.turns import infer_with, start_turn

@@ -32,8 +32,8 @@ from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
 from endturn.errors import ProviderError
+from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.instrumentation.observe import observe_provider_call, observe_turn
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import attributes, janitor

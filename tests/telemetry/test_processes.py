@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import re
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 import trio
-import wrapt
 
-from endturn.instrumentation.imports import OnImport
 from endturn.scripted import ScriptedProvider
 from tests.support.agents import APPS, SCRIPT, World, at_once, world
 from tests.support.processes import LOOPBACK, eventually, free_port
@@ -285,107 +280,3 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     yield "observed_module"
     sys.modules.pop("observed_module", None)
-
-
-def test_a_module_is_seen_each_time_that_it_runs(module: str) -> None:
-    """Imported, reloaded, imported anew: each leaves a module without our patches, and brings them back."""
-    seen: list[type] = []
-    finder = OnImport({module: lambda found: seen.append(found.Client)})
-    finder.start()
-    first = importlib.import_module(module)
-    importlib.reload(first)
-    del sys.modules[module]
-    importlib.import_module(module)
-    assert len(set(seen)) == len(seen) == 3
-    finder.stop()
-    importlib.reload(first) if module in sys.modules and sys.modules[module] is first else None
-    assert len(seen) == 3
-
-
-@pytest.mark.parametrize("ours_first", [True, False], ids=["ours is asked first", "theirs is asked first"])
-def test_post_import_hooks_of_others(module: str, monkeypatch: pytest.MonkeyPatch, ours_first: bool) -> None:
-    """wrapt's hooks and ours each see the module once; it remembers the loader that it would have had."""
-    seen: list[str] = []
-    finder = OnImport({module: lambda found: seen.append("ours")})
-
-    def theirs() -> None:
-        # Its finder is put in place once a process, at the head of the list.
-        monkeypatch.setattr("wrapt.importer._post_import_hooks_init", False)
-        wrapt.register_post_import_hook(lambda found: seen.append("theirs"), module)
-
-    for put in (theirs, finder.start) if ours_first else (finder.start, theirs):
-        put()
-    found = importlib.import_module(module)
-    assert sorted(seen) == ["ours", "theirs"]
-    assert found.__spec__ is not None
-    assert type(found.__spec__.loader).__name__ == type(found.__loader__).__name__ == "SourceFileLoader"
-    assert importlib.util.find_spec(module) is found.__spec__
-    finder.stop()
-
-
-def test_what_cannot_be_watched_is_imported_all_the_same(module: str, tmp_path: Path) -> None:
-    """Namespace packages, loaders of the old kind, finders that keep their specs, modules that a host forbids."""
-    (tmp_path / "observed_namespace").mkdir()
-    seen: list[ModuleType] = []
-    finder = OnImport(dict.fromkeys((module, "observed_namespace", "observed_old", "observed_none"), seen.append))
-    sys.modules["observed_none"] = None  # type: ignore[assignment]
-    finder.start()
-    try:
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module("observed_none")
-        assert importlib.import_module("observed_namespace").__path__
-
-        class Old:
-            """Keeps one spec; loads without `exec_module`."""
-
-            def __init__(self) -> None:
-                self.spec = importlib.machinery.ModuleSpec("observed_old", self)  # type: ignore[arg-type]
-
-            def find_spec(self, name: str, path: object, target: object = None) -> Any:
-                return self.spec if name == "observed_old" else None
-
-        sys.meta_path.append(Old())
-        found = importlib.util.find_spec("observed_old")
-        assert found is not None
-        assert isinstance(found.loader, Old)
-        spec = importlib.util.find_spec(module)  # who only asks gets what it would have got
-        assert spec is not None
-        assert spec.loader is not None
-        assert spec.loader.get_source(module)
-        assert seen == []
-    finally:
-        finder.stop()
-        for name in ("observed_none", "observed_namespace"):
-            sys.modules.pop(name, None)
-
-
-def test_patching_that_fails_does_not_fail_the_import(module: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The module is there, unobserved; it is said once."""
-    finder = OnImport({module: lambda found: found.nothing_of_this_name()})
-    finder.start()
-    assert importlib.import_module(module).Client().ask() == "answer"
-    assert f"instrumenting {module}" in caplog.text
-    finder.stop()
-
-
-def test_threads_that_import_at_once(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one begins to watch, others import: the module is seen once."""
-    for _ in range(20):
-        seen: list[ModuleType] = []
-        finder = OnImport({module: seen.append})
-        ready = threading.Barrier(3)
-
-        def at_once(step: Any, ready: threading.Barrier = ready) -> None:
-            ready.wait()
-            step()
-
-        steps = [finder.start, *[lambda: importlib.import_module(module)] * 2]
-        threads = [threading.Thread(target=at_once, args=(step,)) for step in steps]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        importlib.import_module(module)
-        assert len(seen) == 1
-        finder.stop()
-        del sys.modules[module]

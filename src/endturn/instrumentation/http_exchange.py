@@ -23,7 +23,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from itertools import count
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from opentelemetry import context as contexts
@@ -48,6 +48,9 @@ from endturn.stop import Stop, StopReason
 from endturn.telemetry import enclosing, janitor
 from endturn.turns import declared_turn
 from endturn.wires import Asked, Context, Seen, Wire
+
+if TYPE_CHECKING:
+    from endturn.instrumentation.content_capture import ContentCapture
 
 log = logging.getLogger("endturn")
 
@@ -226,7 +229,10 @@ class Exchange:
     postponed: Call | None = None
     """The call, where it is announced late."""
     _answer: Answer | None = None
+    _content: ContentCapture | None = None
     _is_blind: bool = False
+    _over_s: float | None = None
+    """When its host let go of it, where that is recorded later."""
 
     # --- The request ---
 
@@ -260,9 +266,9 @@ class Exchange:
 
     def _keep_content(self) -> None:
         if self.call is not None and announce.takes_content():
-            from endturn.instrumentation import gathered
+            from endturn.instrumentation.content_capture import capture
 
-            self.wire = gathered.keeping(self.call, self.wire, self.body or {}, self.context)
+            self._content = capture(self.call, self.wire, self.body or {}, self.context)
         self.body = None
 
     def sending(self) -> Sending:
@@ -321,6 +327,8 @@ class Exchange:
             if is_success:
                 framing = framing_of(headers.get("content-type") or "", self.wire, self.context)
                 watch = self.wire.watch(self.context)
+                if self._content is not None:
+                    watch = self._content.beside(watch)
                 answer: Answer = StreamedAnswer(watch, framing) if framing else WholeAnswer(watch, headers)
             else:
                 answer = ErrorAnswer(self.wire, self.context, status, headers)
@@ -404,6 +412,7 @@ class Exchange:
 
     def _note(self) -> None:
         """Have the end recorded elsewhere: here nothing may be."""
+        self._over_s = time.perf_counter()
         _dropped.append(self)
         janitor.later(drain)
 
@@ -469,7 +478,7 @@ class Exchange:
         if job is not None:
             background_responses.fetched(job, seen)
         elif self.call is not None and not background_responses.keep(self, seen):
-            end_call(self.call, seen, error)
+            end_call(self.call, seen, error, self._over_s)
 
     def _discard(self) -> None:
         """What was announced is no call of a model: a redirect, or an answer of somebody else's API."""
@@ -483,7 +492,7 @@ class Exchange:
         turn.open_streams -= call.started.stream
 
 
-def end_call(call: Call, seen: Seen, error: BaseException | None = None) -> None:
+def end_call(call: Call, seen: Seen, error: BaseException | None = None, over_s: float | None = None) -> None:
     """End a call with what was seen of its answer."""
     call.end(
         seen.stop,
@@ -494,6 +503,7 @@ def end_call(call: Call, seen: Seen, error: BaseException | None = None) -> None
         output_chars=seen.output_chars,
         tail=seen.tail,
         error=error,
+        over_s=over_s,
     )
     call.asked = call.outer = None  # a connection may keep the context in which it was opened, and the call with that
 

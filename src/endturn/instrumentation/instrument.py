@@ -7,10 +7,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 from opentelemetry._logs import get_logger_provider
@@ -18,23 +17,14 @@ from opentelemetry._logs import get_logger_provider
 from endturn import announce
 from endturn.instrumentation import (
     again,
-    background,
-    bedrock,
-    botocore_bodies,
     closing,
+    decorators,
     endings,
-    google_genai,
-    google_interactions,
-    http_calls,
-    httpx_sdks,
-    imports,
-    litellm_calls,
-    providers,
+    http_clients,
+    http_exchange,
+    processor,
     sequence,
-    stainless,
-    streams,
 )
-from endturn.instrumentation.patches import Patcher, Undoable
 from endturn.telemetry import enclosing
 from endturn.telemetry.infer import Inferring
 from endturn.telemetry.outlets import Options
@@ -48,25 +38,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 log = logging.getLogger("endturn")
-
-SDKS: Final[dict[str, Patcher]] = {
-    **{name: partial(stainless.patch, sdk) for name, sdk in stainless.SDKS.items()},
-    "litellm.litellm_core_utils.streaming_handler": litellm_calls.patch_streams,
-    "litellm.llms.custom_httpx.llm_http_handler": litellm_calls.patch_native,
-    "litellm.main": partial(litellm_calls.patch, litellm_calls.CHAT),
-    "litellm.responses.main": partial(litellm_calls.patch, litellm_calls.RESPONSES),
-    "litellm.responses.streaming_iterator": litellm_calls.patch_streams,
-    "google.genai.models": google_genai.patch,
-    "google.genai._gaos.interactions": google_interactions.patch,
-    "botocore.client": bedrock.patch,
-    "aiobotocore.client": bedrock.patch_async,
-    "aiobotocore.response": botocore_bodies.patch,
-    **httpx_sdks.PATCHERS,
-    "httpx": http_calls.patch,
-    "httpx2": http_calls.patch,
-}
-"""The module that makes an SDK's calls, and what patches it."""
-
 
 Providers = tuple["TracerProvider | None", "MeterProvider | None", "LoggerProvider | None"]
 
@@ -87,23 +58,32 @@ class _Instrumentation:
     given: Providers
     options: Options
     is_for_host: bool
-    importing: imports.OnImport | None = None
-    patched: list[Undoable] = field(default_factory=list)
     forget_ending: Callable[[], None] | None = None
+    watched: object = None
     look_away: Callable[[], None] | None = None
-    is_active: bool = True
     has_called: bool = False
 
     def active(self) -> bool:
-        """Whether an SDK's call is to be observed."""
+        """Asked when a request to a model begins: by then the host has set up its providers."""
         if not self.has_called:
-            # Exit handlers run last first. By now the host has set up its providers, whose own handlers shut them down.
+            # Exit handlers run last first: the providers' own handlers shut them down.
             self.has_called = True
             atexit.unregister(_close)
             atexit.register(_close, self)
             if not self.recorder.awake():
                 _warn_without_sdk()
-        return self.is_active
+        self.look()
+        return True
+
+    def look(self) -> None:
+        """Have the spans of the tracer provider looked at: of the given one, else of the global one as it is now."""
+        provider: Any = self.given[0] or trace.get_tracer_provider()
+        if provider is self.watched:
+            return
+        self.watched = provider
+        if self.look_away is not None:
+            self.look_away()
+        self.look_away = processor.attach(provider) if hasattr(provider, "add_span_processor") else None
 
 
 _lock = threading.Lock()
@@ -118,12 +98,13 @@ def instrument(
     logger_provider: LoggerProvider | None = None,
     **options: Any,
 ) -> None:
-    """Observe every model call that this process makes: through an SDK, LiteLLM, httpx, or endturn itself.
+    """Observe every model call that this process makes over HTTP, and those that endturn itself makes.
 
-    Observed are openai, anthropic and the SDKs built like them (groq, …), google-genai, boto3 and aiobotocore for
-    Bedrock, cohere, mistralai, ollama, litellm, and what goes to a known provider over httpx. Stop reasons, truncation
-    and continuation become spans, events and metrics. What the SDKs return, raise and stream does not change. SDKs may
-    be imported before or after; those that are not installed are not needed. `uninstrument` undoes it.
+    Seen are the requests that go through httpx, httpx2, urllib3 (requests, boto3), aiohttp (aiobotocore) and
+    `urllib.request`, whichever SDK or framework sends them. Stop reasons, truncation and continuation become spans,
+    events and metrics. What callers get does not change. The libraries may be imported before or after. Not seen are
+    model calls over bare sockets, gRPC and WebSockets, and those of other processes: decorators, `endturn run` and the
+    Collector are for these. `uninstrument` undoes it.
 
     Where the process was started by `endturn run` or `opentelemetry-instrument`, the first call that gives anything
     decides from then on. Called again with something else, the first call's settings stay, which is logged; but a
@@ -158,9 +139,10 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
         recorder = Recorder(*given, options=asked)
         _now = now = _Instrumentation(Inferring(), announce.listen(recorder), recorder, given, asked, for_host)
         infer_with(now.inferring)
-        now.importing = imports.OnImport({name: partial(_patch, now, patcher) for name, patcher in SDKS.items()})
-        now.importing.start()
-        now.look_away = providers.look_at(given[0])
+        http_exchange.observe_while(now.active)
+        http_clients.install()
+        log.debug("endturn: the requests of these HTTP clients are seen: %s", ", ".join(http_clients.found()))
+        now.look()
         atexit.register(_close, now)
         now.forget_ending = endings.before_worker_ends(partial(_end_worker, now))
     _warn_of_shared_name(given[1] or metrics.get_meter_provider())
@@ -197,11 +179,8 @@ def _ask_again(
     if options != now.options or used != now.given:
         now.recorder.use(*used, options=options)
         announce.listen(now.recorder)  # it may take what is said now, or no longer
-        if used[0] is not now.given[0]:
-            if now.look_away is not None:
-                now.look_away()
-            now.look_away = providers.look_at(used[0])
         now.options, now.given = options, used
+        now.look()
     if refused and not quiet:
         log.warning(
             "endturn: calls are observed already; the first call's settings stay, and this one's %s not used",
@@ -218,11 +197,8 @@ def uninstrument() -> None:
         now, _now = _now, None
         if now is None:
             return
-        now.is_active = False
-        if now.importing is not None:
-            now.importing.stop()
-        for patch in reversed(now.patched):
-            patch.undo()
+        http_exchange.observe_while(None)
+        http_clients.uninstall()
         _close(now)
         if now.look_away is not None:
             now.look_away()
@@ -239,15 +215,10 @@ def recorder() -> Recorder | None:
     return None if now is None else now.recorder
 
 
-def _patch(now: _Instrumentation, patcher: Patcher, module: ModuleType) -> None:
-    for done in patcher(module, now.active):
-        now.patched.append(done)
-
-
 def _close(now: _Instrumentation) -> None:
     """End what is still open, while somebody listens."""
-    streams.close_all()
-    background.close_all()
+    decorators.close_all()
+    http_exchange.close_all()
     sequence.close_all()
     enclosing.close_all()
     now.inferring.close()

@@ -11,9 +11,8 @@ those that say only later what they are of, are read in `on_end`: metrics and ev
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from opentelemetry.sdk.trace import SpanProcessor
@@ -22,9 +21,8 @@ from opentelemetry.trace import NonRecordingSpan, StatusCode
 from endturn import announce
 from endturn.announce import swallow
 from endturn.calls import Call, Layer
-from endturn.instrumentation import sequence, streams
+from endturn.instrumentation import http_exchange, sequence
 from endturn.records import Record, TurnOutcome
-from endturn.stop import Stop, StopReason
 from endturn.telemetry import attributes, enclosing, foreign, schema
 from endturn.telemetry.enclosing import Foreign, attributes_of
 from endturn.telemetry.foreign import Role
@@ -33,7 +31,6 @@ from endturn.turns import declared_turn, find_turns_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import FrameType
 
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.context import Context
@@ -207,9 +204,7 @@ class AdoptingSpanProcessor(SpanProcessor):
                 enclosing.begun_only(one)
                 self._mark(span)
             case Role.CALL if one.taken:
-                if _is_left(span, one):
-                    _settle(one, over=False)
-                else:
+                if _is_read(one):
                     enclosing.release(span)
                     self._mark(span)
             case Role.CALL if schema.REASON.key in known or schema.COUNTED.key in known:
@@ -225,7 +220,6 @@ class AdoptingSpanProcessor(SpanProcessor):
         """A span that tells what came of a stream whose own span ended when it began."""
         begun = enclosing.begun_before(one)
         if begun is not None and begun.taken:
-            _settle(begun, over=bool(foreign.reasons_of(known)))
             if begun.ended is not None:
                 placed = attributes.chat_placed(begun.ended.started)
                 span.set_attributes(placed | attributes.chat_stopped(begun.ended, counted=self._counted()))
@@ -332,55 +326,9 @@ def _announce(span: Any, one: Foreign, known: Mapping[str, Any]) -> None:
         sequence.ended(one, ended, now_ns)
 
 
-_LEAVING: Final = frozenset({"close", "aclose", "__exit__", "__aexit__", "__del__"})
-
-
-def _is_left(span: Any, one: Foreign) -> bool:
-    """Whether a span ends because its host closes, leaves or loses the response; else that may yet be read.
-
-    An instrumentation that knows nothing of raw responses ends its span when it hands one on.
-    """
-    reading = None if one.call is None or one.call.ended else streams.reading_of(one.call)
-    if reading is None or reading.call.first_chunk_s is not None:
-        return True  # who has seen it begin knows of its end: some end their span with the last word, before the stream
-    if isinstance(sys.exc_info()[1], GeneratorExit):
-        return True
-    frame = sys._getframe().f_back
-    while frame is not None and _package_of(frame) == "endturn":
-        frame = frame.f_back
-    package = "" if frame is None else _package_of(frame)
-    while frame is not None and _package_of(frame) == package:
-        if frame.f_code.co_name in _LEAVING:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
-
-
-def _settle(one: Foreign, *, over: bool) -> None:
-    """End the call whose span is told of as over before it is: in the midst of its host's leaving or losing the stream.
-
-    Args:
-        over: the response had come whole.
-    """
-    call = one.call
-    if call is None or call.ended:
-        return
-    reading = streams.reading_of(call)
-    raised = sys.exc_info()[1]
-    if reading is None:
-        if isinstance(raised, GeneratorExit):
-            # The stream is being dropped just now, and what read it has gone first.
-            call.end(Stop(StopReason.CANCELLED, detail=streams.ABANDONED, incomplete=True))
-    elif over:
-        reading.over()
-    elif one.scope.startswith("logfire") and not isinstance(raised, GeneratorExit | None):
-        reading.broke(raised)
-    else:
-        reading.closed()
+def _is_read(one: Foreign) -> bool:
+    """Whether the response of the call is being read on: its span ended when the stream was handed over."""
+    return one.call is not None and not one.call.ended and http_exchange.exchange_of(one.call) is not None
 
 
 def _raised(span: Any) -> str | None:

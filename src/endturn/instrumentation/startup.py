@@ -19,7 +19,7 @@ from typing import Final
 
 from endturn import announce
 from endturn.errors import UsageError
-from endturn.instrumentation import exporters, imports, instrument, setup
+from endturn.instrumentation import exporters, instrument, setup
 from endturn.records import Record
 from endturn.telemetry.content import REDACT
 from endturn.telemetry.outlets import Options
@@ -51,7 +51,6 @@ def _start() -> None:
     else:
         late = Late()
         late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
-        imports.OnImport(dict.fromkeys(instrument.SDKS, _load)).start()
     instrument.begin(Options(), for_host=True)
 
 
@@ -125,11 +124,6 @@ def _configured_by(file: str) -> bool:
     listed = getattr(getattr(asked, "instrumentation_development", None), "python", None) or {}
     ours = listed.get(NAME) or {}
     return not asked.disabled and ours.get("enabled", True) is not False
-
-
-def _load(module: ModuleType) -> None:
-    """Import the SDK with the library whose calls are observed: the first call is not to wait for it."""
-    setup.load()
 
 
 class Late:

@@ -17,7 +17,7 @@ from aiobotocore.session import get_session
 from botocore.exceptions import ClientError, EventStreamError, ReadTimeoutError
 
 from endturn import announce
-from endturn.instrumentation import streams
+from endturn.instrumentation import http_exchange
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
@@ -154,7 +154,7 @@ async def test_streams_that_are_left(told: Told) -> None:
         await settle()
     assert [ended.stop.reason for ended in told.of(CallEnded)] == [StopReason.CANCELLED] * 4
     assert len(told.of(CallStarted)) == 4
-    assert all(reading.call.ended for reading in streams._live)
+    assert all(reading.call.ended for reading in http_exchange._open)
 
 
 async def test_streams_that_break(told: Told) -> None:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import Context as Variables
 from contextvars import copy_context
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, count
 from typing import Any, Final, TypeVar, overload
+from weakref import WeakSet
 
 from endturn import announce
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
-from endturn.errors import ProviderError, UsageError
-from endturn.instrumentation import bodies, streams
+from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.instrumentation.http_exchange import ABANDONED, UNREADABLE, end_call
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.turns import TurnScope, start_turn
-from endturn.wires import TAIL, Asked, Context, Seen, Wire, wire
+from endturn.wires import TAIL, Asked, Context, Seen, Watch, Wire, wire
 from endturn.wires.reading import Tail, items, member, text
+
+log = logging.getLogger("endturn")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,15 +121,16 @@ class _CallRun:
         self._said: list[str] | None = [] if announce.takes_content() else None
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
-        self._reading: streams.Reading | None = None
+        self._chunks: Watch | None = None
         self._tail = Tail()
         self._deltas = False
+        _open.add(self)
 
     def step(self) -> AbstractContextManager[object]:
         return self._call.step()
 
     def yielded(self, item: Any) -> None:
-        if self._call.covered:
+        if self._call.covered or self._call.ended:
             return
         if self._call.first_chunk_s is None:
             self._call.first_chunk()
@@ -138,52 +144,55 @@ class _CallRun:
             case str():
                 self._add(item)
             case _:
-                if self._reading is None:
-                    self._reading = streams.begin(self._call, self._watch(item), self._variables)
-                self._reading.passed(item)
+                if self._chunks is None:
+                    self._chunks = self._watch(item)
+                self._read(self._chunks, item)
 
     def returned(self, result: Any) -> None:
         if self._call.ended:
             return
         if self._call.covered:
             self._call.ended = True
-        elif self._reading is not None:
-            self._reading.over()
+        elif self._chunks is not None:
+            self._end(self._chunks.close())
         elif isinstance(result, ChatResponse):
             self._answered(result)
         elif self._deltas:
             # A stream of Deltas ends with its ChatResponse; without one, the rest is missing.
             self._end(self._so_far(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)))
-        elif hasattr(result, "_iterator") and hasattr(result, "response"):
-            self._call.facts["stream"] = True
-            watch, asynchronous = self._watch(None), hasattr(result, "__anext__")
-            bodies.watch_stream(self._call, watch, result, asynchronous=asynchronous, variables=self._variables)
         elif _is_response(result, self._wire):
-            self._end(self._read(result))
+            self._end_with(result)
         else:
             # Text, or something of the host's own: why the model stopped cannot be told from it.
-            self._end(self._so_far(Stop(StopReason.UNKNOWN, detail=streams.UNREADABLE)))
+            self._end(self._so_far(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
 
     def raised(self, error: BaseException) -> None:
-        if self._reading is not None:
-            self._reading.broke(error)
+        stopped = isinstance(error, _STOPPED)
+        if self._chunks is not None:
+            name = type(error).__name__
+            seen = self._chunks.close(left=stopped)
+            stop = Stop(StopReason.CANCELLED) if stopped else Stop(StopReason.MISSING, detail=name, terminal_seen=False)
+            self._end(_or_else(seen, stop), error)
             return
-        stop = Stop(StopReason.CANCELLED if isinstance(error, _STOPPED) else StopReason.ERROR, incomplete=True)
-        seen = self._so_far(stop)
+        stop = Stop(StopReason.CANCELLED if stopped else StopReason.ERROR, incomplete=True)
         if isinstance(error, ProviderError):
             if error.partial is not None:
                 self._answered(error.partial, error)
                 return
-            seen = self._so_far(error.stop or stop)
-        elif (completion := getattr(error, "completion", None)) is not None:
-            seen = self._read(completion)
-        self._end(seen, error)
+            stop = error.stop or stop
+        elif (completion := getattr(error, "completion", None)) is not None:  # openai's `parse` of a cut answer
+            self._end_with(completion, error)
+            return
+        self._end(self._so_far(stop), error)
 
-    def closed(self) -> None:
-        if self._reading is not None:
-            self._reading.closed()
+    def closed(self, detail: str | None = None) -> None:
+        if self._call.ended or self._call.covered:
+            return
+        stop = Stop(StopReason.CANCELLED, detail=detail, incomplete=True)
+        if self._chunks is None:
+            self._end(self._so_far(stop))
         else:
-            self._end(self._so_far(Stop(StopReason.CANCELLED, incomplete=True)))
+            self._end(_or_else(self._chunks.close(left=True), stop))
 
     def _add(self, text: str) -> None:
         self._tail.add(text)
@@ -205,23 +214,48 @@ class _CallRun:
     def _end(self, seen: Seen, error: BaseException | None = None) -> None:
         if not self._call.facts["model"] and seen.model:
             self._call.facts["model"] = seen.model
-        self._variables.copy().run(streams.end, self._call, seen, error)
+        self._variables.copy().run(end_call, self._call, seen, error)
 
-    def _read(self, result: Any) -> Seen:
-        watch = self._watch(result)
-        watch.see(result)
-        return watch.close()
+    def _end_with(self, response: Any, error: BaseException | None = None) -> None:
+        watch = self._watch(response)
+        self._read(watch, response)
+        if not self._call.ended:
+            self._end(watch.close(), error)
 
-    def _watch(self, item: Any) -> streams.Sees:
+    def _read(self, watch: Watch, item: Any) -> None:
+        try:
+            watch.see(item)
+        except DecodeError:
+            log.debug("endturn: a response of %s could not be read", self._call.facts["provider"], exc_info=True)
+            self._end(Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
+
+    def _watch(self, item: Any) -> Watch:
         speaks = self._wire
         if speaks is None:
             # Anthropic's bodies and events say what they are; what has choices is of the chat format.
             speaks = _wire("anthropic" if isinstance(member(item, "type"), str) else "openai_chat")
-        if self._said is not None:
-            from endturn.instrumentation import gathered
+        watch = speaks.watch(self._context)
+        if self._said is None:
+            return watch
+        from endturn.instrumentation.content_capture import capture
 
-            speaks = gathered.keeping(self._call, speaks, self._given, self._context)
-        return speaks.watch(self._context)
+        return capture(self._call, speaks, self._given, self._context).beside(watch)
+
+
+_open: WeakSet[_CallRun] = WeakSet()
+
+
+def close_all() -> None:
+    """End every call whose generator is still being read: the process, or its instrumentation, ends."""
+    for run in list(_open):
+        run.closed(ABANDONED)
+
+
+def _or_else(seen: Seen, stop: Stop) -> Seen:
+    """What was seen; with this stop where its reason has not come."""
+    if seen.stop.reason is StopReason.MISSING:
+        return replace(seen, stop=replace(stop, incomplete=True))
+    return seen if seen.stop.detail is not None else replace(seen, stop=replace(seen.stop, detail=stop.detail))
 
 
 def _is_response(result: Any, speaks: Wire | None) -> bool:
