@@ -365,11 +365,6 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
         {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, TEXT)]},
     ),
-    "google-genai": (
-        "gemini",
-        {"model": "m", "contents": ["Look", ["Look"]], "config": {"system_instruction": "Rules", "tools": [print]}},
-        {SYSTEM: [RULES], INPUT: [user(TEXT), user(TEXT)]},
-    ),
     "converse": (
         "bedrock_converse",
         {
@@ -410,8 +405,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "invoke": (
         "bedrock_invoke",
         {
-            "modelId": "anthropic.claude",
-            "body": json.dumps({"system": "Rules", "messages": [{"role": "user", "content": "Look"}]}).encode(),
+            "model": "anthropic.claude",
+            "system": "Rules",
+            "messages": [{"role": "user", "content": "Look"}],
         },
         {SYSTEM: [RULES], INPUT: [user(TEXT)]},
     ),
