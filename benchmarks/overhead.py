@@ -1,32 +1,22 @@
-"""What telemetry adds to a call: ours beside other instrumentations, the bare SDK, and the least that any could do.
+"""What telemetry adds to a model call: ours, other instrumentations, and the least that any could do.
 
-The real `openai` SDK runs over an in-process transport that answers with a canned body, or a stream of 200 or 600
-chunks. Each variant runs in a process of its own, the variants take turns in an order that changes from round to round,
-and medians are taken over the rounds.
+The real `openai` SDK sends through httpx's mock transport. No socket, server or second thread adds its own noise to
+what is looked for, which is a fraction of a call.
 
     bare    the SDK alone
     floor   one span of 10 attributes and two histogram records, written by hand
-    ours    every signal: spans, log events, all metrics
-    nosdk   ours, with no OpenTelemetry SDK set up
-    others  opentelemetry-instrumentation-genai-openai, Traceloop's, OpenInference's, OpenLIT
+    ours    `endturn.instrument()`: spans, log events, all metrics
+    others  OpenTelemetry's, OpenLLMetry's, OpenInference's, OpenLIT: each in a process with bare, floor and ours
 
-Others run in the environments that `tests/sdks/build.py` makes, with bare, floor and ours beside them there: a ratio is
-always to the floor of the same environment. An environment that is not there is left out, and said to be.
+All variants of a comparison run in one process, in blocks of calls that take turns. Only one is in place at a time, and
+each has providers of its own, whose exporters throw everything away. No two prompts are alike. A round is four blocks
+of each variant; the last ends with one collection of the metrics and a flush, which count. What a variant adds is the
+difference to the bare SDK in the same round; figures are medians of these, the spread is that of the middle half of the
+rounds. CPU time is that of the whole process.
 
-All but bare and nosdk share one pipeline: batch processors, a periodic reader, exporters that throw everything away.
-Wall time is the lower quartile of the calls' own, in every variant: what else the machine does only ever adds to a
-call. CPU time is that of the whole process, with its exporter threads and the last flush, over the number of calls.
-What a variant adds is the median of its rounds less that of the bare SDK's; the ratio that counts is what it adds over
-what the floor adds. The spread is that of single rounds, from the lowest to the highest: where it is wider than the
-distance to a goal, the machine was too busy to tell.
+    python benchmarks/overhead.py [--rounds 40] [--quick] [--write]
 
-What a chunk adds is read off the 400 chunks by which one stream is longer than the other. What a stream adds once, at
-its ends, is not divided among its chunks: it runs through code that has left the processor's caches while the SDK read
-them, so it costs several times what it costs a plain call.
-
-    python benchmarks/overhead.py [--rounds 5] [--calls 1000] [--quick] [--json] [--write]
-
-`--quick` makes fewer and shorter rounds, without others, in under 90 seconds; `--write` writes docs/overhead.md.
+`--quick` leaves the others out. `--write` writes docs/overhead.md.
 """
 
 from __future__ import annotations
@@ -41,270 +31,282 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-DOCUMENT: Final = ROOT / "docs" / "overhead.md"
+import openai
+from openai.resources.chat.completions import Completions
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs import export as logs_export
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import export as trace_export
 
-KINDS: Final = ("chat", "stream", "long")
-CHUNKS: Final = {"chat": 0, "stream": 200, "long": 600}
-SHARE: Final = {"chat": 1, "stream": 10, "long": 20}
-"""How many plain calls are made for each of a kind."""
-WARM: Final = 3
-"""For how many measured calls one is made before."""
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs" / "overhead.md"
+MODEL: Final = "gpt-5-mini"
+BLOCKS: Final = 4
+"""Blocks of each variant in a round."""
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """Another instrumentation.
+class Situation:
+    """What is called.
 
     Attributes:
-        package: what it is installed as; instrumentor: its module and class, "" where `module.init` starts it.
+        calls: in one block; warm: before the first one.
+        batch: spans and log records go through batch processors, else through simple ones.
+        finish: why the answers stop.
+        events: of a streamed answer, each in a chunk of its own; 0: the answer is whole.
+        messages: of the request, 1 KB each but for the first.
+        records: there are providers.
     """
 
-    package: str
-    instrumentor: tuple[str, str]
+    says: str
+    calls: int = 25
+    warm: int = 300
+    batch: bool = False
+    finish: str = "stop"
+    events: int = 0
+    messages: int = 1
+    records: bool = True
+    asks_model: bool = True
 
+
+SITUATIONS: Final = {
+    "simple": Situation("simple processors"),
+    "batch": Situation("batch processors", batch=True),
+    # As many turns wait for a continuation as may: each call ends the oldest.
+    "cut": Situation("every answer cut, simple processors", finish="length", warm=1_100),
+    "short": Situation("streams of 100 events", calls=5, warm=20, events=100),
+    "long": Situation("streams of 400 events", calls=5, warm=20, events=400),
+    "large": Situation("requests of 200 KB", calls=5, warm=20, messages=201),
+    "nobody": Situation("no OpenTelemetry SDK", records=False),
+    "other": Situation("requests to no model", asks_model=False),
+}
+COMPARED: Final = ("simple", "batch", "cut")
+"""Situations in which the floor and the others are measured too."""
 
 PEERS: Final = {
-    "genai": Peer(
-        "opentelemetry-instrumentation-genai-openai",
-        ("opentelemetry.instrumentation.genai.openai", "OpenAIInstrumentor"),
-    ),
-    "traceloop": Peer(
-        "opentelemetry-instrumentation-openai", ("opentelemetry.instrumentation.openai", "OpenAIInstrumentor")
-    ),
-    "openinference": Peer(
-        "openinference-instrumentation-openai", ("openinference.instrumentation.openai", "OpenAIInstrumentor")
-    ),
-    "openlit": Peer("openlit", ("openlit", "")),
+    "genai": ("peers", "opentelemetry-instrumentation-genai-openai", "opentelemetry.instrumentation.genai.openai"),
+    "openllmetry": ("peers", "opentelemetry-instrumentation-openai", "opentelemetry.instrumentation.openai"),
+    "openinference": ("peers", "openinference-instrumentation-openai", "openinference.instrumentation.openai"),
+    "openlit": ("openlit", "openlit", "openlit"),
 }
-OURS: Final = ("bare", "floor", "ours")
-VARIANTS: Final = (*OURS, "nosdk", *PEERS)
-ENVIRONMENTS: Final = {
-    "dev": (*OURS, "nosdk"),
-    "peers": (*OURS, "genai", "traceloop", "openinference"),
-    "openlit": (*OURS, "openlit"),
-}
-"""The environments that variants run in: this one, and those of tests/sdks/envs.toml."""
+"""Of each other instrumentation the environment of tests/sdks/envs.toml, its package, and its module."""
 
-MODEL: Final = "gpt-5-mini"
-IMPORTS: Final = {
-    "api": "import opentelemetry.trace, opentelemetry.metrics, opentelemetry._logs",
-    "endturn": "import endturn",
-}
-
-USAGE: Final = {"prompt_tokens": 25, "completion_tokens": 180, "total_tokens": 205}
-BODY: Final = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "gpt-5-mini-2026-08-07",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "word " * 180}}],
-    "usage": USAGE,
-}
-REQUEST: Final[dict[str, Any]] = {
-    "model": MODEL,
-    "messages": [{"role": "user", "content": "Say something."}],
-    "max_tokens": 1000,
-    "temperature": 0.2,
-}
-GOALS: Final = {"wall": 1.5, "cpu": 1.8, "chunk": 3.0, "nosdk": 5.0, "import": 40.0}
+# --- One comparison, in a process of its own ----------------------------------------------------------------------
 
 
-def chunk(delta: dict[str, str], finish: str | None = None, usage: dict[str, int] | None = None) -> bytes:
-    """One server-sent event of a stream."""
-    choices = [] if usage else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": BODY["model"]}
-    return b"data: " + json.dumps(head | {"choices": choices, "usage": usage}).encode() + b"\n\n"
+class Spans(trace_export.SpanExporter):
+    """Throws spans away."""
+
+    def export(self, spans: Any) -> trace_export.SpanExportResult:
+        return trace_export.SpanExportResult.SUCCESS
 
 
-def stream(chunks: int) -> bytes:
-    """The body of a whole stream."""
-    words = [chunk({"content": "word "})] * (chunks - 2)
-    return b"".join([*words, chunk({}, "stop"), chunk({}, usage=USAGE), b"data: [DONE]\n\n"])
+class Logs(logs_export.LogRecordExporter):
+    """Throws log records away."""
+
+    def export(self, batch: Any) -> logs_export.LogRecordExportResult:
+        return logs_export.LogRecordExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
 
 
-# --- One variant, in its own process ------------------------------------------------------------------------------
+class Providers:
+    """The SDK's providers, for one variant."""
+
+    def __init__(self, *, batch: bool) -> None:
+        spans = trace_export.BatchSpanProcessor if batch else trace_export.SimpleSpanProcessor
+        logs = logs_export.BatchLogRecordProcessor if batch else logs_export.SimpleLogRecordProcessor
+        self._reader = InMemoryMetricReader()
+        self.tracers = TracerProvider(shutdown_on_exit=False)
+        self.tracers.add_span_processor(spans(Spans()))
+        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
+        self.loggers = LoggerProvider(shutdown_on_exit=False)
+        self.loggers.add_log_record_processor(logs(Logs()))
+
+    def finish(self) -> None:
+        """Collect the metrics, and flush the rest."""
+        self._reader.get_metrics_data()
+        self.tracers.force_flush()
+        self.loggers.force_flush()
 
 
-def client(chunks: int = CHUNKS["stream"]) -> Any:
-    """The real SDK over a transport that never leaves the process, with streams of so many chunks."""
-    import openai
-
-    # openai 3 brings httpx2, and no httpx.
-    httpx: Any = importlib.import_module("httpx2" if openai.__version__.partition(".")[0] >= "3" else "httpx")
-    body, events = json.dumps(BODY).encode(), stream(chunks) if chunks else b""
-
-    def answer(request: Any) -> Any:
-        if b'"stream":true' in request.content.replace(b" ", b""):
-            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=events)
-        return httpx.Response(200, headers={"content-type": "application/json"}, content=body)
-
-    transport = httpx.MockTransport(answer)
-    return openai.OpenAI(api_key="none", max_retries=0, http_client=openai.DefaultHttpxClient(transport=transport))
-
-
-def pipeline() -> Callable[[], None]:
-    """The SDK's own processors and reader in front of exporters that throw everything away. Returns the last flush."""
-    from opentelemetry import _logs, metrics, trace
-    from opentelemetry.sdk._logs import LoggerProvider
-    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter, LogRecordExportResult
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
-    class Spans(SpanExporter):
-        def export(self, spans: Any) -> SpanExportResult:
-            return SpanExportResult.SUCCESS
-
-    class Logs(LogRecordExporter):
-        def export(self, batch: Any) -> LogRecordExportResult:
-            return LogRecordExportResult.SUCCESS
-
-        def force_flush(self, timeout_millis: int = 0) -> bool:
-            return True
-
-        def shutdown(self) -> None:
-            """Nothing is held."""
-
-    class Metrics(MetricExporter):
-        def export(self, metrics_data: Any, timeout_millis: float = 0, **_: Any) -> MetricExportResult:
-            return MetricExportResult.SUCCESS
-
-        def force_flush(self, timeout_millis: float = 0) -> bool:
-            return True
-
-        def shutdown(self, timeout_millis: float = 0, **_: Any) -> None:
-            """Nothing is held."""
-
-    tracers, loggers = TracerProvider(shutdown_on_exit=False), LoggerProvider(shutdown_on_exit=False)
-    meters = MeterProvider([PeriodicExportingMetricReader(Metrics())], shutdown_on_exit=False)
-    tracers.add_span_processor(BatchSpanProcessor(Spans()))
-    loggers.add_log_record_processor(BatchLogRecordProcessor(Logs()))
-    trace.set_tracer_provider(tracers)
-    metrics.set_meter_provider(meters)
-    _logs.set_logger_provider(loggers)
-
-    def flush() -> None:
-        for provider in (meters, tracers, loggers):
-            provider.shutdown()
-
-    return flush
-
-
-def floor() -> None:
+def install_floor(given: Providers) -> None:
     """The least: a span, its duration and its tokens."""
-    from openai.resources.chat.completions import Completions
-    from opentelemetry import metrics, trace
-
-    tracer, meter = trace.get_tracer("floor"), metrics.get_meter("floor")
+    tracer, meter = given.tracers.get_tracer("floor"), given.meters.get_meter("floor")
     seconds, tokens = meter.create_histogram("seconds"), meter.create_histogram("tokens")
     create = Completions.create
     labels = {"operation": "chat", "provider": "openai", "model": MODEL}
-
-    def finish(span: trace.Span, began: float) -> None:
-        seconds.record(time.perf_counter() - began, labels)
-        tokens.record(180, labels)
-        span.end()
-
-    def watched(span: trace.Span, began: float, stream: Any) -> Iterator[Any]:
-        yield from stream
-        finish(span, began)
+    attributes = {**labels, **{f"key.{n}": "value" for n in range(7)}}
 
     def created(self: Any, **asked: Any) -> Any:
         began = time.perf_counter()
-        span = tracer.start_span(
-            f"chat {MODEL}",
-            kind=trace.SpanKind.CLIENT,
-            attributes={**labels, **{f"key.{n}": "value" for n in range(7)}},
-        )
-        got = create(self, **asked)
-        if asked.get("stream"):
-            return watched(span, began, got)
-        finish(span, began)
-        return got
+        span = tracer.start_span(f"chat {MODEL}", kind=trace.SpanKind.CLIENT, attributes=attributes)
+        answer = create(self, **asked)
+        seconds.record(time.perf_counter() - began, labels)
+        tokens.record(180, labels)
+        span.end()
+        return answer
 
     Completions.create = created  # type: ignore[method-assign]
 
 
-def begin(variant: str) -> Callable[[], object]:
-    """Put a variant in place, as its documentation says. Returns the last flush."""
-    if variant in ("bare", "nosdk"):
-        flush: Callable[[], object] = nullcontext
-    else:
-        flush = pipeline()
-    if variant == "floor":
-        floor()
-    elif variant in ("ours", "nosdk"):
-        import endturn
+def install_ours(given: Providers | None) -> None:
+    """As its documentation says."""
+    import endturn
 
+    if given is None:
         endturn.instrument()
-    elif variant in PEERS:
-        module, name = PEERS[variant].instrumentor
-        found: Any = importlib.import_module(module)
-        if name:
-            getattr(found, name)().instrument()
-        else:
-            # It takes the providers that are there. Prices would be fetched, and content is on by default.
-            found.init(pricing_json=os.devnull, capture_message_content=False)
-    return flush
+    else:
+        endturn.instrument(tracer_provider=given.tracers, meter_provider=given.meters, logger_provider=given.loggers)
 
 
-def run(variant: str, kind: str, calls: int) -> dict[str, float]:
-    """Seconds of wall and CPU time per call."""
-    flush = begin(variant)
-    create = client(CHUNKS[kind]).chat.completions.create
-    options = {"stream_options": {"include_usage": True}} if kind != "chat" else {}
+def install_peer(name: str, given: Providers) -> None:
+    """As its documentation says: with the global providers."""
+    trace.set_tracer_provider(given.tracers)
+    metrics.set_meter_provider(given.meters)
+    _logs.set_logger_provider(given.loggers)
+    module: Any = importlib.import_module(PEERS[name][2])
+    if name == "openlit":  # prices would be fetched, and content is on by default
+        module.init(pricing_json=os.devnull, capture_message_content=False)
+    else:
+        module.OpenAIInstrumentor().instrument()
 
-    def once() -> None:
-        if kind == "chat":
-            create(**REQUEST)
-        else:
-            for _ in create(**REQUEST, stream=True, **options):
-                pass
 
-    for _ in range(max(1, calls // WARM)):
-        once()
-    # A full collection of all that was imported takes as long as a hundred calls: which variant comes to one within its
-    # few calls is chance.
+def caller(situation: Situation, httpx: Any) -> Callable[[int], object]:
+    """What makes one call, given its number."""
+    usage = {"prompt_tokens": 25, "completion_tokens": 180, "total_tokens": 205}
+    head = {"id": "chatcmpl-1", "created": 1, "model": f"{MODEL}-2026-08-07", "object": "chat.completion"}
+
+    def said(where: str, finish: str | None, message: dict[str, str]) -> bytes:
+        choice = {"index": 0, "finish_reason": finish, where: message}
+        return json.dumps({**head, "choices": [choice], "usage": usage if finish else None}).encode()
+
+    whole = said("message", situation.finish, {"role": "assistant", "content": "word " * 180})
+    data = [said("delta", None, {"content": "word "})] * situation.events + [
+        said("delta", situation.finish, {}),
+        b"[DONE]",
+    ]
+    events = [b"data: " + each + b"\n\n" for each in data]
+
+    def written() -> Iterator[bytes]:
+        yield from events
+
+    def answer(request: Any) -> Any:
+        if situation.events:
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=written())
+        return httpx.Response(200, headers={"content-type": "application/json"}, content=whole)
+
+    http = openai.DefaultHttpxClient(transport=httpx.MockTransport(answer))
+    client = openai.OpenAI(api_key="none", max_retries=0, http_client=http)
+    options: dict[str, Any] = {"max_tokens": 1000, "temperature": 0.2, "stream": situation.events > 0}
+
+    def call(number: int) -> object:
+        if not situation.asks_model:
+            return http.post("https://api.example.com/v1/things", content=b"{}")
+        texts = [f"Say something, {number}.", *["word " * 200] * (situation.messages - 1)]
+        messages = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
+        got: Any = client.chat.completions.create(model=MODEL, messages=messages, **options)  # type: ignore[arg-type]
+        return sum(1 for _ in got) if situation.events else got
+
+    return call
+
+
+def compare(name: str, variants: list[str], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Microseconds of wall and CPU time per call of each variant, a figure for each round."""
+    situation = SITUATIONS[name]
+    # openai 3 brings httpx2, and no httpx.
+    httpx: Any = importlib.import_module("httpx2" if openai.__version__.startswith("3") else "httpx")
+    call, numbers = caller(situation, httpx), iter(range(10**9))
+    methods: tuple[tuple[Any, str], ...] = ((Completions, "create"), (openai.OpenAI, "request"), (httpx.Client, "send"))
+
+    def stand() -> list[Any]:
+        """What stands in place of the methods that instrumentations wrap; None where one is inherited."""
+        return [vars(owner).get(method) for owner, method in methods]
+
+    def put(these: list[Any]) -> None:
+        for (owner, method), value in zip(methods, these, strict=True):
+            if value is not None:
+                setattr(owner, method, value)
+            elif method in vars(owner):
+                delattr(owner, method)
+
+    bare = stand()
+    places: dict[str, tuple[list[Any], Callable[[], None]]] = {}
+    for variant in variants:
+        given = Providers(batch=situation.batch) if situation.records and variant != "bare" else None
+        if variant == "ours":
+            install_ours(given)
+        elif variant == "floor" and given is not None:
+            install_floor(given)
+        elif given is not None:
+            install_peer(variant, given)
+        places[variant] = stand(), given.finish if given is not None else lambda: None
+        for _ in range(min(situation.warm, 30 * rounds)):
+            call(next(numbers))
+        put(bare)
+    # A full collection of all that was imported takes as long as a hundred calls.
     gc.collect()
     gc.freeze()
-    walls = []
-    cpu = time.process_time()
-    for _ in range(calls):
-        wall = time.perf_counter()
-        once()
-        walls.append(time.perf_counter() - wall)
-    flush()
-    spent = (time.process_time() - cpu) / calls
-    least = statistics.quantiles(walls, n=4)[0] if len(walls) > 1 else walls[0]
-    return {"wall": least, "cpu": spent}
+    found: dict[str, dict[str, list[float]]] = {
+        each: {"wall": [0.0] * rounds, "cpu": [0.0] * rounds} for each in variants
+    }
+    for block in range(rounds * BLOCKS):
+        first = block % len(variants)
+        for variant in (*variants[first:], *variants[:first]):
+            these, finish = places[variant]
+            put(these)
+            wall, cpu = time.perf_counter(), time.process_time()
+            for _ in range(situation.calls):
+                call(next(numbers))
+            if block % BLOCKS == BLOCKS - 1:
+                finish()
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            for clock, spent in (("wall", wall), ("cpu", cpu)):
+                found[variant][clock][block // BLOCKS] += spent / situation.calls / BLOCKS * 1e6
+            put(bare)
+    return found
 
 
 # --- All of them --------------------------------------------------------------------------------------------------
 
 
-def interpreter(name: str) -> str | None:
-    """The Python of an environment; None where that has not been built."""
-    if name == "dev":
-        return sys.executable
-    sys.path.insert(0, str(ROOT))
-    from tests.sdks.build import envs
+class Comparison:
+    """What `compare` found in a process of its own."""
 
-    env = envs().get(name)
-    return str(env.python) if env is not None and env.built else None
+    def __init__(self, python: str, name: str, *variants: str, rounds: int) -> None:
+        self._found = apart(python, "--compare", name, "bare", *variants, "--rounds", str(rounds))
+
+    def bare(self, clock: str) -> float:
+        """Microseconds of a bare call."""
+        return float(statistics.median(self._found["bare"][clock]))
+
+    def added(self, variant: str, clock: str) -> list[float]:
+        """Microseconds that a variant adds to a call, a figure for each round."""
+        pairs = zip(self._found[variant][clock], self._found["bare"][clock], strict=True)
+        return [mine - alone for mine, alone in pairs]
+
+    def ratio(self, variant: str, clock: str) -> list[float]:
+        """What a variant adds over what the floor adds; the middle one is the ratio of the medians."""
+        mine, floor = self.added(variant, clock), statistics.median(self.added("floor", clock))
+        return [one / floor for one in mine]
 
 
 def apart(python: str, *arguments: str) -> Any:
-    """Run one variant in a process of its own."""
-    # One order of every dictionary: it alone moves a call by several microseconds.
+    """Run this file in a process of its own."""
+    # One order of every set: it alone moves a call by several microseconds.
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "src")}
     command = [python, __file__, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
@@ -313,257 +315,130 @@ def apart(python: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def import_ms() -> float:
-    """What `import endturn` takes beyond the OpenTelemetry API: the least of several, taking turns, in milliseconds."""
+def shown(values: list[float]) -> str:
+    """The median, and the quartiles around it."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.2f} ({low:.2f} … {high:.2f})"
+
+
+def start_ms() -> float:
+    """Milliseconds that `import endturn` and `instrument()` take beyond the import of the OpenTelemetry API."""
+    api = "import opentelemetry.trace, opentelemetry.metrics, opentelemetry._logs"
 
     def once(code: str) -> float:
         timed = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
-        command = [sys.executable, "-c", timed]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return float(subprocess.run([sys.executable, "-c", timed], check=True, capture_output=True).stdout) * 1e3
 
-    both, api = f"{IMPORTS['api']}; {IMPORTS['endturn']}", IMPORTS["api"]
-    rounds = [(once(both), once(api)) for _ in range(9)]
-    return (min(ours for ours, _ in rounds) - min(without for _, without in rounds)) * 1e3
+    return once(f"{api}; import endturn; endturn.instrument()") - once(api)
 
 
-def versions() -> dict[str, str]:
-    """What is installed here, of what matters."""
-    names = ["openai", "opentelemetry-sdk", *(peer.package for peer in PEERS.values())]
-    found = {}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except ImportError:
-            continue
-    return found
-
-
-def measure(rounds: int, calls: int, environments: Sequence[str]) -> dict[str, Any]:
-    """All figures, by environment."""
-    pythons = {name: python for name in environments if (python := interpreter(name)) is not None}
-    got: dict[str, dict[str, dict[str, list[dict[str, float]]]]] = {
-        name: {kind: {variant: [] for variant in ENVIRONMENTS[name]} for kind in KINDS} for name in pythons
+def goals(rounds: int) -> list[str]:
+    """A table of the figures that there is a goal for."""
+    runs = {
+        name: Comparison(sys.executable, name, *(("floor",) if name in COMPARED else ()), "ours", rounds=rounds)
+        for name in SITUATIONS
     }
-    for turn in range(rounds):
-        for name, python in pythons.items():
-            variants = ENVIRONMENTS[name]
-            # Nobody always follows the same one, nor always comes first.
-            first = turn % len(variants)
-            order = (*variants[first:], *variants[:first])
-            for kind in KINDS:
-                for variant in order if turn % 2 else reversed(order):
-                    count = max(1, calls // SHARE[kind])
-                    asked = ("--variant", variant, "--kind", kind, "--calls", str(count))
-                    got[name][kind][variant].append(apart(python, *asked))
-    found = {name: {**figures(got[name]), "versions": apart(python, "--versions")} for name, python in pythons.items()}
-    return {
-        "environments": found,
-        "missing": [name for name in environments if name not in pythons],
-        "import_ms": import_ms(),
-        "rounds": rounds,
-        "calls": calls,
-        "machine": machine(),
-    }
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    return {
-        "cpu": processor(),
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "system": platform.system(),
-    }
-
-
-def processor() -> str:
-    """What the machine calls its processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def figures(got: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> dict[str, Any]:
-    """Of one environment: microseconds that each variant adds, its ratios to the floor, and what a chunk adds."""
-
-    def added(kind: str, variant: str, clock: str) -> list[float]:
-        pairs = zip(got[kind][variant], got[kind]["bare"], strict=True)
-        return [(mine[clock] - alone[clock]) * 1e6 for mine, alone in pairs]
-
-    def typical(kind: str, variant: str, clock: str) -> float:
-        mine, alone = (statistics.median(one[clock] for one in got[kind][name]) for name in (variant, "bare"))
-        return (mine - alone) * 1e6
-
-    found: dict[str, Any] = {}
-    for variant in got["chat"]:
-        if variant == "bare":
-            continue
-        row: dict[str, Any] = {}
-        for clock in ("wall", "cpu"):
-            chat, of_floor = added("chat", variant, clock), added("chat", "floor", clock)
-            ratios = [mine / base for mine, base in zip(chat, of_floor, strict=True) if base > 0]
-            row[f"{clock}_us"] = typical("chat", variant, clock)
-            row[f"{clock}_ratio"] = typical("chat", variant, clock) / typical("chat", "floor", clock)
-            row[f"{clock}_spread"] = [min(ratios, default=0.0), max(ratios, default=0.0)]
-        more = CHUNKS["long"] - CHUNKS["stream"]
-        pairs = zip(added("long", variant, "wall"), added("stream", variant, "wall"), strict=True)
-        chunks = [(long - short) / more for long, short in pairs]
-        row["chunk_us"] = (typical("long", variant, "wall") - typical("stream", variant, "wall")) / more
-        row["chunk_spread"] = [min(chunks), max(chunks)]
-        found[variant] = row
-    return {
-        "bare_us": {kind: statistics.median(one["wall"] for one in got[kind]["bare"]) * 1e6 for kind in KINDS},
-        "variants": found,
-    }
-
-
-def table(found: Mapping[str, Any]) -> list[str]:
-    """The figures as a Markdown table: a row for each variant of each environment."""
-    lines = [
-        "| variant | wall, µs per call | × floor (spread) | CPU, µs per call | × floor (spread) | wall, µs per chunk |",
-        "| --- | --- | --- | --- | --- | --- |",
+    rows: list[tuple[str, list[float], float]] = []
+    for name in COMPARED:
+        rows.append((f"{SITUATIONS[name].says}: wall, × floor", runs[name].ratio("ours", "wall"), 1.5))
+        rows.append((f"{SITUATIONS[name].says}: CPU, × floor", runs[name].ratio("ours", "cpu"), 1.8))
+    pairs = zip(runs["long"].added("ours", "cpu"), runs["short"].added("ours", "cpu"), strict=True)
+    more = SITUATIONS["long"].events - SITUATIONS["short"].events
+    rows.append(("a streamed event: CPU, µs", [(long - short) / more for long, short in pairs], 3))
+    rows.append(("a call where nothing records: CPU, µs", runs["nobody"].added("ours", "cpu"), 5))
+    small, spent = statistics.median(runs["simple"].added("ours", "cpu")), runs["large"].bare("cpu")
+    share = [(added - small) / spent * 100 for added in runs["large"].added("ours", "cpu")]
+    rows.append(("200 KB of request: CPU, % of the SDK's", share, 2))
+    rows.append(("a request to no model: CPU, µs", runs["other"].added("ours", "cpu"), 1))
+    rows.append(("`import endturn` and `instrument()`: ms", [start_ms() for _ in range(max(2, rounds // 4))], 40))
+    lines = ["| what it adds | measured (middle half) | goal | |", "| --- | --- | --- | --- |"]
+    for says, values, goal in rows:
+        lines.append(
+            f"| {says} | {shown(values)} | ≤ {goal} | {'' if statistics.median(values) <= goal else 'missed'} |"
+        )
+    call, least = runs["simple"].bare("wall"), statistics.median(runs["simple"].added("floor", "wall"))
+    return [
+        *lines,
+        "",
+        f"A bare call takes {call:.0f} µs here; the floor adds {least:.0f} µs behind simple processors.",
     ]
-    for name, environment in found["environments"].items():
-        installed = environment["versions"]
-        bare = environment["bare_us"]["chat"]
-        lines.append(f"| **openai {installed['openai']}** ({name}) | bare: {bare:.0f} | | | | |")
-        for variant, row in environment["variants"].items():
-            of = f" {installed.get(PEERS[variant].package, '')}" if variant in PEERS else ""
-            # Without an SDK there is no span to compare with.
-            shown = [
-                f"{row[f'{clock}_ratio']:.2f} ({row[f'{clock}_spread'][0]:.2f} … {row[f'{clock}_spread'][1]:.2f})"
-                if variant != "nosdk"
-                else ""
-                for clock in ("wall", "cpu")
-            ]
-            low, high = row["chunk_spread"]
-            cells = (
-                f"{variant}{of}",
-                f"{row['wall_us']:.1f}",
-                shown[0],
-                f"{row['cpu_us']:.1f}",
-                shown[1],
-                f"{row['chunk_us']:.2f} ({low:.2f} … {high:.2f})",
-            )
-            lines.append(f"| {' | '.join(cells)} |")
+
+
+def others(rounds: int) -> list[str]:
+    """A table of the other instrumentations, each beside ours in its own environment."""
+    from tests.sdks.build import envs
+
+    columns = [f"{SITUATIONS[name].says}: {clock}" for name in COMPARED for clock in ("wall", "CPU")]
+    lines = [f"| × floor | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
+    for name, (environment, package, _) in PEERS.items():
+        env = envs()[environment]
+        if not env.built:
+            lines.append(f"| {package}: not built |" + " |" * len(columns))
+            continue
+        runs = [Comparison(str(env.python), each, "floor", "ours", name, rounds=rounds) for each in COMPARED]
+        is_pinned = next(pin for pin in (*env.packages, *env.alone) if pin.startswith(f"{package}=="))
+        for variant, says in ((name, is_pinned.replace("==", " ")), ("ours", "ours beside it")):
+            cells = [shown(run.ratio(variant, clock)) for run in runs for clock in ("wall", "cpu")]
+            lines.append(f"| {says} | {' | '.join(cells)} |")
     return lines
 
 
-def goals(found: Mapping[str, Any]) -> list[str]:
-    """The figures that there is a goal for, each beside it."""
-    if "dev" not in found["environments"]:
-        return []
-    variants = found["environments"]["dev"]["variants"]
-    ours = variants["ours"]
-    reached = (
-        ("added per call, wall, × floor", ours["wall_ratio"], GOALS["wall"]),
-        ("added per call, CPU, × floor", ours["cpu_ratio"], GOALS["cpu"]),
-        ("added per chunk, µs", ours["chunk_us"], GOALS["chunk"]),
-        ("added per call where nothing records, µs", variants["nosdk"]["wall_us"], GOALS["nosdk"]),
-        ("`import endturn` beyond the OpenTelemetry API, ms", found["import_ms"], GOALS["import"]),
-    )
-    return [
-        "| what | measured | goal | |",
-        "| --- | --- | --- | --- |",
-        *(
-            f"| {what} | {is_:.2f} | ≤ {goal} | {'reached' if is_ <= goal else 'not reached'} |"
-            for what, is_, goal in reached
-        ),
-    ]
-
-
-PAGE: Final = """\
+TEXT: Final = """\
 # What it costs
 
 <!-- Written by `make bench ARGS=--write`; do not edit. -->
 
-What telemetry adds to one call of the real `openai` SDK over an in-process transport, measured side by side in one run.
-The *floor* is the least that any instrumentation could do: one span with 10 attributes and two histogram records,
-written by hand. *ours* is every signal switched on: spans, log events, all metrics. *nosdk* is ours where no
-OpenTelemetry SDK is set up. Compare ratios, not microseconds: those are the machine's.
+What telemetry adds to one call of the real `openai` SDK, which sends through a mock transport. The *floor* is the least
+that any instrumentation could do: one span with 10 attributes and two histogram records, written by hand. *Ours* is
+every signal: spans, log events, all metrics. Compare ratios, not microseconds: those are the machine's.
 
 {goals}
 
-{table}
+## Beside other instrumentations
 
-Measured on {machine}; medians of {rounds} rounds of {calls} calls, every variant in a process of its own. The spread is
-that of single rounds.{missing}
+{others}
 
-| environment | packages |
-| --- | --- |
-{packages}
+They make spans and, most of them, the conventions' metrics; none makes events, or says whether a turn was finished.
 
-## To reproduce it
+## How it was measured
+
+On {machine}, with openai {openai} and OpenTelemetry {sdk}:
+medians of {rounds} rounds, and in brackets the quartiles of single rounds. The variants take turns in one process, and
+what one adds is its difference to the bare SDK in the same round. A collection of the metrics after every {calls} calls
+counts, and what batch processors do meanwhile. No two prompts are alike. How each figure is taken stands at the top of
+`benchmarks/overhead.py`.
 
     .venv/bin/python tests/sdks/build.py peers openlit   # the other instrumentations, once
     make bench                                           # the tables above, on your machine
-    make bench ARGS=--quick                              # without the others, in under 90 seconds
+    make bench ARGS=--quick                              # without the others
     make bench ARGS=--write                              # writes this page
-
-How each figure is taken stands at the top of `benchmarks/overhead.py`.
-
-## What is done about it
-
-- A call's span starts when the call does and ends with it; its attributes are set together, and one log record is
-  emitted, all through OpenTelemetry's public API. What the SDK takes for that is part of what a call costs.
-- Counters are dictionaries that a reader reads.
-- Measurements of histograms wait in a queue of 256, and are recorded when a reader collects; past that, one is recorded
-  for each that comes.
-- Nothing is built while nobody listens.
-- Of a stream nothing is kept but a count and 64 characters: each chunk is looked at as it passes.
 """
 
 
-def document(found: Mapping[str, Any]) -> str:
-    """docs/overhead.md."""
-    on, missing = found["machine"], ", ".join(found["missing"])
-    installed = {name: environment["versions"].items() for name, environment in found["environments"].items()}
-    packages = (
-        f"| {name} | {', '.join(f'{what} {which}' for what, which in rows)} |" for name, rows in installed.items()
-    )
-    return PAGE.format(
-        goals="\n".join(goals(found)),
-        table="\n".join(table(found)),
-        machine=f"{on['cpu']}, {on['cpus']} CPUs, {on['system']}, Python {on['python']}",
-        rounds=found["rounds"],
-        calls=found["calls"],
-        missing=f" Not built, and so left out: {missing}." if missing else "",
-        packages="\n".join(packages),
-    )
-
-
 def main() -> None:
-    """Measure everything, or one variant for `measure`."""
+    """Measure everything, or make one comparison for that."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--calls", type=int)
-    parser.add_argument("--environments", nargs="+", choices=ENVIRONMENTS)
-    parser.add_argument("--quick", action="store_true", help="without others, in under 90 seconds")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write docs/overhead.md")
-    parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
-    parser.add_argument("--kind", choices=KINDS, default="chat", help=argparse.SUPPRESS)
-    parser.add_argument("--versions", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--quick", action="store_true", help="without the other instrumentations")
+    parser.add_argument("--write", nargs="?", type=Path, const=PAGE, metavar="FILE", help="write docs/overhead.md")
+    parser.add_argument("--compare", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.versions:
-        print(json.dumps(versions()))
+    if given.compare:
+        print(json.dumps(compare(given.compare[0], given.compare[1:], given.rounds)))
         return
-    if given.variant:
-        print(json.dumps(run(given.variant, given.kind, given.calls or 1000)))
-        return
-    environments = given.environments or (("dev",) if given.quick else tuple(ENVIRONMENTS))
-    rounds, calls = (3, 600) if given.quick else (5, 1000)
-    found = measure(given.rounds or rounds, given.calls or calls, environments)
-    if given.json:
-        print(json.dumps(found, indent=2))
-    else:
-        print("\n".join([*goals(found), "", *table(found)]))
-    for name in found["missing"]:
-        print(f"not built, and left out: {name} (python tests/sdks/build.py {name})", file=sys.stderr)
+    sys.path.insert(0, str(ROOT))
+    text = TEXT.format(
+        goals="\n".join(goals(given.rounds)),
+        others="Left out." if given.quick else "\n".join(others(given.rounds)),
+        machine=f"{os.cpu_count()} CPUs, {platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        openai=version("openai"),
+        sdk=version("opentelemetry-sdk"),
+        rounds=given.rounds,
+        calls=SITUATIONS["simple"].calls * BLOCKS,
+    )
+    print(text)
     if given.write:
-        DOCUMENT.write_text(document(found))
+        given.write.write_text(text)
 
 
 if __name__ == "__main__":
