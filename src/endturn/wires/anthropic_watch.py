@@ -130,6 +130,8 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
+        if event.__class__ is Event:
+            event = event.data
         try:
             if event.__class__ is dict:
                 if event["type"] == "content_block_delta":
@@ -181,8 +183,6 @@ class Watch:
         self.told |= found
 
     def _read(self, event: Any) -> None:
-        if isinstance(event, Event):
-            event = event.data
         # The type decides, at the top alone: an advisor's or a tool's result may hold a whole message with a stop
         # reason of its own.
         kind = member(event, "type")
@@ -195,7 +195,7 @@ class Watch:
             self.release(before=place)
             self._read_block(place, member(event, "content_block"), closed=False)
         elif kind == "content_block_delta":
-            # Of a mapping that is no dict, or of an Event.
+            # Of a mapping that is no dict.
             delta = member(event, "delta")
             if member(delta, "type") == "text_delta":
                 self._tail.add(text(member(delta, "text")))

@@ -10,6 +10,8 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Final, Protocol, assert_never
 
+from pydantic_core import from_json
+
 from endturn.errors import DecodeError
 from endturn.wires import Event, Framing
 from endturn.wires import eventstream as aws
@@ -18,6 +20,7 @@ from endturn.wires.failure import shortened
 DONE: Final = "[DONE]"
 """The data of the event that ends a stream of the chat format: a word, not JSON."""
 
+_DONE: Final = DONE.encode()
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -63,7 +66,7 @@ class SSEDecoder:
         self._skip_lf = False
         self._first = True
         self._name: str | None = None
-        self._data: list[str] = []
+        self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that these bytes complete. Lazy, so that what came before a bad event is given before it raises.
@@ -77,7 +80,9 @@ class SSEDecoder:
             chunk = chunk[1:]
         # A CR ends its line at once; an LF that follows in the next chunk belongs to it.
         self._skip_lf = chunk.endswith(b"\r")
-        lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
         if len(lines) == 1:
             self._rest.append(chunk)
             return
@@ -107,23 +112,22 @@ class SSEDecoder:
             line = line.removeprefix(_BOM)
         if not line:
             return self._dispatch()
-        # Lines are split before they are decoded: no byte of a longer UTF-8 sequence is a line end.
-        field, _, value = line.decode("utf-8", "replace").partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
             self._data.append(value)
-        elif field == "event":
-            self._name = value or None
+        elif field == b"event":
+            self._name = value.decode("utf-8", "replace") or None
         # A comment has an empty field name; `id` and `retry` serve a browser's reconnection, which no provider offers.
         return None
 
     def _dispatch(self) -> Event | None:
-        name, data = self._name, "\n".join(self._data)
+        name, data = self._name, b"\n".join(self._data).strip()
         self._name = None
         self._data.clear()
-        if not data.strip():
+        if not data:
             return None
-        return Event(name, DONE if data.strip() == DONE else parse(data))
+        return Event(name, DONE if data == _DONE else parse(data))
 
 
 class LinesDecoder:
@@ -160,17 +164,24 @@ class LinesDecoder:
         return [Event(None, data)] if isinstance(data, dict) else []
 
 
-def parse(data: str | bytes) -> Any:
-    """JSON as Python values.
+def parse(data: bytes | str) -> Any:
+    """JSON as Python values; of text that is no UTF-8, with what cannot be read replaced.
 
     Raises:
         DecodeError: it is not JSON.
     """
     try:
-        return json.loads(data)
+        return from_json(data, cache_strings="keys")
+    except ValueError:
+        # Python's own reader takes more: half of a surrogate pair, say.
+        return _parse_anything(data if isinstance(data, str) else data.decode("utf-8", "replace"))
+
+
+def _parse_anything(text: str) -> Any:
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        readable = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(readable)) from None
+        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(text)) from None
 
 
 def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[Event]:

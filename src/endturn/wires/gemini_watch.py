@@ -145,6 +145,8 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one chunk, or one whole body. Never raises over what a provider sent."""
+        if event.__class__ is Event:
+            event = event.data
         if self._begun:
             try:
                 if event.__class__ is dict:
@@ -185,8 +187,6 @@ class Watch:
                     return
             except (AttributeError, KeyError, TypeError, ValueError):
                 pass  # Not a plain piece of text or of thinking; the long way reads anything.
-        if isinstance(event, Event):
-            event = event.data
         # Asked for without `alt=sse`, a stream is one array of chunks; so is an error's answer.
         for chunk in event if isinstance(event, list) else (event,):
             self._read(chunk)

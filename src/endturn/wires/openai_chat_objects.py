@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Json
-from endturn.wires import Event
 from endturn.wires.reading import member, text
 
 _UNSET: Final = ("REASON_INVALID", "INVALID_ROLE", "TOOL_CALL_TYPE_INVALID")
@@ -23,8 +22,6 @@ def unwrapped(thing: Any, *, choices: int = 1) -> Any:
     Args:
         choices: how many answers were asked for.
     """
-    if isinstance(thing, Event):
-        thing = thing.data
     if thing.__class__ is dict or "choices" in getattr(thing, "__dict__", ()):
         return thing
     message = member(thing, "proto") or thing

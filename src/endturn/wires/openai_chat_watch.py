@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
 from endturn.stop import Row, Stop, find_row, find_stop, raw_text
-from endturn.wires import Context, Seen
+from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_calls import Call, find, repeated
 from endturn.wires.openai_chat_objects import unwrapped, written
@@ -127,6 +127,8 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one chunk, or one whole body. Never raises over what a provider sent."""
+        if event.__class__ is Event:
+            event = event.data
         if self._begun:
             try:
                 if event.__class__ is dict:

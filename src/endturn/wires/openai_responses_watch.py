@@ -107,6 +107,8 @@ class Watch:
 
     def see(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
+        if event.__class__ is Event:
+            event = event.data
         try:
             if event.__class__ is dict:
                 if (
@@ -145,8 +147,6 @@ class Watch:
         return item.client and item.call_id not in self._answered
 
     def _read(self, event: Any) -> None:
-        if isinstance(event, Event):
-            event = event.data
         # The type decides, at the top alone: a tool's output may hold a whole response with a status of its own.
         kind = text(member(event, "type"))
         if not kind:
