@@ -19,10 +19,10 @@ from endturn import announce, records
 from endturn.calls import Layer, open_call
 from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import janitor, nudges
-from endturn.telemetry.infer import IDLE_S, OPEN_TURNS, Inferring
-from endturn.telemetry.nudges import Nudges
-from endturn.telemetry.said import digests
+from endturn.telemetry import continue_prompts, janitor
+from endturn.telemetry.continue_prompts import ContinuePrompts
+from endturn.telemetry.fingerprints import digests
+from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from endturn.turns import infer_with, start_turn
 from endturn.wires import Asked, wire
 from tests.telemetry.mocked import Records, body, chat, claude
@@ -59,7 +59,7 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.clock = Clock()
         self.records = Records()
-        self.inferring = Inferring(clock=self.clock, **options)
+        self.inferring = TurnInference(clock=self.clock, **options)
 
     def call(
         self,
@@ -454,7 +454,7 @@ def test_an_idle_turn_ends(world: World) -> None:
 def test_an_idle_turn_ends_by_itself() -> None:
     """A process that makes no further call still learns of it."""
     made = World()
-    made.inferring = Inferring(idle_s=0.05)
+    made.inferring = TurnInference(idle_s=0.05)
     for world in placed(made):
         world.cut(HISTORY)
         world.cut([user("x")], "y")
@@ -503,7 +503,7 @@ def test_a_forked_child_does_not_end_its_parent_s_turns() -> None:
     code = """
 import os, sys, time; sys.path.insert(0, ".")
 from tests.telemetry.test_infer import *
-made = World(); made.inferring = Inferring(idle_s=0.1)
+made = World(); made.inferring = TurnInference(idle_s=0.1)
 for world in placed(made):
     world.cut(HISTORY)
     if (child := os.fork()) == 0:
@@ -582,7 +582,7 @@ def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pyte
     def hashed(*args: object) -> Any:
         raise AssertionError("hashed")
 
-    monkeypatch.setattr("endturn.telemetry.infer.digests", hashed)
+    monkeypatch.setattr("endturn.telemetry.turn_inference.digests", hashed)
     world.call(HISTORY, "x")
 
 
@@ -730,7 +730,8 @@ def test_a_question_in_parts_is_a_question() -> None:
     """What tells questions apart reads Gemini's parts too."""
     first, second = ({"role": "user", "parts": [{"text": text}]} for text in ("One?", "Two?"))
     marks = [
-        nudges.question_of(Asked(history=[each], length=1)) for each in (first, second, {"role": "user", "parts": []})
+        continue_prompts.question_of(Asked(history=[each], length=1))
+        for each in (first, second, {"role": "user", "parts": []})
     ]
     assert marks[0] != marks[1]
     assert None not in marks[:2]
@@ -801,7 +802,7 @@ def test_a_question_in_parts_is_a_question() -> None:
 )
 def test_a_nudge(text: str) -> None:
     """What hosts send to have a cut answer finished."""
-    assert Nudges().known(text)
+    assert ContinuePrompts().known(text)
 
 
 @pytest.mark.parametrize(
@@ -847,7 +848,7 @@ def test_a_nudge(text: str) -> None:
 )
 def test_not_a_nudge(text: str) -> None:
     """What a person may well ask next."""
-    assert not Nudges().known(text)
+    assert not ContinuePrompts().known(text)
 
 
 def timed(at: str) -> dict[str, Any]:
@@ -899,11 +900,11 @@ def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> 
 
 def test_remembered_nudges_are_few() -> None:
     """A controller that nudges with ever new texts does not fill the memory."""
-    known = Nudges()
-    for number in range(nudges.REMEMBERED + 1):
+    known = ContinuePrompts()
+    for number in range(continue_prompts.REMEMBERED + 1):
         known.learn(Asked(history=[user(f"text {number}")], length=1))
     assert not known.known("text 0")
-    assert known.known(f"text {nudges.REMEMBERED}")
+    assert known.known(f"text {continue_prompts.REMEMBERED}")
 
 
 # --- Through the SDKs ----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from endturn import announce
 from endturn.calls import Layer, open_call
 from endturn.records import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
-from endturn.telemetry.infer import OPEN_TURNS, Inferring
+from endturn.telemetry.turn_inference import OPEN_TURNS, TurnInference
 from endturn.turns import TurnScope, infer_with, start_turn
 from endturn.wires import Asked
 
@@ -128,7 +128,7 @@ class Stage:
 
     def __init__(self) -> None:
         seconds = count(0.0, 3.0)
-        self.inferring = Inferring(clock=lambda: next(seconds), idle_s=1e9)
+        self.inferring = TurnInference(clock=lambda: next(seconds), idle_s=1e9)
         self.turns: list[TurnEnded] = []
 
     def conversations(self, number: int) -> list[Conversation]:
@@ -226,13 +226,13 @@ def test_in_many_tasks_that_hop_between_threads(stage: Stage) -> None:
 def test_a_call_looks_at_few_of_those_that_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a thousand open turns a call is compared with those of its own history alone."""
     judged: list[object] = []
-    judge = Inferring._judge
+    judge = TurnInference._judge
 
     def judging(*given: Any) -> Any:
         judged.append(given)
         return judge(*given)
 
-    monkeypatch.setattr(Inferring, "_judge", judging)
+    monkeypatch.setattr(TurnInference, "_judge", judging)
 
     def call(text: str, reason: StopReason) -> None:
         history = [SYSTEM, {"role": "user", "content": text}]

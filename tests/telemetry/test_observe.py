@@ -246,7 +246,7 @@ def explode(*args: object, **kwargs: object) -> Any:
         "endturn.turns.TurnScope.end",
         "endturn.instrumentation.decorators._asked",
         "endturn.instrumentation.decorators._CallRun._watch",
-        "endturn.telemetry.infer.Inferring.resolve",
+        "endturn.telemetry.turn_inference.TurnInference.resolve",
     ],
 )
 async def test_telemetry_that_fails_changes_nothing(

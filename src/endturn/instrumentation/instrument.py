@@ -26,10 +26,10 @@ from endturn.instrumentation import (
     sequence,
 )
 from endturn.telemetry import enclosing
-from endturn.telemetry.infer import Inferring
 from endturn.telemetry.outlets import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
+from endturn.telemetry.turn_inference import TurnInference
 from endturn.turns import infer_with
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Instrumentation:
         is_for_host: whoever started the process asked for it, and the host has said nothing about it yet.
     """
 
-    inferring: Inferring
+    inferring: TurnInference
     stop_listening: Callable[[], None]
     recorder: Recorder
     given: Providers
@@ -137,7 +137,7 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
             _ask_again(_now, asked, given, for_host=for_host)
             return
         recorder = Recorder(*given, options=asked)
-        _now = now = _Instrumentation(Inferring(), announce.listen(recorder), recorder, given, asked, for_host)
+        _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked, for_host)
         infer_with(now.inferring)
         http_exchange.observe_while(now.active)
         http_clients.install()

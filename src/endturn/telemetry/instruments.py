@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
-from weakref import WeakMethod, ref
+from weakref import ref
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
         UsageEstimated,
     )
 
-QUEUED: Final = 256
-"""Measurements that wait at most. Past it, one is recorded for each that comes."""
+QUEUED: Final = 2_048
+"""Measurements that wait at most: as many as the SDK's batch processors keep spans. Past it, one is recorded for each
+that comes. Together they are recorded at a third of what each takes between other code."""
 
 MODELS_EXPECTED: Final = 2_048
 """Models whose sums are brought into being at their first call; later ones come into being when they are counted."""
@@ -115,7 +117,7 @@ class Instruments:
             for each in distributions
         }
         self._observables = [
-            meter.create_observable_counter(each.name, [self._callback(each.name)], each.unit, each.brief)
+            meter.create_observable_counter(each.name, [partial(self._observe, each.name)], each.unit, each.brief)
             for each in sums
         ]
         self._pair = Pairs(self._cap)
@@ -125,9 +127,6 @@ class Instruments:
         self._error = Label("error_type", 32, self._cap)
         for label in schema.CAPPED.values:
             self._add(schema.SERIES_CAPPED, (label,), 0)
-        if hasattr(os, "register_at_fork"):
-            forked = WeakMethod(self._forked)
-            os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
 
     # --- What is counted -----------------------------------------------------------------------------------------
 
@@ -276,34 +275,28 @@ class Instruments:
 
     # --- When a reader collects ----------------------------------------------------------------------------------
 
-    def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        if name == schema.LISTENER_FAILURES.name:
-            return self._observe_failures
-        if name == self._first:
-            return self._observe_first
-        return lambda options: self._observed.get(name, ())
-
-    def _observe_first(self, options: CallbackOptions) -> Iterable[Observation]:
-        """The first instrument's callback: measurements are recorded, and all sums are taken at one moment.
+    def _observe(self, name: str, options: CallbackOptions) -> Iterable[Observation]:
+        """The callback of one sum. The first one's records what waits, and takes all sums at one moment.
 
         So of what is counted twice (a turn, and its exit) a collection shows both or neither.
         """
-        self.collected = True
-        for _ in range(len(self._waiting)):
-            self._record_oldest()
-        with self._lock:
-            self._observed = {name: counter.observed() for name, counter in self._counters.items()}
-        return self._observed[self._first]
+        if name == self._first:
+            self.collected = True
+            for _ in range(len(self._waiting)):
+                self._record_oldest()
+            with self._lock:
+                self._observed = {each: counter.observed() for each, counter in self._counters.items()}
+            self._observed[schema.LISTENER_FAILURES.name] = self._failures()
+        return self._observed.get(name, ())
 
-    def _observe_failures(self, options: CallbackOptions) -> Iterable[Observation]:
-        failures = {"Recorder": 0, **announce.listener_failures()}
+    def _failures(self) -> list[Observation]:
         return [
             Observation(failed - self._failures_before.get(name, 0), {schema.LISTENER.key: name})
-            for name, failed in failures.items()
+            for name, failed in {"Recorder": 0, **announce.listener_failures()}.items()
         ]
 
-    def _forked(self) -> None:
-        """In the child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
+    def forget(self) -> None:
+        """In a forked child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
         self._lock = threading.RLock()
         self._waiting.clear()
         self._failures_before = announce.listener_failures()
@@ -335,11 +328,13 @@ def instruments_of(provider: MeterProvider) -> Instruments | None:
         return made
 
 
-def _renew() -> None:
-    """In a forked child: whoever was making some is the parent's thread."""
+def _forked() -> None:
+    """In a forked child: whoever was making some is the parent's thread, and what is counted is the parent's."""
     global _making
     _making = threading.RLock()
+    for _, made in list(_made.values()):
+        made.forget()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_forked)

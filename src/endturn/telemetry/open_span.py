@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from opentelemetry.context import Context, attach, detach
@@ -20,37 +20,38 @@ NO_SPAN: Final = set_span_in_context(INVALID_SPAN, Context())
 """The context of what has no sampled span. Not empty: the SDK would take the collecting thread's own in its place."""
 
 
-class _Step:
-    """Makes a context current for one step."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        self._token = attach(self._context)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        detach(self._token)
-
-
-@dataclass(frozen=True, slots=True)
 class OpenSpan:
-    """A span that a later record belongs to, and the context in which it is current. Calling it opens a step.
+    """A span that a later record belongs to. Calling it makes the span current for one step.
 
     Attributes:
         ours: we made the span, so we end it.
+        context: the span is current in it.
     """
 
-    span: Span
-    context: Context
-    ours: bool = True
+    __slots__ = ("_exemplar", "context", "ours", "span")
 
-    def __call__(self) -> _Step:
-        return _Step(self.context)
+    def __init__(self, span: Span, *, ours: bool = True) -> None:
+        self.span = span
+        self.ours = ours
+        self.context = set_span_in_context(span)
+        self._exemplar: Context | None = None
+
+    @property
+    def exemplar(self) -> Context:
+        """The context that measurements are recorded in: their exemplars lead to the span, without keeping it alive."""
+        if self._exemplar is None:
+            found = self.span.get_span_context()
+            is_sampled = found.trace_flags.sampled
+            self._exemplar = set_span_in_context(NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
+        return self._exemplar
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        token = attach(self.context)
+        try:
+            yield
+        finally:
+            detach(token)
 
 
 def invokes_agent(span: Span) -> bool:
@@ -59,14 +60,6 @@ def invokes_agent(span: Span) -> bool:
         return False
     found = getattr(span, "attributes", None) or {}
     return found.get(schema.OPERATION.key) == "invoke_agent"
-
-
-def exemplar_context(opened: OpenSpan | None) -> Context:
-    """The context that a measurement is recorded in: its exemplar leads to the span, which is not kept alive."""
-    if opened is None:
-        return NO_SPAN
-    context = opened.span.get_span_context()
-    return set_span_in_context(NonRecordingSpan(context), NO_SPAN) if context.trace_flags.sampled else NO_SPAN
 
 
 def measured_by_another(opened: OpenSpan | None) -> bool:

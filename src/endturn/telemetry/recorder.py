@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakMethod
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
 from endturn import records
@@ -34,10 +35,10 @@ from endturn.stop import StopReason
 from endturn.telemetry import attributes, enclosing, schema
 from endturn.telemetry.content import Capturing, as_text
 from endturn.telemetry.open_span import (
+    NO_SPAN,
     REMEMBERED,
     OpenSpan,
     content_by_another,
-    exemplar_context,
     invokes_agent,
     measured_by_another,
     remember,
@@ -157,7 +158,7 @@ class Recorder:
         span = out.tracer.start_span(
             attributes.chat_named(started),
             kind=SpanKind.CLIENT,
-            attributes=attributes.chat_asked(started) | attributes.chat_described(started),
+            attributes=attributes.chat_asked(started),
             links=None if continued is None else (Link(continued),),
             start_time=started.started_ns,
         )
@@ -173,7 +174,7 @@ class Recorder:
         elif started.adopt is True:
             return
         enclosing.take(span)
-        self._keep(started.number, OpenSpan(span, trace.set_span_in_context(span), ours=False))
+        self._keep(started.number, OpenSpan(span, ours=False))
 
     def _continued(self, started: CallStarted) -> SpanContext | None:
         """The span of the call that this one continues, where it is remembered."""
@@ -237,7 +238,6 @@ class Recorder:
         """Emit the conventions' own event of a call, with what was said where the host wants it there."""
         found: dict[str, Any] = {
             **attributes.chat_asked(ended.started),
-            **attributes.chat_described(ended.started),
             **attributes.chat_stopped(ended, counted=False),
             **attributes.chat_answered(ended),
             **((said or {}) if self._capturing.on_event else {}),
@@ -252,7 +252,7 @@ class Recorder:
         if standard is None:
             standard = not (started.adopt and measured_by_another(opened))
         price = self._price(started.model)
-        meters.count_call(ended, exemplar_context(opened), price=price, standard=standard, error=error)
+        meters.count_call(ended, _exemplar(opened), price=price, standard=standard, error=error)
 
     def _price(self, model: str) -> tuple[float, float] | None:
         prices = self._out.options.prices
@@ -275,7 +275,7 @@ class Recorder:
             ours = {key: value for key, value in attributes.turn_began(turn).items() if key.startswith("endturn.")}
             span.set_attributes(ours)
             if enclosed is None:  # what is kept of an agent's span is kept weakly, elsewhere
-                turn.state[self] = OpenSpan(span, trace.set_span_in_context(span), ours=False)
+                turn.state[self] = OpenSpan(span, ours=False)
             return None
         if self._out.tracer is None:
             return None
@@ -284,7 +284,7 @@ class Recorder:
             attributes=attributes.turn_began(turn),
             start_time=turn.started_ns,
         )
-        turn.state[self] = opened = OpenSpan(span, trace.set_span_in_context(span))
+        turn.state[self] = opened = OpenSpan(span)
         return opened
 
     def _turn_ended(self, ended: TurnEnded) -> None:
@@ -295,7 +295,7 @@ class Recorder:
             return
         enclosed: Any = turn.state.get(enclosing.ENCLOSING)
         if enclosed is not None:
-            opened = OpenSpan(enclosed, trace.set_span_in_context(enclosed), ours=False)
+            opened = OpenSpan(enclosed, ours=False)
         assert opened is None or isinstance(opened, OpenSpan)
         explicit = opened is not None and turn.kind is not TurnKind.IMPLICIT
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
@@ -319,7 +319,7 @@ class Recorder:
     def _count_turn(self, ended: TurnEnded, opened: OpenSpan | None) -> None:
         if self._out.meters is not None:
             name = ended.turn.agent if self._out.agent else None
-            self._out.meters.count_turn(ended, name, exemplar_context(opened))
+            self._out.meters.count_turn(ended, name, _exemplar(opened))
 
     def _continuation_attempted(self, record: ContinuationAttempted) -> None:
         if self._out.events.wanted():
@@ -371,7 +371,7 @@ class Recorder:
     # --- What they share -----------------------------------------------------------------------------------------
 
     def _opened(self, number: int, span: Span) -> OpenSpan:
-        opened = OpenSpan(span, trace.set_span_in_context(span))
+        opened = OpenSpan(span)
         self._keep(number, opened)
         return opened
 
@@ -400,3 +400,7 @@ def _is_not_allowed(turn: Turn) -> bool:
     return (turn.outcome is TurnOutcome.RETRY_LIMIT and not turn.continuations) or (
         turn.outcome is TurnOutcome.RESUME_LIMIT and not turn.resumes
     )
+
+
+def _exemplar(opened: OpenSpan | None) -> Context:
+    return NO_SPAN if opened is None else opened.exemplar

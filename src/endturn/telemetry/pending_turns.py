@@ -1,4 +1,4 @@
-"""The cut responses that wait for a continuation, found by what they answer; and what a call adds to that."""
+"""The turns that were cut off and may be continued, found by their history; and what a call adds to one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from endturn.records import Turn
-from endturn.telemetry.said import role, text_of
+from endturn.telemetry.fingerprints import role, text_of
 from endturn.wires import Asked
 
 Key = tuple[int, bytes]
@@ -16,12 +16,12 @@ Key = tuple[int, bytes]
 
 
 @dataclass(slots=True, eq=False)
-class Cut:
-    """A response that was cut off in a turn, and how its continuation would be known.
+class PendingTurn:
+    """A turn whose response was cut off, and how its continuation would be known.
 
     Attributes:
         number: of the call.
-        question: what marks the user's message that it answers.
+        question: the digest of the user's message that it answers.
         keys: the histories of the turn's first and latest call: frameworks append each part, or merge them into one.
         bare: the same histories without their system prompts, where they have any.
         tail: the last visible characters of the cut answer.
@@ -52,18 +52,18 @@ Name = tuple[str, str]
 """What a server keeps: its kind ("response" or "conversation"), and its id."""
 
 
-class Waiting:
-    """The cut responses that wait for a continuation: the oldest first, and found by history or by a server's name."""
+class PendingTurns:
+    """The oldest first, and found by history, or by the name that a server keeps a response or a conversation under."""
 
     def __init__(self) -> None:
-        self.by_number: OrderedDict[int, Cut] = OrderedDict()
-        self._by_key: dict[Key | Name, dict[int, Cut]] = {}
+        self.by_number: OrderedDict[int, PendingTurn] = OrderedDict()
+        self._by_key: dict[Key | Name, dict[int, PendingTurn]] = {}
         self._lengths: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.by_number)
 
-    def add(self, cut: Cut) -> None:
+    def add(self, cut: PendingTurn) -> None:
         """Let one wait; it is the youngest then."""
         self.remove(cut)
         self.by_number[cut.number] = cut
@@ -72,7 +72,7 @@ class Waiting:
         for key in _keys(cut):
             self._by_key.setdefault(key, {})[cut.number] = cut
 
-    def remove(self, cut: Cut) -> None:
+    def remove(self, cut: PendingTurn) -> None:
         """Let one wait no longer."""
         if self.by_number.get(cut.number) is not cut:
             return
@@ -91,18 +91,18 @@ class Waiting:
         """How many messages the histories have that may be the beginning of one with `most`."""
         return sorted(length for length in self._lengths if length <= most)
 
-    def of(self, key: Key | Name) -> Iterator[Cut]:
+    def of(self, key: Key | Name) -> Iterator[PendingTurn]:
         """Those that answer this history, or are called so; the youngest first."""
         return reversed(list(self._by_key.get(key, {}).values()))
 
 
-def _keys(cut: Cut) -> list[Key | Name]:
+def _keys(cut: PendingTurn) -> list[Key | Name]:
     named = (("response", cut.response_id), ("conversation", cut.conversation_id))
     return [*cut.keys, *cut.bare, *((kind, name) for kind, name in named if name is not None)]
 
 
 @dataclass
-class Added:
+class Addition:
     """What a call says beyond what a cut response was the answer to.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What is read of a history, in whatever format it is: who speaks, what they say, and a hash of it."""
+"""Digests of a history, in whatever format it is, and what they are made of: who speaks, and what they say."""
 
 from __future__ import annotations
 
@@ -104,8 +104,10 @@ def digests(asked: Asked, lengths: Sequence[int], *, bare: bool = False) -> dict
     server gave, and whether a text stands alone, in an object or in a list of one part. What a server keeps, which a
     call only names, counts by its name.
     """
-    state = blake2b(digest_size=16, person=b"bare" if bare else b"")
     instructed = asked.system is not None
+    if bare and not instructed and not any(role(message) == "system" for message in asked.history[: lengths[-1]]):
+        return {}
+    state = blake2b(digest_size=16, person=b"bare" if bare else b"")
     heard = 0
     if not bare:
         _absorb(state, asked.system)

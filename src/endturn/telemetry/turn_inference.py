@@ -18,9 +18,9 @@ from endturn import announce, records
 from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import janitor
-from endturn.telemetry.nudges import Nudges, question_of
-from endturn.telemetry.said import digests, role
-from endturn.telemetry.waiting import Added, Cut, Waiting
+from endturn.telemetry.continue_prompts import ContinuePrompts, question_of
+from endturn.telemetry.fingerprints import digests, role
+from endturn.telemetry.pending_turns import Addition, PendingTurn, PendingTurns
 from endturn.turns import end_turn, outcome_of
 from endturn.wires import Asked
 
@@ -35,7 +35,7 @@ OPEN_TURNS: Final = 1_024
 """How many turns may wait at once; the oldest ends first."""
 
 
-class Inferring:
+class TurnInference:
     """An `Inference`: implicit turns, and continuations within observed ones.
 
     Args:
@@ -50,7 +50,7 @@ class Inferring:
         self._idle_s = idle_s
         self._limit = limit
         self._clock = clock
-        self._nudges = Nudges()
+        self._prompts = ContinuePrompts()
         self.forget()
         _every.add(self)
 
@@ -58,8 +58,8 @@ class Inferring:
         """Begin anew. A forked child does: the turns that were open are its parent's."""
         # Another instrumentation's destructor may end a span, and with it a call, within any of our regions.
         self._lock = threading.RLock()
-        self._waiting = Waiting()
-        self._taken: dict[int, Cut] = {}
+        self._pending = PendingTurns()
+        self._taken: dict[int, PendingTurn] = {}
         self._sweeping = False
 
     # --- Inference ---
@@ -69,9 +69,9 @@ class Inferring:
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
             continuation = turn.continuation
             if continuation is not None and continuation.strategy is Strategy.PROMPT and isinstance(asked, Asked):
-                self._nudges.learn(asked)
+                self._prompts.learn(asked)
             return turn, continuation
-        if not self._waiting or not isinstance(asked, Asked):
+        if not self._pending or not isinstance(asked, Asked):
             return turn or Turn(kind=TurnKind.IMPLICIT), None
         cut, strategy, left = self._find(asked, turn)
         for other in left:
@@ -111,11 +111,11 @@ class Inferring:
     @property
     def open_turns(self) -> int:
         """How many turns wait for a continuation."""
-        return len(self._waiting)
+        return len(self._pending)
 
     def leave(self, turn: Turn) -> None:
         """End a turn that waits, because what encloses it (an agent's span) has ended."""
-        if self._waiting:
+        if self._pending:
             self._end_all(lambda cut: cut.turn is turn)
 
     def sweep(self) -> None:
@@ -129,27 +129,27 @@ class Inferring:
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
         with self._lock:
-            over = [*self._waiting.by_number.values(), *self._taken.values()]
-            self._waiting = Waiting()
+            over = [*self._pending.by_number.values(), *self._taken.values()]
+            self._pending = PendingTurns()
             self._taken.clear()
         for cut in over:
             self._end(cut)
 
     # --- within ---
 
-    def _end_all(self, is_over: Callable[[Cut], bool]) -> None:
+    def _end_all(self, is_over: Callable[[PendingTurn], bool]) -> None:
         with self._lock:
-            over = [cut for cut in self._waiting.by_number.values() if is_over(cut)]
+            over = [cut for cut in self._pending.by_number.values() if is_over(cut)]
             for cut in over:
-                self._waiting.remove(cut)
+                self._pending.remove(cut)
         for cut in over:
             self._end(cut)
 
-    def _find(self, asked: Asked, turn: Turn | None) -> tuple[Cut | None, Strategy | None, list[Cut]]:
+    def _find(self, asked: Asked, turn: Turn | None) -> tuple[PendingTurn | None, Strategy | None, list[PendingTurn]]:
         """The cut turn that a call continues and how; and the turns that it shows to have been left."""
         with self._lock:
-            lengths = self._waiting.lengths(asked.length)
-        left: list[Cut] = []
+            lengths = self._pending.lengths(asked.length)
+        left: list[PendingTurn] = []
         for bare in (False, True):
             # One that is the same but for its system prompts has to repeat the answer.
             begun = [length for length in lengths if length < asked.length] if bare else lengths
@@ -161,34 +161,36 @@ class Inferring:
                         continue
                     same, strategy = self._judge(cut, added)
                     if strategy is not None:
-                        self._waiting.remove(cut)
+                        self._pending.remove(cut)
                         self._taken[cut.number] = cut
                         return cut, strategy, []
                     if same and cut not in left:
                         left.append(cut)
                 for cut in left:
-                    self._waiting.remove(cut)
+                    self._pending.remove(cut)
             if left:
                 break
         return None, None, left
 
-    def _candidates(self, asked: Asked, found: dict[int, bytes], *, bare: bool) -> Iterator[tuple[Cut, Added]]:
-        """Cut turns that the call's history begins with, and what it adds.
+    def _candidates(
+        self, asked: Asked, found: dict[int, bytes], *, bare: bool
+    ) -> Iterator[tuple[PendingTurn, Addition]]:
+        """PendingTurn turns that the call's history begins with, and what it adds.
 
         The longest history first; among equals those of the same model, then the latest. Then those that it names.
         """
         for length in sorted(found, reverse=True):
-            same = list(self._waiting.of((length, found[length])))
-            added = Added(asked, length, bare=bare)
+            same = list(self._pending.of((length, found[length])))
+            added = Addition(asked, length, bare=bare)
             yield from ((cut, added) for cut in sorted(same, key=lambda cut: cut.turn.model != asked.model))
         if bare:
             return
-        added = Added(asked, 0, named=True)
+        added = Addition(asked, 0, named=True)
         for kind, name in (("response", asked.previous_id), ("conversation", asked.conversation_id)):
             if name is not None:
-                yield from ((cut, added) for cut in self._waiting.of((kind, name)))
+                yield from ((cut, added) for cut in self._pending.of((kind, name)))
 
-    def _judge(self, cut: Cut, added: Added) -> tuple[bool, Strategy | None]:
+    def _judge(self, cut: PendingTurn, added: Addition) -> tuple[bool, Strategy | None]:
         """Whether the call is of the same conversation, and how it continues the cut answer, if it does."""
         asked, history = added.asked, added.asked.history
         if added.bare and not (added.answers and cut.tail.strip()):
@@ -205,15 +207,15 @@ class Inferring:
         if added.answers:
             if not _ends_with(added.text, cut.tail):
                 return False, None  # another sample of the same prompt: somebody else's conversation
-        elif not added.named and (cut.tail.strip() or not self._nudges.is_one(history[added.begin])):
+        elif not added.named and (cut.tail.strip() or not self._prompts.is_one(history[added.begin])):
             # An answer of which nothing could be seen may be left out.
             return role(history[added.begin]) in ("user", "tool"), None
         if added.number == added.answers:
             return True, Strategy.PREFILL
         is_last = added.number == added.answers + 1
-        return True, Strategy.PROMPT if is_last and self._nudges.is_one(history[asked.length - 1]) else None
+        return True, Strategy.PROMPT if is_last and self._prompts.is_one(history[asked.length - 1]) else None
 
-    def _continue(self, cut: Cut, strategy: Strategy, asked: Asked) -> Continuation:
+    def _continue(self, cut: PendingTurn, strategy: Strategy, asked: Asked) -> Continuation:
         turn = cut.turn
         turn.continuations += 1
         turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
@@ -230,7 +232,9 @@ class Inferring:
         )
         return continuation
 
-    def _cut(self, ended: CallEnded, asked: Asked, tail: str, before: Cut | None, *, failed: bool) -> Cut | None:
+    def _cut(
+        self, ended: CallEnded, asked: Asked, tail: str, before: PendingTurn | None, *, failed: bool
+    ) -> PendingTurn | None:
         """How the continuation of this call would be known; None where it could not be."""
         keys, bare = (before.keys, before.bare) if before is not None else ((), ())
         if before is not None and failed:
@@ -249,50 +253,40 @@ class Inferring:
             number = before.number  # it is still that answer that is cut
         turn, maximum = ended.started.turn, asked.maximum
         again = before is not None and not before.lost and before.maximum == maximum and _resent(ended)
-        return Cut(
-            turn,
-            number,
-            question,
-            keys,
-            bare,
-            tail,
-            lost,
-            failed,
-            response_id,
-            asked.conversation_id,
-            maximum,
-            again,
-            self._clock(),
-        )
+        return PendingTurn(
+            turn=turn, number=number, question=question, keys=keys, bare=bare, tail=tail, lost=lost, failed=failed,
+            response_id=response_id, conversation_id=asked.conversation_id, maximum=maximum, again=again,
+            touched=self._clock(),
+        )  # fmt: skip
 
     def _answered(self, turn: Turn, asked: object) -> None:
         """A whole response in an observed turn: it finishes what was cut of the answers to the same message."""
         question = question_of(asked) if isinstance(asked, Asked) else None
         with self._lock:
-            waiting = self._waiting.by_number.values()
+            waiting = self._pending.by_number.values()
             other = {cut.number for cut in waiting if cut.turn is turn and cut.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
         turn.cut &= other if question is not None else set()
 
-    def _wait(self, cut: Cut) -> None:
+    def _wait(self, cut: PendingTurn) -> None:
         with self._lock:
-            self._waiting.add(cut)
-            oldest = next(iter(self._waiting.by_number.values())) if len(self._waiting) > self._limit else None
+            self._pending.add(cut)
+            oldest = next(iter(self._pending.by_number.values())) if len(self._pending) > self._limit else None
             if oldest is not None:
-                self._waiting.remove(oldest)
+                self._pending.remove(oldest)
             self._schedule()
         if oldest is not None:
             self._end(oldest)
 
     def _schedule(self) -> None:
         """Have `sweep` run when the oldest has waited long enough; once, however many wait."""
-        if self._waiting and not self._sweeping:
+        if self._pending and not self._sweeping:
             self._sweeping = True
-            oldest = next(iter(self._waiting.by_number.values()))
+            oldest = next(iter(self._pending.by_number.values()))
             janitor.after(max(0.0, oldest.touched + self._idle_s - self._clock()), self.sweep)
 
     @staticmethod
-    def _end(cut: Cut) -> None:
+    def _end(cut: PendingTurn) -> None:
         # An observed turn is ended by whoever opened it; only its waiting is over.
         if cut.turn.kind is TurnKind.IMPLICIT:
             end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
@@ -304,7 +298,7 @@ def _resent(ended: CallEnded) -> bool:
     return continuation is not None and continuation.strategy is Strategy.RESEND
 
 
-_every: WeakSet[Inferring] = WeakSet()
+_every: WeakSet[TurnInference] = WeakSet()
 
 
 def _forked() -> None:
