@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2s
 from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from endturn.chat import Json
 from endturn.errors import UsageError
 from endturn.records import MOST
 from endturn.stop import Row, Stop, StopReason, find_row
 from endturn.wires import TAIL
+
+if TYPE_CHECKING:
+    from endturn.chat import Json
 
 SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
 """What a gateway puts before a format's own path: any segments but a version, with which the path itself begins."""
