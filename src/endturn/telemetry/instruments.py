@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, announce
 from endturn.records import Strategy, TurnOutcome
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
         UsageEstimated,
     )
 
-QUEUED: Final = 2_048
-"""Measurements that wait at most: as many as the SDK's batch processors keep spans. Past it, one is recorded for each
-that comes. Together they are recorded at a third of what each takes between other code."""
+QUEUED: Final = 256
+"""Measurements that wait at most. Past it, one is recorded for each that comes."""
 
 MODELS_EXPECTED: Final = 2_048
 """Models whose sums are brought into being at their first call; later ones come into being when they are counted."""
@@ -99,7 +98,7 @@ class Instruments:
     def __init__(self, provider: MeterProvider, meter: Meter) -> None:
         self._provider = ref(provider)
         self._lock = threading.RLock()
-        self._waiting: deque[tuple[Metric, float, Values, Context]] = deque()
+        self._waiting: deque[tuple[Histogram, float, Mapping[str, str | int | bool], Context]] = deque()
         self._expected: set[tuple[str, str, str | None]] = set()
         self._failures_before: dict[str, int] = {}
         self._observed: dict[str, list[Observation]] = {}
@@ -253,7 +252,8 @@ class Instruments:
 
     def _measure(self, metric: Metric, amount: float, values: Values, context: Context) -> None:
         if 0 <= amount <= MOST:
-            self._waiting.append((metric, amount, self._sets[metric.name].admit(values), context))
+            sets = self._sets[metric.name]
+            self._waiting.append((self._histograms[metric.name], amount, sets[sets.admit(values)], context))
 
     # --- Without it: the SDK has locks of its own ----------------------------------------------------------------
 
@@ -263,11 +263,11 @@ class Instruments:
 
     def _record_oldest(self) -> None:
         try:
-            metric, amount, values, context = self._waiting.popleft()
+            histogram, amount, attributes, context = self._waiting.popleft()
         except IndexError:  # another thread was faster
             return
         try:
-            self._histograms[metric.name].record(amount, self._sets[metric.name][values], context)
+            histogram.record(amount, attributes, context)
         except Exception:  # what the SDK refuses is lost, and what waits behind it is not
             if announce.is_strict():
                 raise

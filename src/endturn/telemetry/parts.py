@@ -222,15 +222,11 @@ def address(url: str) -> str:
         host = parts.hostname or ""
     except ValueError:
         return ""
-    port = f":{parts.port}" if _has_port(url) else ""
-    return urlunsplit((parts.scheme, host + port, parts.path, "", ""))
-
-
-def _has_port(url: str) -> bool:
     try:
-        return urlsplit(url).port is not None
+        port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        return False
+        port = ""
+    return urlunsplit((parts.scheme, host + port, parts.path, "", ""))
 
 
 def _text(raw: Any, name: str) -> str:
