@@ -40,9 +40,10 @@ def chat_named(started: CallStarted) -> str:
 
 def chat_asked(started: CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
-    address = started.server_address
-    found = known(
+    address, continuation = started.server_address, started.continuation
+    return known(
         (s.OPERATION, started.operation),
+        *_whose(started.provider, started.model),
         (s.SERVER_ADDRESS, address),
         (s.SERVER_PORT, None if address is None else port_shown(started.server_port)),
         (s.REQUEST_MAX_TOKENS, started.maximum),
@@ -52,35 +53,35 @@ def chat_asked(started: CallStarted) -> Attributes:
         (s.REQUEST_TOP_P, started.top_p),
         (s.REQUEST_SEED, started.seed),
         (s.CONVERSATION, started.turn.conversation),
+        (s.TURN_ID, started.turn.id),
+        (s.ITERATION, started.iteration),
+        (s.CONTINUATION_INDEX, None if continuation is None else continuation.index),
     )
-    return found | _whose(started.provider, started.model) | chat_placed(started)
 
 
 def chat_placed(started: CallStarted) -> Attributes:
     """Where the call stands in its turn."""
-    found: Attributes = {s.TURN_ID.key: started.turn.id, s.ITERATION.key: started.iteration}
-    if started.continuation is not None:
-        found[s.CONTINUATION_INDEX.key] = started.continuation.index
-    return found
+    continuation = started.continuation
+    return known(
+        (s.TURN_ID, started.turn.id),
+        (s.ITERATION, started.iteration),
+        (s.CONTINUATION_INDEX, None if continuation is None else continuation.index),
+    )
 
 
 def chat_answered(ended: CallEnded) -> Attributes:
     """What the response said, besides why it stopped."""
     by, usage = ended.response_model, ended.usage
-    found = known(
+    return known(
         (s.RESPONSE_ID, None if ended.response_id is None else name_shown(ended.response_id)),
         (s.RESPONSE_MODEL, None if by is None else name_shown(by)),
         (s.RESPONSE_FIRST_CHUNK, ended.first_chunk_s),
+        (s.INPUT_TOKENS, None if usage is None else usage.input_tokens),
+        (s.OUTPUT_TOKENS, None if usage is None else usage.output_tokens),
+        (s.REASONING_TOKENS, None if usage is None else usage.reasoning_tokens),
+        (s.CACHE_READ_TOKENS, None if usage is None else usage.cache_read_tokens),
+        (s.CACHE_WRITE_TOKENS, None if usage is None else usage.cache_write_tokens),
     )
-    if usage is not None:
-        found |= known(
-            (s.INPUT_TOKENS, usage.input_tokens),
-            (s.OUTPUT_TOKENS, usage.output_tokens),
-            (s.REASONING_TOKENS, usage.reasoning_tokens),
-            (s.CACHE_READ_TOKENS, usage.cache_read_tokens),
-            (s.CACHE_WRITE_TOKENS, usage.cache_write_tokens),
-        )
-    return found
 
 
 def chat_stopped(ended: CallEnded, *, counted: bool) -> Attributes:
@@ -149,34 +150,35 @@ def turn_ended(ended: TurnEnded) -> Attributes:
 
 def tool_began(started: ToolStarted) -> Attributes:
     """A tool call's span."""
-    return {
-        s.OPERATION.key: "execute_tool",
-        s.TOOL_NAME.key: started.name,
-        s.TOOL_CALL_ID.key: name_shown(started.call_id),
-        s.TURN_ID.key: started.turn.id,
-    }
+    return known(
+        (s.OPERATION, "execute_tool"),
+        (s.TOOL_NAME, started.name),
+        (s.TOOL_CALL_ID, name_shown(started.call_id)),
+        (s.TURN_ID, started.turn.id),
+    )
 
 
 def observed(ended: CallEnded) -> Attributes:
     """`endturn.stop_reason_observed`."""
     started, stop = ended.started, ended.stop
-    found = _whose(started.provider, started.model)
-    found[s.REASON.key] = stop.reason.value
-    found[s.TURN_ID.key] = started.turn.id
-    found[s.ITERATION.key] = started.iteration
-    if stop.raw is not None:
-        found[s.RAW.key] = raw_shown(stop)
-    return found
+    return known(
+        *_whose(started.provider, started.model),
+        (s.REASON, stop.reason.value),
+        (s.RAW, None if stop.raw is None else raw_shown(stop)),
+        (s.TURN_ID, started.turn.id),
+        (s.ITERATION, started.iteration),
+    )
 
 
 def unmapped(ended: CallEnded) -> Attributes:
     """`endturn.stop_reason_unmapped`."""
-    return _whose(ended.started.provider, ended.started.model) | {s.RAW.key: raw_shown(ended.stop)}
+    return known(*_whose(ended.started.provider, ended.started.model), (s.RAW, raw_shown(ended.stop)))
 
 
 def attempted(record: ContinuationAttempted) -> Attributes:
     """`endturn.continuation_attempt`."""
-    return _whose(record.provider, record.model) | known(
+    return known(
+        *_whose(record.provider, record.model),
         (s.TURN_ID, record.turn.id),
         (s.CONTINUATION_INDEX, record.continuation.index),
         (s.STRATEGY, record.continuation.strategy.value),
@@ -192,7 +194,8 @@ def attempted(record: ContinuationAttempted) -> Attributes:
 def terminated(ended: TurnEnded) -> Attributes:
     """`endturn.continuation_terminated`."""
     turn = ended.turn
-    return _whose(turn.provider, turn.model) | known(
+    return known(
+        *_whose(turn.provider, turn.model),
         (s.TURN_ID, turn.id),
         (s.OUTCOME, ended.outcome.value),
         (s.ATTEMPTS, turn.continuations),
@@ -205,7 +208,8 @@ def terminated(ended: TurnEnded) -> Attributes:
 
 def repaired(record: PayloadRepaired) -> Attributes:
     """`endturn.tool_payload_repair`."""
-    return _whose(record.provider, record.model) | known(
+    return known(
+        *_whose(record.provider, record.model),
         (s.TURN_ID, record.turn.id),
         (s.ISSUE, record.issue),
         (s.REPAIR_CALLS, record.calls),
@@ -216,7 +220,8 @@ def repaired(record: PayloadRepaired) -> Attributes:
 
 def blocked(record: DispatchBlocked, *, names: bool) -> Attributes:
     """`endturn.tool_dispatch_blocked`, with the tools' names only where the host opted in."""
-    return _whose(record.provider, record.model) | known(
+    return known(
+        *_whose(record.provider, record.model),
         (s.TURN_ID, record.turn.id),
         (s.BLOCK_REASON, record.reason),
         (s.BLOCKED_CALLS, len(record.names)),
@@ -236,9 +241,9 @@ def signalled(record: TerminationSignalled) -> Attributes:
     )
 
 
-def _whose(provider: str, model: str) -> Attributes:
+def _whose(provider: str, model: str) -> tuple[tuple[s.Attribute, str | None], ...]:
     """Provider and model, as far as they are known: a call may be refused before, or go to an agent of a provider's."""
-    return known((s.PROVIDER, provider or None), (s.REQUEST_MODEL, model or None))
+    return (s.PROVIDER, provider or None), (s.REQUEST_MODEL, model or None)
 
 
 def error_type(error: BaseException | None) -> str | None:
