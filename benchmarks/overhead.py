@@ -227,6 +227,7 @@ def caller(situation: Situation, httpx: Any) -> Callable[[int], object]:
 def compare(name: str, variants: list[str], rounds: int) -> dict[str, dict[str, list[float]]]:
     """Microseconds of wall and CPU time per call of each variant, a figure for each round."""
     situation = SITUATIONS[name]
+    calls = min(situation.calls, 4 * rounds)  # a few rounds are only there to see that it runs
     # openai 3 brings httpx2, and no httpx.
     httpx: Any = importlib.import_module("httpx2" if openai.__version__.startswith("3") else "httpx")
     call, numbers = caller(situation, httpx), iter(range(10**9))
@@ -269,13 +270,13 @@ def compare(name: str, variants: list[str], rounds: int) -> dict[str, dict[str, 
             these, finish = places[variant]
             put(these)
             wall, cpu = time.perf_counter(), time.process_time()
-            for _ in range(situation.calls):
+            for _ in range(calls):
                 call(next(numbers))
             if block % BLOCKS == BLOCKS - 1:
                 finish()
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             for clock, spent in (("wall", wall), ("cpu", cpu)):
-                found[variant][clock][block // BLOCKS] += spent / situation.calls / BLOCKS * 1e6
+                found[variant][clock][block // BLOCKS] += spent / calls / BLOCKS * 1e6
             put(bare)
     return found
 
