@@ -399,7 +399,7 @@ every signal: spans, log events, all metrics. Compare ratios, not microseconds: 
 
 {others}
 
-They make spans and, most of them, the conventions' metrics; none makes events, or says whether a turn was finished.
+They make spans and, most of them, the conventions' metrics; none says whether a turn was finished.
 
 ## How it was measured
 
