@@ -8,8 +8,8 @@ from dataclasses import fields
 
 import endturn
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.instrumentation.exporters import SIGNALS
-from endturn.telemetry.outlets import Options
+from endturn.instrumentation.sdk_providers import SIGNALS
+from endturn.telemetry.otel_providers import Options
 from tests.support.processes import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "configuration.md").read_text()

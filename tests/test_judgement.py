@@ -18,7 +18,7 @@ from endturn.clients import Client
 from endturn.errors import ProviderError, RequestRejected
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import Resume, Stop, StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.wires import Asked, Context, Event, framing, wire
 from tests.telemetry.mocked import ASK, Answer, Records, achat, body, chat, events
 from tests.wires.replies import chat_body, chunk, usage_chunk
@@ -102,7 +102,7 @@ def records() -> Iterator[Records]:
         yield found
     finally:
         uninstrument()
-        janitor.drain()
+        cleanup.run()
         stop()
 
 

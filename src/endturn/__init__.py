@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from endturn.continuation.policy import ContinuationPolicy
     from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
     from endturn.errors import EndturnError, ProviderError, UsageError
+    from endturn.instrumentation.configure import configure
     from endturn.instrumentation.decorators import observe_provider_call, observe_turn
     from endturn.instrumentation.instrument import instrument, uninstrument
     from endturn.instrumentation.processor import AdoptingSpanProcessor
-    from endturn.instrumentation.setup import configure
     from endturn.reasons import normalize
     from endturn.records import TurnOutcome
     from endturn.scripted import ScriptedProvider
@@ -66,7 +66,7 @@ _HOME: Final = {
     "instrumentation.instrument": ("instrument", "uninstrument"),
     "instrumentation.decorators": ("observe_provider_call", "observe_turn"),
     "instrumentation.processor": ("AdoptingSpanProcessor",),
-    "instrumentation.setup": ("configure",),
+    "instrumentation.configure": ("configure",),
 }
 
 

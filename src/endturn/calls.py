@@ -224,7 +224,7 @@ class Call:
             outcome, raised = turn.ending
             if outcome is TurnOutcome.COMPLETED:
                 outcome = turns.outcome_of(ended)
-            turns.end_turn(turn, outcome, error=raised)
+            turns.end_turn(turn, outcome, error=raised, over_s=over_s)
         return ended
 
 

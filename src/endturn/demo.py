@@ -47,7 +47,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
             os.environ.setdefault(f"OTEL_{signal}_EXPORTER", "none")
 
     from endturn.demo_agents import plan, scripted_provider
-    from endturn.instrumentation.setup import configure
+    from endturn.instrumentation.configure import configure
 
     logging.getLogger("endturn").addHandler(logging.NullHandler())  # the table says what its lines say
     tally = Tally()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from endturn.errors import UsageError
-from endturn.instrumentation import startup
+from endturn.instrumentation import zero_code
 
 SITE: Final = Path(__file__).parent / "site"
 """Where the `sitecustomize` is that Python imports at its start."""
@@ -25,7 +25,7 @@ def run(words: Sequence[str]) -> NoReturn:
         UsageError: there is nothing to run, it cannot be found or started, or the SDK is not installed.
     """
     command = resolved(words)
-    for warning in startup.check(folder(command)):
+    for warning in zero_code.check(folder(command)):
         print(f"endturn: {warning}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -134,21 +134,27 @@ class TurnScope:
         """Make this turn, and its span, current for one step."""
         return Step(TURN, self.turn, self.activations)
 
-    def end(self, outcome: TurnOutcome, *, error: BaseException | None = None) -> None:
+    def end(self, outcome: TurnOutcome, *, error: BaseException | None = None, over_s: float | None = None) -> None:
         """Announce the end, once."""
-        end_turn(self.turn, outcome, error=error)
+        end_turn(self.turn, outcome, error=error, over_s=over_s)
 
 
-def end_turn(turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = None) -> None:
+def end_turn(
+    turn: Turn, outcome: TurnOutcome, *, error: BaseException | None = None, over_s: float | None = None
+) -> None:
     """Announce that a turn ended, once: a turn that already has an outcome stays as it is.
 
     An observed turn whose function returned a stream ends when the stream has been read. One that completed, but leaves
     a truncated response unfinished, ends `not_continued`. The end of one that is a part of another is not announced:
     the outer turn, where it completes, ends as the last of its parts.
+
+    Args:
+        over_s: when it was over, by `time.perf_counter`; None: now.
     """
     if turn.outcome is not None:
         return
-    over_s = time.perf_counter()
+    if over_s is None:
+        over_s = time.perf_counter()
     if turn.kind is TurnKind.OBSERVED:
         if turn.open_streams:
             turn.ending = outcome, error

@@ -23,6 +23,7 @@ from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.stop import StopReason
+from endturn.telemetry import cleanup
 from tests.instrumentation.clients import CLIENTS, AsyncClient, Client
 
 # What closes no connection of a stream that is dropped warns without us, too.
@@ -89,7 +90,7 @@ def settle(seen: Seen, client: Client) -> None:
         if isinstance(client, AsyncClient):
             client.run(asyncio.sleep(0.01))
         gc.collect()
-        http_exchange.drain()
+        cleanup.run()
         if seen.ended:
             return
 
@@ -226,7 +227,7 @@ def test_cut_at_each_event(seen: Seen, kind: type[Client], tidy: bool) -> None:
         for _ in range(1, count):
             with suppress(Exception):
                 list(client.stream())
-    http_exchange.drain()
+    cleanup.run()
     reasons = seen.reasons()
     assert len(reasons) == count - 1
     assert set(reasons) <= {StopReason.MISSING, StopReason.MAX_TOKENS}
@@ -238,7 +239,7 @@ def test_an_error_inside_a_stream(seen: Seen, kind: type[Client]) -> None:
     """An error event is an error, no truncation, whether the SDK raises it or not."""
     with asking(kind, fail(500, text="One two")) as client, suppress(Exception):
         list(client.stream())
-    http_exchange.drain()
+    cleanup.run()
     ended = seen.only()
     assert ended.stop.reason is StopReason.ERROR
     assert ended.error is not None or kind.wire == "cohere"  # which tells of errors as reasons
@@ -253,7 +254,7 @@ def test_an_error_answer(seen: Seen, kind: type[Client], streamed: bool) -> None
     with asking(kind, fail(429)) as client, suppress(Exception):
         _ = list(client.stream()) if streamed else client.ask()
     gc.collect()
-    http_exchange.drain()
+    cleanup.run()
     ended = seen.only()
     assert ended.stop.reason is StopReason.ERROR
     assert ended.error is not None

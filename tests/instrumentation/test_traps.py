@@ -27,6 +27,7 @@ from endturn.records import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
+from endturn.telemetry import cleanup
 from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
 from tests.instrumentation.test_exchanges import WORDS, Seen, asking, seen
 
@@ -64,7 +65,7 @@ def test_nothing_is_recorded_while_garbage_is_collected(seen: Seen) -> None:
             with lock:
                 del made
                 gc.collect()
-        http_exchange.drain()
+        cleanup.run()
     stop()
     assert inside == [False, False]
     assert seen.reasons() == [StopReason.CANCELLED] * 2
@@ -231,7 +232,7 @@ def test_aiohttp_by_every_way_of_reading(seen: Seen, raises: bool) -> None:
     with ScriptedProvider(replies).serve() as url:
         asyncio.run(main(url))
     gc.collect()
-    http_exchange.drain()
+    cleanup.run()
     assert seen.reasons() == [StopReason.END_TURN] * 4 + [StopReason.CANCELLED, StopReason.ERROR]
     assert seen.ended[-1].started.server_address == "127.0.0.1"
 

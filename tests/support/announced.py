@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from endturn import announce
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 
 
 @dataclass(slots=True)
@@ -67,5 +67,5 @@ def observed() -> Iterator[Announced]:
             yield seen
         finally:
             uninstrument()
-            janitor.drain()
+            cleanup.run()
             stop()

@@ -8,7 +8,7 @@ import pytest
 
 from endturn import announce
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from tests.telemetry.mocked import Records
 from tests.telemetry.stage import Stage
 
@@ -23,7 +23,7 @@ def records() -> Iterator[Records]:
         yield found
     finally:
         uninstrument()
-        janitor.drain()
+        cleanup.run()
         stop()
 
 

@@ -13,7 +13,7 @@ import openai
 import pydantic
 
 from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.wires import Event
 from endturn.wires.framing import frame
 from tests.wires.replies import DONE_EVENT, chat_body, chunk, usage_chunk
@@ -33,7 +33,7 @@ class Answer(pydantic.BaseModel):
 def settle() -> None:
     """Have what was dropped noticed."""
     gc.collect()
-    janitor.drain()
+    cleanup.run()
 
 
 class Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):

@@ -80,6 +80,8 @@ class Stage:
         self.loggers = LoggerProvider(shutdown_on_exit=False)
         self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
         self.recorder = Recorder(self.tracers, self.meters, self.loggers, options=self.options, clock=self.clock)
+        for reader in self.readers:
+            reader.collect()
         self._numbers = count(1)
         self._turns = count(1)
 

@@ -25,7 +25,7 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import Content
 from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import bounded, content, janitor, parts, schema
+from endturn.telemetry import bounded, cleanup, content, parts, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, Capturing, as_text
 from endturn.wires import Context, wire
 from tests.telemetry.stage import Stage
@@ -80,7 +80,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(announce, "_failed", {})
     yield
     uninstrument()
-    janitor.drain()
+    cleanup.run()
 
 
 def recording(**options: Any) -> Stage:

@@ -23,7 +23,7 @@ from endturn.scripted import Reply, ScriptedProvider, block, call, cut, fail, ha
 from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.scripted.script import Ending
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 
 pytestmark = [
     # Where aiohttp is installed, the SDK asks through a class of its own that aiohttp warns of.
@@ -45,7 +45,7 @@ class Told(list[Record]):
     def settle(self) -> None:
         """Have what was dropped noticed."""
         gc.collect()
-        janitor.drain()
+        cleanup.run()
 
     def only(self) -> CallEnded:
         """The one call that was announced, started and ended once."""
@@ -67,7 +67,7 @@ def told() -> Iterator[Told]:
             yield found
     finally:
         uninstrument()
-        janitor.drain()
+        cleanup.run()
         stop()
 
 

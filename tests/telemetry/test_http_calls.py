@@ -28,7 +28,7 @@ from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, janitor
+from endturn.telemetry import attributes, cleanup
 from endturn.wires import Context, Event, wire
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import Records, settle
@@ -681,7 +681,7 @@ def test_all_layers_at_once_count_each_attempt_once(monkeypatch: pytest.MonkeyPa
         counted = points(reader.get_metrics_data())
     finally:
         uninstrument()
-        janitor.drain()
+        cleanup.run()
         meters.shutdown()
     assert result.text == "Hello"
     assert len(provider.received) == 3

@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 from google.genai import types as genai
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import announce, records
 from endturn.calls import Layer, open_call
 from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import continue_prompts, janitor
+from endturn.telemetry import cleanup, continue_prompts
 from endturn.telemetry.continue_prompts import ContinuePrompts
 from endturn.telemetry.fingerprints import digests
+from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from endturn.turns import infer_with, start_turn
 from endturn.wires import Asked, wire
@@ -451,24 +454,26 @@ def test_an_idle_turn_ends(world: World) -> None:
     assert world.call(HISTORY).started.continuation is None
 
 
-def test_an_idle_turn_ends_by_itself() -> None:
-    """A process that makes no further call still learns of it."""
-    made = World()
-    made.inferring = TurnInference(idle_s=0.05)
-    for world in placed(made):
-        world.cut(HISTORY)
-        world.cut([user("x")], "y")
-        for _ in range(100):
-            if len(world.outcomes) == 2:
-                break
-            time.sleep(0.02)
-        assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 2
-        world.cut(HISTORY)
-        for _ in range(100):
-            if len(world.outcomes) == 3:
-                break
-            time.sleep(0.02)
-        assert len(world.outcomes) == 3
+def test_an_idle_turn_ends_before_a_collection(world: World) -> None:
+    """A process that makes no further call still tells of it: with what the reader takes just then."""
+    reader = InMemoryMetricReader()
+    made = instruments_of(MeterProvider([reader], shutdown_on_exit=False))
+    world.cut(HISTORY)
+    world.cut([user("x")], "y")
+    reader.collect()
+    assert world.outcomes == []
+    world.clock.now += IDLE_S
+    reader.collect()
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 2
+    assert made is not None
+
+
+def test_an_idle_turn_ends_before_the_next_call(world: World) -> None:
+    """What would have continued it comes too late."""
+    world.cut(HISTORY)
+    world.clock.now += IDLE_S
+    assert world.call([*HISTORY, answer(HALF), NUDGE], REST).started.continuation is None
+    assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
 def test_a_closed_world_leaves_nothing_open(world: World) -> None:
@@ -499,19 +504,19 @@ def test_an_enclosing_span_that_ends_ends_the_turn(world: World) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX thing")
 def test_a_forked_child_does_not_end_its_parent_s_turns() -> None:
-    """Open turns and the thread that ends them stay with the parent; the child begins anew."""
+    """Open turns stay with the parent; the child begins anew."""
     code = """
-import os, sys, time; sys.path.insert(0, ".")
+import os, sys; sys.path.insert(0, ".")
 from tests.telemetry.test_infer import *
-made = World(); made.inferring = TurnInference(idle_s=0.1)
+made = World()
 for world in placed(made):
     world.cut(HISTORY)
     if (child := os.fork()) == 0:
         assert world.inferring.open_turns == 0
-        world.cut([user("child")]); time.sleep(0.4)
+        world.cut([user("child")]); world.clock.now += IDLE_S; cleanup.run()
         os._exit(0 if len(world.outcomes) == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0, "child"
-    time.sleep(0.2)
+    world.clock.now += IDLE_S; cleanup.run()
     assert len(world.outcomes) == 1, world.outcomes
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -940,11 +945,10 @@ def test_asked_is_the_host_s_own_history() -> None:
     assert wire("openai_chat").inspect({"model": "m", "messages": history}).history is history
 
 
-def test_the_janitor_outlives_a_job_that_fails() -> None:
-    """One end that cannot be announced does not keep the next from being."""
+def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
+    """What waits for a safe moment is done, each by itself."""
     done: list[int] = []
-    janitor.ensure()
-    janitor.later(lambda: 1 / 0)
-    janitor.later(lambda: done.append(1))
-    janitor.drain()
+    cleanup.later(lambda: 1 / 0)
+    cleanup.later(lambda: done.append(1))
+    cleanup.run()
     assert done == [1]

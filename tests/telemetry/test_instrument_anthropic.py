@@ -23,7 +23,7 @@ from endturn.errors import ProviderError
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from tests.telemetry.mocked import Body, Records, Server, aclaude, body, chat, claude, events, settle
 from tests.wires.replies import anthropic_stream, chat_body, message, named, said, say, used
 
@@ -204,7 +204,7 @@ def test_an_abandoned_stream_goes_at_once(records: Records, read: int) -> None:
             next(stream)
         del stream
         assert here() is None
-        janitor.drain()
+        cleanup.run()
     finally:
         gc.enable()
     ended = records.only()

@@ -15,7 +15,7 @@ from endturn import announce
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, Record, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.wires import Event
 from tests.telemetry.mocked import (
     ASK,
@@ -209,7 +209,7 @@ async def test_an_abandoned_async_stream(records: Records) -> None:
     del stream
     gc.collect()
     await asyncio.sleep(0.05)
-    janitor.drain()
+    cleanup.run()
     assert records.only().stop.detail == "abandoned"
 
 
@@ -228,7 +228,7 @@ def test_a_stream_that_is_dropped_while_a_lock_is_held(records: Records) -> None
     with lock:
         del stream
         gc.collect()
-    janitor.drain()
+    cleanup.run()
     stop()
     assert waited == [True]
     assert records.only().stop.detail == "abandoned"

@@ -23,7 +23,7 @@ from endturn.errors import ProviderUnavailable, UsageError
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.turns import current_turn
 from endturn.wires import WIRES, Context, wire
 from tests.support.processes import REPOSITORY
@@ -569,7 +569,7 @@ def test_a_stream_that_is_left(records: Records, items: list[Any]) -> None:
     made: Any = streamed()
     next(made)
     made.close()
-    janitor.drain()
+    cleanup.run()
     assert records.only().stop.reason is StopReason.CANCELLED
 
 
@@ -583,7 +583,7 @@ def test_a_stream_that_is_dropped(records: Records) -> None:
     streamed()
     next(streamed())
     gc.collect()
-    janitor.drain()
+    cleanup.run()
     assert records.only().stop.reason is StopReason.CANCELLED
 
 
@@ -814,7 +814,7 @@ def test_a_generator_s_turn_that_is_closed(records: Records) -> None:
     for _ in handle():
         break
     gc.collect()
-    janitor.drain()
+    cleanup.run()
     assert [ended.outcome for ended in records.turns] == [TurnOutcome.CANCELLED]
 
 

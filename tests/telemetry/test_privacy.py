@@ -36,7 +36,7 @@ from endturn.instrumentation.decorators import observe_provider_call, observe_tu
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import attributes, janitor
+from endturn.telemetry import attributes, cleanup
 from tests.telemetry.secrets import Exported, Secrets, exporting
 
 
@@ -336,7 +336,7 @@ def _asked(way: Way) -> None:
         next(left)
         del left
     gc.collect()
-    janitor.drain()
+    cleanup.run()
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ def exported() -> Iterator[Exported]:
             yield exported
         finally:
             uninstrument()
-            janitor.drain()
+            cleanup.run()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from endturn import announce
 from endturn.instrumentation import processor, sequence
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import enclosing, foreign, janitor
+from endturn.telemetry import cleanup, enclosing, foreign
 from tests.telemetry.mocked import ASK, CUT, WHOLE, Records, body, chat
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5"}
@@ -69,7 +69,7 @@ def world() -> Iterator[World]:
         made = World()
         yield made
         made.close()
-    janitor.drain()
+    cleanup.run()
     assert not enclosing._open
     assert not enclosing._frames
     assert not sequence._waiting
@@ -447,7 +447,7 @@ def test_spans_that_nobody_ends_are_let_go_of(world: World) -> None:
     world.tracer().start_span("chat", attributes={**CHAT, **DONE}).end()
     del agent
     gc.collect()
-    janitor.drain()
+    cleanup.run()
     assert not enclosing._open
     assert len(world.records.turns) == 2
 

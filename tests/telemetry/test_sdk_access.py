@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn.telemetry import sdk_access
-
-
-@pytest.mark.parametrize("readers", [0, 1])
-def test_whether_a_provider_has_a_reader(readers: int) -> None:
-    """Known before any has collected; where it cannot be told, nobody is believed to export."""
-    provider = MeterProvider([InMemoryMetricReader() for _ in range(readers)], shutdown_on_exit=False)
-    assert sdk_access.has_reader(provider) is bool(readers)
-    assert sdk_access.has_reader(object()) is False
 
 
 def test_points_are_forgotten() -> None:

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from endturn import announce
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.wires.framing import frame
 from tests.telemetry.mocked import ASK, STREAM, Records
 from tests.wires.replies import anthropic_stream, said
@@ -229,7 +229,7 @@ async def test_a_stream_that_is_left(
     instrument()
     try:
         assert await left(opens, Server(library, pieces), leave) == bare
-        janitor.drain()
+        cleanup.run()
     finally:
         uninstrument()
         stop()

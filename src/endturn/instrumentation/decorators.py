@@ -124,6 +124,7 @@ class _CallRun:
         self._chunks: Watch | None = None
         self._tail = Tail()
         self._deltas = False
+        self._over_s: float | None = None
         _open.add(self)
 
     def step(self) -> AbstractContextManager[object]:
@@ -185,9 +186,10 @@ class _CallRun:
             return
         self._end(self._so_far(stop), error)
 
-    def closed(self, detail: str | None = None) -> None:
+    def closed(self, over_s: float | None = None, detail: str | None = None) -> None:
         if self._call.ended or self._call.covered:
             return
+        self._over_s = over_s
         stop = Stop(StopReason.CANCELLED, detail=detail, incomplete=True)
         if self._chunks is None:
             self._end(self._so_far(stop))
@@ -214,7 +216,7 @@ class _CallRun:
     def _end(self, seen: Seen, error: BaseException | None = None) -> None:
         if not self._call.facts["model"] and seen.model:
             self._call.facts["model"] = seen.model
-        self._variables.copy().run(end_call, self._call, seen, error)
+        self._variables.copy().run(end_call, self._call, seen, error, self._over_s)
 
     def _end_with(self, response: Any, error: BaseException | None = None) -> None:
         watch = self._watch(response)
@@ -248,7 +250,7 @@ _open: WeakSet[_CallRun] = WeakSet()
 def close_all() -> None:
     """End every call whose generator is still being read: the process, or its instrumentation, ends."""
     for run in list(_open):
-        run.closed(ABANDONED)
+        run.closed(detail=ABANDONED)
 
 
 def _or_else(seen: Seen, stop: Stop) -> Seen:
@@ -413,5 +415,5 @@ class _TurnRun:
         else:
             self._scope.end(TurnOutcome.PROVIDER_ERROR, error=error)
 
-    def closed(self) -> None:
-        self._scope.end(TurnOutcome.CANCELLED)
+    def closed(self, over_s: float) -> None:
+        self._scope.end(TurnOutcome.CANCELLED, over_s=over_s)

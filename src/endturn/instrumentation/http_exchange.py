@@ -6,8 +6,7 @@
     exchange.answered(status, headers)                                          then the bytes:
     exchange.see(chunk) …  exchange.ended() | exchange.cut(error) | exchange.left()
 
-No method raises what it did not find raised. A destructor records nothing: it leaves a note, which the next exchange,
-or `drain`, takes up.
+No method raises what it did not find raised. A destructor records nothing: it leaves that to `telemetry.cleanup`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import logging
 import os
 import sys
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -45,7 +44,7 @@ from endturn.instrumentation.body import (
 )
 from endturn.instrumentation.recognition import Endpoint, endpoint, is_asked, may_ask_a_model
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import enclosing, janitor
+from endturn.telemetry import cleanup, enclosing
 from endturn.turns import declared_turn
 from endturn.wires import Asked, Context, Seen, Wire
 
@@ -69,7 +68,6 @@ REMEMBERED: Final = 1_024
 _sending: ContextVar[Sending | None] = ContextVar("endturn_sending", default=None)
 _numbers = count(1)
 _open: WeakSet[Exchange] = WeakSet()
-_dropped: deque[Exchange] = deque()
 _inside: OrderedDict[int, None] = OrderedDict()
 
 
@@ -105,7 +103,7 @@ def begin(method: str, path: str, *, host: str, port: int | None, content: objec
         around = _sending.get()
         if around is not None and around.includes(content):
             return None
-        drain()
+        cleanup.run()
         found = endpoint(method, host, port, path)
         if found is None or found.routed.retrieve is not None:
             return _fetch(method, path, found)
@@ -174,19 +172,8 @@ def _fetch(method: str, path: str, found: Endpoint | None) -> Exchange | None:
     return Exchange(job.wire, context, {}, {}, None, known=True, job=job)
 
 
-def drain() -> None:
-    """Record the exchanges whose answers their hosts have dropped."""
-    while _dropped:
-        try:
-            exchange = _dropped.popleft()
-        except IndexError:
-            return  # another thread took it
-        exchange.abandoned()
-
-
 def close_all() -> None:
     """End every exchange whose answer is still being read: the process, or its instrumentation, ends."""
-    drain()
     for exchange in list(_open):
         exchange.abandoned()
     background_responses.close_all()
@@ -337,7 +324,6 @@ class Exchange:
                 answer = PackedAnswer(answer, encoding, unpack_whole)
             self._answer = answer
             _open.add(self)
-            janitor.ensure()
             return True
         except Exception:
             self.unreadable()
@@ -413,8 +399,7 @@ class Exchange:
     def _note(self) -> None:
         """Have the end recorded elsewhere: here nothing may be."""
         self._over_s = time.perf_counter()
-        _dropped.append(self)
-        janitor.later(drain)
+        cleanup.later(self.abandoned)
 
     # --- Its end ---
 
@@ -564,7 +549,6 @@ def _forget() -> None:
     """In a forked child: what its parent reads, its parent ends."""
     for exchange in list(_open):
         exchange.is_over = True
-    _dropped.clear()
 
 
 if hasattr(os, "register_at_fork"):

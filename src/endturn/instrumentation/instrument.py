@@ -8,25 +8,25 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import metrics, trace
 from opentelemetry._logs import get_logger_provider
 
 from endturn import announce
+from endturn.announce import swallow
 from endturn.instrumentation import (
-    again,
-    closing,
     decorators,
-    endings,
     http_clients,
     http_exchange,
     processor,
+    reconfigure,
     sequence,
+    worker_exit,
 )
-from endturn.telemetry import enclosing
-from endturn.telemetry.outlets import Options
+from endturn.telemetry import cleanup, enclosing
+from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
@@ -58,7 +58,6 @@ class _Instrumentation:
     given: Providers
     options: Options
     is_for_host: bool
-    forget_ending: Callable[[], None] | None = None
     watched: object = None
     look_away: Callable[[], None] | None = None
     has_called: bool = False
@@ -86,6 +85,9 @@ class _Instrumentation:
         self.look_away = processor.attach(provider) if hasattr(provider, "add_span_processor") else None
 
 
+WORKER_EXIT_S: Final = 2.0
+"""How long a worker of `multiprocessing` waits for its exports before it ends."""
+
 _lock = threading.Lock()
 _now: _Instrumentation | None = None
 _warned = False
@@ -112,7 +114,7 @@ def instrument(
 
     Args:
         tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given.
-        options: the fields of `endturn.telemetry.outlets.Options`, e.g. `prices` or `events`.
+        options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `prices` or `events`.
 
     Raises:
         TypeError: an option is not known.
@@ -144,7 +146,7 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
         log.debug("endturn: the requests of these HTTP clients are seen: %s", ", ".join(http_clients.found()))
         now.look()
         atexit.register(_close, now)
-        now.forget_ending = endings.before_worker_ends(partial(_end_worker, now))
+    _look_after_workers()
     _warn_of_shared_name(given[1] or metrics.get_meter_provider())
 
 
@@ -166,11 +168,11 @@ def _ask_again(
 ) -> Options:
     refused: list[str] = []
     if now.is_for_host:
-        options = again.overruled(now.options, asked)
+        options = reconfigure.overruled(now.options, asked)
         used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
-        now.is_for_host = for_host or (not again.given(asked) and used == now.given)
+        now.is_for_host = for_host or (not reconfigure.given(asked) and used == now.given)
     else:
-        options, refused = again.guarded(now.options, asked)
+        options, refused = reconfigure.guarded(now.options, asked)
         used = now.given
         names = "tracer_provider", "meter_provider", "logger_provider"
         refused += [
@@ -205,8 +207,6 @@ def uninstrument() -> None:
         infer_with(None)
         now.stop_listening()
         atexit.unregister(_close)
-        if now.forget_ending is not None:
-            now.forget_ending()
 
 
 def recorder() -> Recorder | None:
@@ -217,6 +217,7 @@ def recorder() -> Recorder | None:
 
 def _close(now: _Instrumentation) -> None:
     """End what is still open, while somebody listens."""
+    cleanup.run()
     decorators.close_all()
     http_exchange.close_all()
     sequence.close_all()
@@ -224,17 +225,30 @@ def _close(now: _Instrumentation) -> None:
     now.inferring.close()
 
 
-def _end_worker(now: _Instrumentation) -> None:
-    """What exit handlers, the providers' own among them, do in any process but a worker of `multiprocessing`."""
+@cache
+def _look_after_workers() -> None:
+    """Workers of `multiprocessing` run no exit handlers, those of the providers among them."""
+    worker_exit.before_worker_ends(_end_worker)
+
+
+def _end_worker() -> None:
+    """End what is open, and wait for at most two seconds until the providers have exported it."""
+    now = _now
+    if now is None:
+        return
     _close(now)
     used = trace.get_tracer_provider(), metrics.get_meter_provider(), get_logger_provider()
-    flushes = {}
-    for given, otherwise in zip(now.given, used, strict=True):
-        provider = given or otherwise
-        flush = getattr(provider, "force_flush", None)
-        if flush is not None:
-            flushes[f"flushing the worker's {type(provider).__name__}"] = flush
-    closing.together(flushes, closing.seconds())
+
+    def flush() -> None:
+        for given, otherwise in zip(now.given, used, strict=True):
+            try:
+                getattr(given or otherwise, "force_flush", bool)()
+            except Exception:
+                swallow("flushing before a worker ends")
+
+    thread = threading.Thread(target=flush, name="endturn-worker-exit", daemon=True)
+    thread.start()
+    thread.join(WORKER_EXIT_S)
 
 
 def expect_nothing() -> None:

@@ -26,7 +26,8 @@ from endturn.records import Record, TurnOutcome
 from endturn.telemetry import attributes, enclosing, foreign, schema
 from endturn.telemetry.enclosing import Foreign, attributes_of
 from endturn.telemetry.foreign import Role
-from endturn.telemetry.recorder import Options, Recorder
+from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.recorder import Recorder
 from endturn.turns import declared_turn, find_turns_with
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class AdoptingSpanProcessor(SpanProcessor):
     Args:
         tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given. Only used
             until `endturn.instrument()` is called.
-        options: the fields of `endturn.telemetry.outlets.Options`, e.g. `events`.
+        options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `events`.
 
     Raises:
         TypeError: an option is not known.

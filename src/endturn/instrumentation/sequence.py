@@ -16,7 +16,7 @@ from typing import Final
 from endturn import announce
 from endturn.records import CallEnded, Continuation, ContinuationAttempted, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.telemetry.enclosing import Foreign
 from endturn.turns import end_turn, outcome_of
 
@@ -95,7 +95,6 @@ def ended(one: Foreign, call: CallEnded, ended_ns: int) -> None:
             left = _waiting.popitem(last=False)[1]
         if left is not None:
             _end(left)
-        _schedule()
     elif turn.kind is TurnKind.IMPLICIT:
         outcome = outcome_of(call)
         end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome, error=call.error)
@@ -124,37 +123,17 @@ def _leave(span_id: int) -> None:
         _end(cut)
 
 
-_sweeping = False
-
-
-def _schedule() -> None:
-    """Have `_sweep` run when the oldest has waited long enough; once, however many wait."""
-    global _sweeping
-    if _waiting and not _sweeping:
-        _sweeping = True
-        oldest = next(iter(_waiting.values()))
-        janitor.after(max(0.0, oldest.touched + IDLE_S - time.monotonic()), _sweep)
-
-
 def _sweep() -> None:
-    global _sweeping
-    _sweeping = False
     now = time.monotonic()
     for span_id, cut in list(_waiting.items()):
         if cut.touched + IDLE_S <= now:
             _leave(span_id)
-    _schedule()
 
 
-def _forget() -> None:
-    """In a forked child: the turns that wait are its parent's."""
-    global _sweeping
-    _waiting.clear()
-    _sweeping = False
-
+cleanup.each_time(_sweep)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_waiting.clear)  # they are the parent's
 
 
 def _end(cut: _Cut) -> None:

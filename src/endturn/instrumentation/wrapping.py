@@ -7,14 +7,15 @@ A scope is current while the function's own code runs and never across a `yield`
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Protocol
 
 from endturn.announce import swallow
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 
 
 class Run(Protocol):
@@ -36,8 +37,8 @@ class Run(Protocol):
         """The function has ended with this exception."""
         ...
 
-    def closed(self) -> None:
-        """A generator was closed, or dropped, before its end. May run in another thread."""
+    def closed(self, over_s: float, /) -> None:
+        """A generator was closed, or dropped, before its end. Said later, in any thread; `over_s` is when it was."""
         ...
 
 
@@ -72,7 +73,7 @@ class _Unfollowed:
 
     returned = raised = yielded
 
-    def closed(self) -> None: ...
+    def closed(self, over_s: float, /) -> None: ...
 
 
 _UNFOLLOWED = _Unfollowed()
@@ -80,6 +81,7 @@ _UNFOLLOWED = _Unfollowed()
 
 def _began(begin: Begin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
     try:
+        cleanup.run()
         return begin(args, kwargs) or _UNFOLLOWED
     except Exception:
         swallow("following a function")
@@ -183,7 +185,6 @@ async def _awaited(coroutine: Awaitable[Any], run: Run) -> Any:
 
 
 def _driven(inner: Generator[Any, Any, Any], run: Run) -> Generator[Any, Any, Any]:
-    janitor.ensure()
     resume: Callable[[Any], Any] = inner.send
     value: Any = None
     while True:
@@ -201,7 +202,7 @@ def _driven(inner: Generator[Any, Any, Any], run: Run) -> Generator[Any, Any, An
             resume, value = inner.send, (yield item)
         except GeneratorExit:
             # Perhaps in a destructor, where nothing may be announced.
-            janitor.later(run.closed)
+            cleanup.later(partial(run.closed, time.perf_counter()))
             with _step(run):
                 inner.close()
             raise
@@ -210,7 +211,6 @@ def _driven(inner: Generator[Any, Any, Any], run: Run) -> Generator[Any, Any, An
 
 
 async def _adriven(inner: AsyncGenerator[Any, Any], run: Run) -> AsyncGenerator[Any, Any]:
-    janitor.ensure()
     resume: Callable[[Any], Any] = inner.asend
     value: Any = None
     while True:
@@ -227,7 +227,7 @@ async def _adriven(inner: AsyncGenerator[Any, Any], run: Run) -> AsyncGenerator[
         try:
             resume, value = inner.asend, (yield item)
         except GeneratorExit:
-            janitor.later(run.closed)
+            cleanup.later(partial(run.closed, time.perf_counter()))
             with _step(run):
                 await inner.aclose()
             raise

@@ -17,7 +17,7 @@ def _start() -> None:
     # Said once in a tree of processes, and only while none of them has been observed.
     first = os.environ.pop("ENDTURN_RUN", None)
     try:
-        from endturn.instrumentation.startup import start
+        from endturn.instrumentation.zero_code import start
     except Exception as error:
         if first:
             sys.stderr.write(f"endturn: {sys.executable} is not observed, endturn cannot be imported there: {error}\n")

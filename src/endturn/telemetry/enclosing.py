@@ -21,7 +21,7 @@ from opentelemetry.trace import Span
 from endturn import announce
 from endturn.calls import Call, current_call, is_covered
 from endturn.records import CallEnded, Record, Turn, TurnKind, TurnOutcome, TurnStarted
-from endturn.telemetry import foreign, janitor, schema
+from endturn.telemetry import cleanup, foreign, schema
 from endturn.telemetry.foreign import Role
 from endturn.turns import declared_turn, end_turn
 
@@ -248,7 +248,7 @@ def _keep(kept: OrderedDict[int, Any], key: int, value: object) -> None:
 def _left(value: object) -> None:
     """The oldest is let go of, or its owner dropped it: an agent's turn ends with that."""
     if isinstance(value, Foreign) and value.turn is not None and value.turn.outcome is None:
-        janitor.later(lambda: value.end_turn(TurnOutcome.CANCELLED))
+        cleanup.later(lambda: value.end_turn(TurnOutcome.CANCELLED))
 
 
 def _dropped(span_id: int) -> None:

@@ -21,7 +21,7 @@ from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvid
 from endturn import __version__, announce
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import schema, sdk_access
+from endturn.telemetry import cleanup, schema, sdk_access
 from endturn.telemetry.attributes import port_shown
 from endturn.telemetry.cardinality import OTHER, AttributeSets, Capped, Label, Pairs, Values
 from endturn.telemetry.schema import Metric
@@ -64,13 +64,19 @@ Price = tuple[float, float]
 
 
 class Counter:
-    """A sum for each attribute set."""
+    """A sum for each attribute set.
 
-    __slots__ = ("_sets", "_sums")
+    Attributes:
+        withholds: what was observed last is 0 for a sum that is more.
+    """
+
+    __slots__ = ("_reported", "_sets", "_sums", "withholds")
 
     def __init__(self, metric: Metric, capped: Capped) -> None:
         self._sets = AttributeSets(metric, capped)
         self._sums: dict[Values, float] = {}
+        self._reported: set[Values] = set()
+        self.withholds = False
 
     def add(self, values: Values, amount: float = 1) -> None:
         """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
@@ -79,30 +85,42 @@ class Counter:
                 values = self._sets.admit(values)
             self._sums[values] = self._sums.get(values, 0) + amount
 
+    def set(self, values: Values, amount: float) -> None:
+        """Make a sum what somebody else has counted."""
+        self._sums[self._sets.admit(values)] = amount
+
     def reset(self) -> None:
         """Every sum back to zero; the attribute sets stay."""
         self._sums = dict.fromkeys(self._sums, 0)
+        self._reported.clear()
 
-    def observed(self) -> list[Observation]:
-        """The sums as they are now."""
-        return [Observation(amount, self._sets[values]) for values, amount in self._sums.items()]
+    def observed(self, *, zero_first: bool) -> list[Observation]:
+        """The sums as they are now; with `zero_first`, 0 for each that was never observed before."""
+        new = self._sums.keys() - self._reported if zero_first else set()
+        self._reported |= new
+        self.withholds = any(self._sums[values] for values in new)
+        return [
+            Observation(0 if values in new else amount, self._sets[values]) for values, amount in self._sums.items()
+        ]
 
 
 class Instruments:
     """Every instrument of one meter provider. Counting is safe in many threads, and within a signal's handler.
 
     Attributes:
-        collected: a reader has asked at least once, so what is counted is exported.
+        collected: a reader has asked at least once, or is known to be there, so what is counted is exported.
     """
 
     def __init__(self, provider: MeterProvider, meter: Meter) -> None:
         self._provider = ref(provider)
+        self._is_complete = False
+        self._zero_first = _zero_first and _owned is provider
         self._lock = threading.RLock()
         self._waiting: deque[tuple[Histogram, float, Mapping[str, str | int | bool], Context]] = deque()
         self._expected: set[tuple[str, str, str | None]] = set()
         self._failures_before: dict[str, int] = {}
         self._observed: dict[str, list[Observation]] = {}
-        self.collected = False
+        self.collected = _owned is provider
 
         sums = [each for each in schema.METRICS if each.instrument == "counter"]
         distributions = [each for each in schema.METRICS if each.instrument == "histogram"]
@@ -126,6 +144,12 @@ class Instruments:
         self._error = Label("error_type", 32, self._cap)
         for label in schema.CAPPED.values:
             self._add(schema.SERIES_CAPPED, (label,), 0)
+        self._is_complete = True
+
+    @property
+    def withholds(self) -> bool:
+        """Whether the latest collection reported 0 for a sum that is more (see `own`)."""
+        return any(counter.withholds for counter in self._counters.values())
 
     # --- What is counted -----------------------------------------------------------------------------------------
 
@@ -282,18 +306,18 @@ class Instruments:
         """
         if name == self._first:
             self.collected = True
+            if self._is_complete:  # while instruments are made a lock is held that this might wait for
+                cleanup.run()
             for _ in range(len(self._waiting)):
                 self._record_oldest()
             with self._lock:
-                self._observed = {each: counter.observed() for each, counter in self._counters.items()}
-            self._observed[schema.LISTENER_FAILURES.name] = self._failures()
+                for each, failed in {"Recorder": 0, **announce.listener_failures()}.items():
+                    failures = self._counters[schema.LISTENER_FAILURES.name]
+                    failures.set((each,), failed - self._failures_before.get(each, 0))
+                self._observed = {
+                    each: counter.observed(zero_first=self._zero_first) for each, counter in self._counters.items()
+                }
         return self._observed.get(name, ())
-
-    def _failures(self) -> list[Observation]:
-        return [
-            Observation(failed - self._failures_before.get(name, 0), {schema.LISTENER.key: name})
-            for name, failed in {"Recorder": 0, **announce.listener_failures()}.items()
-        ]
 
     def forget(self) -> None:
         """In a forked child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
@@ -303,6 +327,21 @@ class Instruments:
         for counter in self._counters.values():
             counter.reset()
         sdk_access.forget_points(self._provider(), [*self._histograms.values(), *self._observables])
+
+
+_owned: MeterProvider | None = None
+_zero_first = False
+
+
+def own(provider: MeterProvider, *, zero_first: bool) -> None:
+    """Say that a meter provider, of which no instruments were made yet, is ours, and that its readers export.
+
+    Args:
+        zero_first: it has one reader, which pushes: each new series is reported as 0 in its first collection and with
+            its value from the next on. A back end sees its first increment then.
+    """
+    global _owned, _zero_first
+    _owned, _zero_first = provider, zero_first
 
 
 _made: dict[int, tuple[ref[MeterProvider], Instruments]] = {}

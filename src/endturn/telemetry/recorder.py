@@ -43,7 +43,7 @@ from endturn.telemetry.open_span import (
     measured_by_another,
     remember,
 )
-from endturn.telemetry.outlets import Options, Outlets, installed
+from endturn.telemetry.otel_providers import Options, OTelProviders
 from endturn.telemetry.schema import Event, Level
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
     from endturn.telemetry.instruments import Instruments
-
-__all__ = ["Options", "Recorder", "installed"]
 
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
@@ -120,7 +118,7 @@ class Recorder:
             UsageError: as when it is made; then nothing changes.
         """
         capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
-        out = Outlets(tracer_provider, meter_provider, logger_provider, options)
+        out = OTelProviders(tracer_provider, meter_provider, logger_provider, options)
         self._out = out
         self._capturing = capturing
         self.takes_content = capturing.takes_content

@@ -1,4 +1,4 @@
-"""The two things that the OpenTelemetry SDK has no public way for, and what happens where it is built otherwise.
+"""The one thing that the OpenTelemetry SDK has no public way for, and what happens where it is built otherwise.
 
 `tests/telemetry/test_sdk_access.py` fails when a release of the SDK has renamed what is read here.
 """
@@ -7,17 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-
-
-def has_reader(provider: Any) -> bool:
-    """Whether a meter provider has a reader, before any has collected: spans of the first minute say who counts them.
-
-    Otherwise: False, and the provider is believed once a reader has called our callback.
-    """
-    try:
-        return bool(provider._metric_readers)  # noqa: SLF001
-    except AttributeError:
-        return False
 
 
 def forget_points(provider: Any, instruments: Iterable[object]) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from endturn import announce, records
 from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, question_of
 from endturn.telemetry.fingerprints import digests, role
 from endturn.telemetry.pending_turns import Addition, PendingTurn, PendingTurns
@@ -60,7 +60,6 @@ class TurnInference:
         self._lock = threading.RLock()
         self._pending = PendingTurns()
         self._taken: dict[int, PendingTurn] = {}
-        self._sweeping = False
 
     # --- Inference ---
 
@@ -71,6 +70,7 @@ class TurnInference:
             if continuation is not None and continuation.strategy is Strategy.PROMPT and isinstance(asked, Asked):
                 self._prompts.learn(asked)
             return turn, continuation
+        self.sweep()
         if not self._pending or not isinstance(asked, Asked):
             return turn or Turn(kind=TurnKind.IMPLICIT), None
         cut, strategy, left = self._find(asked, turn)
@@ -120,11 +120,9 @@ class TurnInference:
 
     def sweep(self) -> None:
         """End the turns that have waited too long."""
-        now = self._clock()
-        self._sweeping = False
-        self._end_all(lambda cut: cut.touched + self._idle_s <= now)
-        with self._lock:
-            self._schedule()
+        if self._pending:
+            limit = self._clock() - self._idle_s
+            self._end_all(lambda cut: cut.touched <= limit)
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
@@ -274,16 +272,8 @@ class TurnInference:
             oldest = next(iter(self._pending.by_number.values())) if len(self._pending) > self._limit else None
             if oldest is not None:
                 self._pending.remove(oldest)
-            self._schedule()
         if oldest is not None:
             self._end(oldest)
-
-    def _schedule(self) -> None:
-        """Have `sweep` run when the oldest has waited long enough; once, however many wait."""
-        if self._pending and not self._sweeping:
-            self._sweeping = True
-            oldest = next(iter(self._pending.by_number.values()))
-            janitor.after(max(0.0, oldest.touched + self._idle_s - self._clock()), self.sweep)
 
     @staticmethod
     def _end(cut: PendingTurn) -> None:
@@ -299,6 +289,14 @@ def _resent(ended: CallEnded) -> bool:
 
 
 _every: WeakSet[TurnInference] = WeakSet()
+
+
+def _sweep() -> None:
+    for inference in list(_every):
+        inference.sweep()
+
+
+cleanup.each_time(_sweep)
 
 
 def _forked() -> None:

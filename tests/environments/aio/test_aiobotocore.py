@@ -23,7 +23,7 @@ from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from tests.wires.others_bedrock_invoke import OTHERS, PROFILE
 
 WORDS = "One two three four five six seven"
@@ -64,7 +64,7 @@ def told() -> Iterator[Told]:
             yield found
     finally:
         uninstrument()
-        janitor.drain()
+        cleanup.run()
         stop()
 
 
@@ -73,7 +73,7 @@ async def settle() -> None:
     for _ in range(4):
         gc.collect()
         await asyncio.sleep(0)
-    janitor.drain()
+    cleanup.run()
 
 
 @asynccontextmanager

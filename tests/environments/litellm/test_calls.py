@@ -21,7 +21,7 @@ from endturn.records import CallEnded, Strategy, TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
 from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from tests.support.announced import Announced
 
 ASK: list[Any] = [{"role": "user", "content": "Count."}]
@@ -71,7 +71,7 @@ def settle(seen: Announced) -> None:
     """Have what was dropped noticed: the threads that LiteLLM logs with hold a stream for a while longer."""
     for _ in range(200):
         gc.collect()
-        janitor.drain()
+        cleanup.run()
         if any(isinstance(record, CallEnded) for record in seen.records):
             return
         time.sleep(0.02)

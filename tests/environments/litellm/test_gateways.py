@@ -24,7 +24,7 @@ from endturn.instrumentation import attempts
 from endturn.records import CallEnded
 from endturn.scripted import ScriptedProvider, fail, reason, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 from tests.support.announced import Announced, observed
 
 ASK: list[Any] = [{"role": "user", "content": "Count."}]
@@ -56,7 +56,7 @@ def settle(seen: Announced) -> None:
     """Have what was dropped noticed: the threads that LiteLLM logs with hold a stream for a while longer."""
     for _ in range(200):
         gc.collect()
-        janitor.drain()
+        cleanup.run()
         if any(isinstance(record, CallEnded) for record in seen.records):
             return
         time.sleep(0.02)

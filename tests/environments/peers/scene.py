@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import endturn
 from endturn import announce
 from endturn.scripted import Reply, ScriptedProvider
-from endturn.telemetry import enclosing, janitor
+from endturn.telemetry import cleanup, enclosing
 
 ASK: dict[str, Any] = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50}
 TELL: dict[str, Any] = {**ASK, "model": "claude-x"}
@@ -60,7 +60,7 @@ class Scene:
     def settle(self) -> None:
         """Have what was dropped noticed."""
         gc.collect()
-        janitor.drain()
+        cleanup.run()
 
     def finished(self) -> list[ReadableSpan]:
         return list(self.spans.get_finished_spans())

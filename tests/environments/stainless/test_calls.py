@@ -17,7 +17,7 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, Record
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
-from endturn.telemetry import janitor
+from endturn.telemetry import cleanup
 
 TURN = [{"role": "user", "content": "Write."}]
 CHAT: dict[str, Any] = {"model": "m", "messages": TURN, "max_tokens": 2}
@@ -82,7 +82,7 @@ def test_chat(ended: list[CallEnded], url: str, package: str, name: str, path: s
         next(dropped)
         dropped = None
         gc.collect()
-        janitor.drain()
+        cleanup.run()
     assert [each.stop.reason for each in ended] == [StopReason.MAX_TOKENS] * 4 + [StopReason.CANCELLED] * 2
     assert {each.started.provider for each in ended} == {package.partition(".")[0]}
     assert {each.started.model for each in ended} == {"m"}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from endturn.errors import UsageError
-from endturn.instrumentation import again
+from endturn.instrumentation import reconfigure
 from endturn.instrumentation.instrument import Providers, begin, instrument, recorder, uninstrument
-from endturn.instrumentation.instrumentor import EndturnInstrumentor
-from endturn.telemetry import content, janitor
-from endturn.telemetry.outlets import Options
+from endturn.instrumentation.zero_code import EndturnInstrumentor
+from endturn.telemetry import cleanup, content
+from endturn.telemetry.otel_providers import Options
 from tests.telemetry.mocked import ASK, STREAM, WHOLE, body, chat, events
 from tests.telemetry.stage import Stage
 
@@ -34,7 +34,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(variable, raising=False)
     yield
     uninstrument()
-    janitor.drain()
+    cleanup.run()
 
 
 def of(stage: Stage) -> Providers:
@@ -44,7 +44,7 @@ def of(stage: Stage) -> Providers:
 def said(stage: Stage) -> str | None:
     """What is recorded on its span of one call, as asked."""
     chat(body(WHOLE)).chat.completions.create(**SECRET)
-    janitor.drain()
+    cleanup.run()
     recorded: str | None = stage.finished()[-1]["attributes"].get("gen_ai.input.messages")
     return recorded
 
@@ -85,7 +85,7 @@ def test_what_is_open_and_counted_stays() -> None:
     chat(body(WHOLE)).chat.completions.create(**ASK)
     instrument(agent=True, redact=hide)
     assert len(list(stream)) > 0
-    janitor.drain()
+    cleanup.run()
     assert [span["name"] for span in stage.finished()] == ["chat gpt-5.6-mini"] * 2
     assert sum(stage.points()["endturn.responses"].values()) == 2
 
@@ -96,7 +96,7 @@ def test_providers_of_the_hosts_own_call_take_over() -> None:
     begin(Options(), of(first), for_host=True)
     instrument(tracer_provider=second.tracers)
     chat(body(WHOLE)).chat.completions.create(**ASK)
-    janitor.drain()
+    cleanup.run()
     assert (len(first.finished()), len(second.finished())) == (0, 1)
     assert sum(first.points()["endturn.responses"].values()) == 1
 
@@ -162,7 +162,7 @@ def test_less_content_is_less() -> None:
 )
 def test_the_narrower_of_two_words(before: str | None, asked: str | None, kept: str) -> None:
     """What both allow."""
-    assert again.guarded(Options(content=before), Options(content=asked))[0].content == kept
+    assert reconfigure.guarded(Options(content=before), Options(content=asked))[0].content == kept
 
 
 @pytest.mark.parametrize("for_host", [True, False], ids=["started observed", "by the host"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import narrower
-from endturn.telemetry.outlets import Options
+from endturn.telemetry.otel_providers import Options
 
 
 def given(options: Options) -> dict[str, Any]:
@@ -28,10 +28,11 @@ def guarded(before: Options, asked: Options) -> tuple[Options, list[str]]:
         The options, and the names of those of the later call that are not taken.
     """
     wanted = given(asked)
+    limits = [limit for limit in (before.content_max_chars, asked.content_max_chars) if limit is not None]
     kept: dict[str, Any] = {
         "redact": _both(before.redact, asked.redact),
         "content": narrower(before.content, asked.content),
-        "content_max_chars": _least(before.content_max_chars, asked.content_max_chars),
+        "content_max_chars": min(limits, default=None),
     }
     after = replace(before, **kept)
     refused = [
@@ -45,11 +46,6 @@ def guarded(before: Options, asked: Options) -> tuple[Options, list[str]]:
 
 def _same(one: Any, other: Any) -> bool:
     return bool((one.strip().upper() == other.strip().upper()) if isinstance(one, str) else one == other)
-
-
-def _least(before: int | None, asked: int | None) -> int | None:
-    limits = [limit for limit in (before, asked) if limit is not None]
-    return min(limits) if limits else None
 
 
 def _both(before: Redact | None, asked: Redact | None) -> Redact | None:

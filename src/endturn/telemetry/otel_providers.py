@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
@@ -13,7 +14,7 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
 from endturn import __version__
 from endturn.errors import UsageError
-from endturn.telemetry import schema, sdk_access
+from endturn.telemetry import schema
 from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import Capturing
 from endturn.telemetry.events import Events, mode_from
@@ -56,14 +57,14 @@ class Options:
         Capturing.of(self.content, self.content_max_chars, self.redact)
 
 
-class Outlets:
+class OTelProviders:
     """A tracer, instruments and a logger, each None until there is a provider for it.
 
     Attributes:
         agent: whether turn metrics carry the agent's name.
     """
 
-    __slots__ = ("_exported", "_looking", "agent", "events", "meters", "options", "tracer")
+    __slots__ = ("_missing", "agent", "events", "meters", "options", "tracer")
 
     def __init__(
         self,
@@ -72,18 +73,6 @@ class Outlets:
         logger_provider: LoggerProvider | None,
         options: Options,
     ) -> None:
-        for name, given, gives in (
-            ("tracer_provider", tracer_provider, "get_tracer"),
-            ("meter_provider", meter_provider, "get_meter"),
-            ("logger_provider", logger_provider, "get_logger"),
-        ):
-            if given is not None and (isinstance(given, type) or not hasattr(given, gives)):
-                what = (
-                    f"the class {given.__name__}"
-                    if isinstance(given, type)
-                    else f"a value of type {type(given).__name__}"
-                )
-                raise UsageError(f"{name} is an OpenTelemetry provider object, not {what}")
         self.options = options
         self.agent = options.agent
         if self.agent is None:
@@ -91,26 +80,34 @@ class Outlets:
         self.events = Events(mode_from(options.events))
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
-        self._exported = False
-        self._looking: list[Callable[[], bool]] = []
-        if tracer_provider is None:
-            self._looking.append(self._look_for_tracers)
-        else:
-            self._trace_with(tracer_provider)
-        if meter_provider is None:
-            self._looking.append(self._look_for_meters)
-        else:
-            self._measure_with(meter_provider)
-        if logger_provider is None:
-            self._looking.append(self._look_for_loggers)
-        else:
-            self._log_with(logger_provider)
+        self._missing: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        signals: tuple[tuple[str, Any, Callable[[Any], None], Callable[[], Any]], ...] = (
+            ("tracer", tracer_provider, self._trace_with, lambda: trace.get_tracer_provider()),
+            ("meter", meter_provider, self._measure_with, lambda: metrics.get_meter_provider()),
+            ("logger", logger_provider, self._log_with, get_logger_provider),
+        )
+        for signal, given, use, current in signals:
+            if given is None:
+                self._missing.append((current, use))
+            elif isinstance(given, type) or not hasattr(given, f"get_{signal}"):
+                name = given.__name__ if isinstance(given, type) else type(given).__name__
+                what = f"the class {name}" if isinstance(given, type) else f"a value of type {name}"
+                raise UsageError(f"{signal}_provider is an OpenTelemetry provider object, not {what}")
+            else:
+                use(given)
         self.look()
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
-        if self._looking:
-            self._looking = [look for look in self._looking if not look()]
+        if self._missing:
+            self._missing = [row for row in self._missing if not self._found(*row)]
+
+    def _found(self, current: Callable[[], Any], use: Callable[[Any], None]) -> bool:
+        provider = current()
+        if not installed(provider):
+            return False
+        use(provider)
+        return True
 
     def awake(self) -> bool:
         """Whether there is anywhere to go."""
@@ -123,34 +120,18 @@ class Outlets:
         """Whether responses are counted here, by metrics that leave this process."""
         if self.options.counted is not None:
             return self.options.counted
-        return self._exported or (self.meters is not None and self.meters.collected)
+        return self.meters is not None and self.meters.collected
 
-    def _look_for_tracers(self) -> bool:
-        provider = trace.get_tracer_provider()
-        return installed(provider) and self._trace_with(provider)
-
-    def _look_for_meters(self) -> bool:
-        provider = metrics.get_meter_provider()
-        return installed(provider) and self._measure_with(provider)
-
-    def _look_for_loggers(self) -> bool:
-        provider = get_logger_provider()
-        return installed(provider) and self._log_with(provider)
-
-    def _trace_with(self, provider: TracerProvider) -> bool:
+    def _trace_with(self, provider: TracerProvider) -> None:
         tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
-        return True
 
-    def _measure_with(self, provider: MeterProvider) -> bool:
+    def _measure_with(self, provider: MeterProvider) -> None:
         self.meters = instruments_of(provider)
-        self._exported = self.meters is not None and sdk_access.has_reader(provider)
-        return True
 
-    def _log_with(self, provider: LoggerProvider) -> bool:
+    def _log_with(self, provider: LoggerProvider) -> None:
         logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
         self.events.logger = None if isinstance(logger, NoOpLogger) else logger
-        return True
 
 
 def installed(provider: object) -> bool:

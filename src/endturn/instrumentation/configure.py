@@ -1,0 +1,346 @@
+"""`configure()`: the OpenTelemetry SDK, set up for one process from the standard variables, and endturn observing.
+
+It is for hosts that have no OpenTelemetry of their own. Where a provider is installed already it stays, and is used.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakMethod
+
+from endturn.errors import UsageError
+from endturn.instrumentation import worker_exit
+from endturn.telemetry import cleanup
+from endturn.telemetry.bounded import Redact
+from endturn.telemetry.instruments import instruments_of
+from endturn.telemetry.otel_providers import Options, Prices
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs.export import LogRecordExporter
+    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from endturn.instrumentation.sdk_providers import ProcessResource, Signal
+
+log = logging.getLogger("endturn")
+
+EXIT_S: Final = 2.0
+"""How long the end of a process waits for its exports, where OTEL_EXPORTER_OTLP_TIMEOUT does not say how long one may
+take."""
+
+APART_S: Final = 0.002
+"""Between two collections: what has the same millisecond is refused as a duplicate."""
+
+
+class Telemetry:
+    """What `configure` set up. As a context manager it shuts down at the end of the block."""
+
+    def __init__(self, options: Options, *, for_host: bool = False) -> None:
+        self._options = options
+        self._for_host = for_host
+        self._resource: ProcessResource | None = None
+        self._providers: dict[Signal, Any] = {}
+        self._instrumented = False
+        self._over = False
+
+    @property
+    def instance(self) -> str:
+        """The `service.instance.id` of this process's signals, "" where the providers are the host's."""
+        return "" if self._resource is None else self._resource.instance()
+
+    def force_flush(self, timeout_s: float = 10.0) -> bool:
+        """Export what has been recorded so far, one signal after the other.
+
+        Args:
+            timeout_s: how long to wait for each. An export that has begun goes on for as long as its exporter allows
+                (OTEL_EXPORTER_OTLP_TIMEOUT, 10 seconds by default).
+
+        Returns:
+            False where something could not be exported in time.
+        """
+        cleanup.run()
+        done = self._flush(timeout_s)
+        meters = self._providers.get("metrics")
+        made = None if meters is None else instruments_of(meters)
+        if made is not None and made.withholds:
+            time.sleep(APART_S)
+            done = self._flush(timeout_s) and done
+        return done
+
+    def shutdown(self) -> None:
+        """End what is open, export the rest, and stop. The process cannot be configured again.
+
+        It waits 2 seconds for the export, or as long as OTEL_EXPORTER_OTLP_TIMEOUT allows one, and as long again for
+        the last collection of metrics. What could not be exported by then is lost, and logged.
+        """
+        atexit.unregister(self.shutdown)
+        self._over = True
+        if self._instrumented:
+            self._instrumented = False
+            from endturn.instrumentation.instrument import uninstrument
+
+            uninstrument()
+        if not self._providers:
+            return
+        within_s = _exit_seconds()
+        self._ending.set()
+        if self._flushed.wait(within_s):
+            self._thread.join(within_s)
+        if self._thread.is_alive():
+            log.warning(
+                "endturn: what was recorded last could not be exported within %g seconds of the end, and is lost: is a "
+                "Collector listening? (OTEL_EXPORTER_OTLP_ENDPOINT; OTEL_EXPORTER_OTLP_TIMEOUT says how long to wait, "
+                "OTEL_SDK_DISABLED=true sends nothing)",
+                within_s,
+            )
+        self._providers = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def _install(self, attributes: Mapping[str, Any], made: Mapping[Signal, list[Any]]) -> None:
+        """Install the providers, and have them shut down when the process ends, or the worker of `multiprocessing`."""
+        from endturn.instrumentation import sdk_providers
+
+        resource = sdk_providers.resource_of(attributes)
+        self._providers = sdk_providers.install(resource, made)
+        if self._providers:
+            self._resource = resource
+            self._stand_by()
+            if hasattr(os, "register_at_fork"):
+                forked = WeakMethod(self._stand_by)
+                os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+        atexit.register(self.shutdown)
+        worker_exit.before_worker_ends(self.shutdown)
+
+    def _stand_by(self) -> None:
+        """Start the thread that exports at the end: exit handlers cannot start any, and an export has no bound."""
+        self._ending, self._flushed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._end, name="endturn-exit", daemon=True)
+        self._thread.start()
+
+    def _end(self) -> None:
+        self._ending.wait()
+        self._flush(_exit_seconds())
+        self._flushed.set()
+        time.sleep(APART_S)
+        for signal, provider in self._providers.items():
+            try:
+                provider.shutdown()
+            except Exception:
+                log.warning("endturn: shutting down %s failed", signal, exc_info=True)
+
+    def _flush(self, timeout_s: float) -> bool:
+        done = True
+        for signal, provider in self._providers.items():
+            try:
+                done = provider.force_flush(round(timeout_s * 1000)) is not False and done
+            except Exception:
+                done = False
+                log.warning("endturn: exporting %s failed", signal, exc_info=True)
+        return done
+
+
+_configured: Telemetry | None = None
+
+
+def configure(
+    *,
+    service_name: str | None = None,
+    resource: Resource | Mapping[str, Any] | None = None,
+    span_exporter: SpanExporter | None = None,
+    metric_exporter: MetricExporter | None = None,
+    log_exporter: LogRecordExporter | None = None,
+    counted: bool | None = None,
+    gen_ai_metrics: bool | None = None,
+    events: str | None = None,
+    agent: bool | None = None,
+    prices: Prices | None = None,
+    content: str | None = None,
+    content_max_chars: int | None = None,
+    redact: Redact | None = None,
+    instrument: bool = True,
+) -> Telemetry:
+    """Set up traces, metrics and logs, exported over OTLP (HTTP), and observe the model calls of this process.
+
+    The standard variables decide what is not given: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_SDK_DISABLED,
+    OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER and OTEL_LOGS_EXPORTER (otlp, console, none, or the name that an
+    installed package has registered with the SDK), OTEL_EXPORTER_OTLP_*, and those of the SDK's samplers and
+    processors. What is recorded is exported when the process ends.
+
+    Each process is told apart: to `service.instance.id`, as configured, else random, its pid and four hex digits are
+    appended, after a fork too. Two processes that write one series make nonsense of it.
+
+    Args:
+        resource: attributes of the resource besides the name.
+        span_exporter, metric_exporter, log_exporter: in place of those that the variables ask for.
+        counted, gen_ai_metrics, events, agent, prices, content, content_max_chars, redact: as in
+            `endturn.telemetry.otel_providers.Options`.
+        instrument: also call `endturn.instrument()`.
+
+    Returns:
+        A handle. Configured already, the process keeps what it has, and gets the same handle; of the options, a
+        redaction and less content are applied all the same. Where the first call instrumented, and that was undone, it
+        is done again. Under `endturn run` and `opentelemetry-instrument` the first call of the host's own decides.
+
+    Raises:
+        UsageError: the SDK is not installed, or a variable asks for what this function cannot do.
+    """
+    global _configured
+    given = {"metric_exporter": metric_exporter, "span_exporter": span_exporter, "log_exporter": log_exporter}
+    for name, exporter in given.items():
+        _check_exporter(name, exporter)
+    options = Options(
+        counted=counted,
+        gen_ai_metrics=gen_ai_metrics,
+        events=events,
+        agent=agent,
+        prices=prices,
+        content=content,
+        content_max_chars=content_max_chars,
+        redact=redact,
+    )
+    options.check()
+    if _configured is not None:
+        named = {"service_name": service_name, "resource": resource, **given}
+        _configure_again(_configured, options, [name for name in named if named[name] is not None], instrument)
+        return _configured
+    telemetry = Telemetry(options)
+    if is_disabled():
+        log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing will be recorded")
+        _configured = telemetry
+        return telemetry
+    check_sdk("configure()")
+    from endturn.instrumentation import sdk_providers as sdk
+
+    made: dict[Signal, list[Any]] = {}
+    # All of them before any provider: nothing is to be left half done.
+    for signal, exporter in zip(sdk.SIGNALS, given.values(), strict=True):
+        if sdk.is_taken(signal):
+            log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
+        else:
+            made[signal] = [make() for make in sdk.exporters(signal)] if exporter is None else [exporter]
+    described: Any = getattr(resource, "attributes", resource)
+    attributes: dict[str, Any] = dict(described or {})
+    if service_name is not None:
+        attributes["service.name"] = service_name
+    sdk.warn_of_names(attributes)
+    telemetry._install(attributes, made)
+    _configured = telemetry
+    if instrument or _is_instrumented():
+        _instrument(telemetry)
+    return telemetry
+
+
+def configure_for_host() -> None:
+    """`configure()`, where the host has not asked for it: what cannot be exported is logged, and the rest is set up.
+
+    Raises:
+        UsageError: the SDK is not installed.
+    """
+    global _configured
+    if _configured is not None or is_disabled():  # the program has done so, or has said so by now
+        return
+    check_sdk("endturn run")
+    from endturn.instrumentation import sdk_providers as sdk
+
+    made: dict[Signal, list[Any]] = {}
+    for signal in sdk.SIGNALS:
+        try:
+            made[signal] = [] if sdk.is_taken(signal) else [make() for make in sdk.exporters(signal)]
+        except UsageError as error:
+            log.error("endturn: no %s are exported: %s", signal, error)
+    telemetry = Telemetry(Options(), for_host=True)
+    telemetry._install({}, made)
+    _configured = telemetry
+    _instrument(telemetry)
+
+
+def is_disabled() -> bool:
+    """Whether OTEL_SDK_DISABLED switches everything off."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+def check_sdk(who: str) -> None:
+    """Look for the SDK.
+
+    Raises:
+        UsageError: it is not installed, and `who` needs it.
+    """
+    try:
+        import_module("opentelemetry.sdk.resources")
+    except ImportError:
+        raise UsageError(f"{who} needs the OpenTelemetry SDK: pip install 'endturn[otlp]'") from None
+
+
+def _check_exporter(name: str, given: object) -> None:
+    """Refuse what is no exporter, such as the name of one."""
+    if given is not None and (isinstance(given, type) or not hasattr(given, "export")):
+        what = f"the class {given.__name__}" if isinstance(given, type) else f"a value of type {type(given).__name__}"
+        raise UsageError(
+            f"{name} is an exporter object, not {what}; the name of one (otlp, console, none) goes into the variable "
+            "OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or OTEL_LOGS_EXPORTER"
+        )
+
+
+def _configure_again(telemetry: Telemetry, options: Options, unused: list[str], instrument: bool) -> None:
+    """A later call. What was set up stays; who is told of it, and what of the options is taken, depends on who did."""
+    if telemetry._over:
+        log.warning(
+            "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
+            "nothing more is recorded. Call configure() once, and shutdown() where the process ends"
+        )
+        return
+    if not telemetry._for_host:
+        log.warning("endturn: configure() was called before; the first call's settings stay")
+    elif unused:
+        log.warning(
+            "endturn: telemetry was set up with the first model call, as the variables say; configure() came after it, "
+            "and its %s cannot be used any more",
+            ", ".join(unused),
+        )
+    from endturn.instrumentation import instrument as instrumentation
+
+    if _is_instrumented():
+        telemetry._options = instrumentation.asked_again(options, quiet=not telemetry._for_host)
+    elif instrument and telemetry._instrumented:
+        _instrument(telemetry)
+        telemetry._options = instrumentation.asked_again(options, quiet=True)
+
+
+def _is_instrumented() -> bool:
+    from endturn.instrumentation import instrument as instrumentation
+
+    return instrumentation.recorder() is not None
+
+
+def _instrument(telemetry: Telemetry) -> None:
+    """Observe the model calls, unless that is done already."""
+    from endturn.instrumentation import instrument as instrumentation
+
+    # A host that has no SDK after configure() asked for none.
+    instrumentation.expect_nothing()
+    instrumentation.instrument(**{each.name: getattr(telemetry._options, each.name) for each in fields(Options)})
+    telemetry._instrumented = True
+
+
+def _exit_seconds() -> float:
+    try:
+        return float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", ""))
+    except ValueError:  # not set; or no number, which the exporter says
+        return EXIT_S

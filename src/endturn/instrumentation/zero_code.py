@@ -1,0 +1,237 @@
+"""Observation without a line of the program's own: `endturn run`, `opentelemetry-instrument`, a configuration file.
+
+An agent may set up OpenTelemetry itself, and OpenTelemetry's providers can be set only once: had they been set at the
+start, the agent's own would be refused. So under `endturn run` they are set when the first model call or turn begins,
+and of the three only those that the agent has not set by then. A process that calls no model is left as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields
+from importlib import import_module
+from importlib.machinery import PathFinder
+from types import ModuleType
+from typing import Any, Final
+
+from endturn import announce
+from endturn.errors import UsageError
+from endturn.instrumentation import configure, instrument
+from endturn.records import Record
+from endturn.telemetry.content import REDACT
+from endturn.telemetry.otel_providers import Options
+
+log = logging.getLogger("endturn")
+
+NAME: Final = "endturn"
+"""What OTEL_PYTHON_DISABLED_INSTRUMENTATIONS and a configuration file call us."""
+
+# --- endturn run ---------------------------------------------------------------------------------------------------
+
+
+def start() -> None:
+    """Observe this process, unless the variables say otherwise. Never raises: what cannot be done is logged."""
+    try:
+        _start()
+    except UsageError as error:
+        log.error("endturn: this process is not observed: %s", error)
+    except Exception:
+        log.exception("endturn: this process is not observed")
+
+
+def _start() -> None:
+    if is_disabled():
+        return
+    instrument.expect_nothing()  # no SDK yet; there will be one
+    file = os.environ.get("OTEL_CONFIG_FILE")
+    if file and not _configured_by(file):
+        return
+    if not file:
+        late = _LateSetup()
+        late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
+    instrument.begin(Options(), for_host=True)
+
+
+def is_disabled() -> bool:
+    """Whether the variables say that nothing is to be observed."""
+    names = [name.strip() for name in os.environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")]
+    return configure.is_disabled() or NAME in names or "*" in names
+
+
+def check(folder: str) -> list[str]:
+    """Look at what the processes of a program will need, before it is started.
+
+    A program may never call a model, or set up for itself what the variables ask for in vain: it is told of, and run.
+
+    Args:
+        folder: where Python will look for the program's own modules.
+
+    Returns:
+        What will not be done, and why, a sentence each.
+
+    Raises:
+        UsageError: the SDK is not installed, so that nothing could ever be recorded.
+    """
+    if is_disabled():
+        return []
+    configure.check_sdk("endturn run")
+    from endturn.instrumentation import sdk_providers
+
+    said = [*_unreachable_redaction(folder)]
+    file = os.environ.get("OTEL_CONFIG_FILE")
+    if file:
+        try:
+            if not os.path.isfile(file):
+                raise UsageError(f"OTEL_CONFIG_FILE={file!r} is not a file")
+            _configuration()
+        except UsageError as error:
+            said.append(f"the program is not observed: {error}")
+        return said
+    for signal in sdk_providers.SIGNALS:
+        try:
+            sdk_providers.exporters(signal)
+        except UsageError as error:
+            said.append(f"unless the program sets them up itself, no {signal} are exported: {error}")
+    return said
+
+
+def _unreachable_redaction(folder: str) -> Iterator[str]:
+    """Where ENDTURN_REDACT names a module that is nowhere. It is not imported: it may be the program's own."""
+    module, _, _ = os.environ.get(REDACT, "").strip().partition(":")
+    top = module.partition(".")[0]
+    if top and top not in sys.builtin_module_names and PathFinder.find_spec(top, [folder, *sys.path]) is None:
+        yield f"{REDACT} names a module {top!r} that is not found: nothing of what was said will be recorded"
+
+
+def _configuration() -> ModuleType:
+    try:
+        return import_module("opentelemetry.configuration")
+    except ImportError:
+        raise UsageError(
+            "OTEL_CONFIG_FILE is set, and what reads it is not installed: pip install opentelemetry-configuration"
+        ) from None
+
+
+def _configured_by(file: str) -> bool:
+    """Set the SDK up as the file says, now: whoever names one wants it. False where the file switches us off."""
+    configuration = _configuration()
+    try:
+        asked = configuration.load_config_file(file)
+        configuration.configure_sdk(asked)
+    except configuration.ConfigurationError as error:
+        raise UsageError(f"OTEL_CONFIG_FILE={file!r}: {error}") from error
+    listed = getattr(getattr(asked, "instrumentation_development", None), "python", None) or {}
+    ours = listed.get(NAME) or {}
+    return not asked.disabled and ours.get("enabled", True) is not False
+
+
+class _LateSetup:
+    """A listener that sets up the SDK when the first record, or the question whether anyone listens, reaches it.
+
+    Attributes:
+        stop: has it listen no longer.
+    """
+
+    def __init__(self) -> None:
+        self.stop: Callable[[], None] = lambda: None
+        self._over = False
+        self._locks: dict[str, threading.Lock] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._locks.clear)
+
+    def __call__(self, record: Record) -> None:
+        """A call or a turn begins."""
+        self.awake()
+
+    def awake(self) -> bool:
+        """A call is about to begin. Of the record itself nothing would come here."""
+        # Made of what locks are now: a host's first line may have made its threads green.
+        lock = self._locks.get("") or self._locks.setdefault("", threading.Lock())
+        with lock:  # another thread's first call waits, and is recorded too
+            if not self._over:
+                try:
+                    configure.configure_for_host()
+                except UsageError as error:
+                    log.error("endturn: nothing is recorded: %s", error)
+                except Exception:
+                    log.exception("endturn: nothing is recorded")
+                self._over = True
+                self.stop()
+        return False
+
+
+# --- opentelemetry-instrument, and the configuration file ----------------------------------------------------------
+
+PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
+THEIRS: Final = ("skip_dep_check", "raise_exception_on_conflict")
+"""What callers tell every instrumentor; here there is nothing to check."""
+
+
+def _base() -> Any:
+    """OpenTelemetry's class where it is installed: what reads configuration files does not depend on it."""
+    try:
+        return import_module("opentelemetry.instrumentation.instrumentor").BaseInstrumentor
+    except ImportError:
+        return object
+
+
+class EndturnInstrumentor(_base()):  # type: ignore[misc]  # theirs has no types
+    """`endturn.instrument()` in the form that OpenTelemetry's loaders ask for.
+
+    It never raises, and depends on no version of any library: whoever loads several instrumentors loads all of them.
+    Loaders share a process (a configuration file names us, and `opentelemetry-instrument` finds us): who comes second,
+    and says nothing, changes nothing.
+
+    Attributes:
+        configuration: the options that a configuration file may give, under `instrumentation/development`.
+    """
+
+    configuration = Options
+    _is_instrumented_by_opentelemetry = False
+
+    @property
+    def is_instrumented_by_opentelemetry(self) -> bool:
+        """Whether this switched endturn on."""
+        return self._is_instrumented_by_opentelemetry
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """Nothing: libraries that are not installed are not needed."""
+        return ()
+
+    def instrument(self, **kwargs: Any) -> None:
+        """Observe the calls of this process.
+
+        Args:
+            kwargs: the three providers and the options of `endturn.instrument`; others are ignored, which is logged.
+        """
+        self._instrument(**kwargs)
+
+    def uninstrument(self, **kwargs: Any) -> None:
+        """Undo `instrument`."""
+        if self._is_instrumented_by_opentelemetry:
+            self._uninstrument(**kwargs)
+
+    def _instrument(self, **kwargs: Any) -> None:
+        known = {*PROVIDERS, *(field.name for field in fields(Options))}
+        unknown = sorted(kwargs.keys() - known - set(THEIRS))
+        if unknown:
+            log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), ", ".join(sorted(known)))
+        try:
+            options = Options(**{name: kwargs[name] for name in kwargs if name in known and name not in PROVIDERS})
+            tracers, meters, loggers = (kwargs.get(name) for name in PROVIDERS)
+            instrument.begin(options, (tracers, meters, loggers), for_host=True)
+        except Exception as error:  # the loader would load nothing after us
+            log.error("endturn: this process is not observed: %s", error)
+            return
+        type(self)._is_instrumented_by_opentelemetry = True
+
+    def _uninstrument(self, **kwargs: Any) -> None:
+        try:
+            instrument.uninstrument()
+        except Exception:
+            log.exception("endturn: could not be undone")
+        type(self)._is_instrumented_by_opentelemetry = False

@@ -1,0 +1,53 @@
+"""Work that waits for a safe moment: ending what was dropped, and the turns that nobody continued.
+
+A destructor runs wherever the garbage collector happens to, perhaps inside a locked region of the very code that it
+would call: all it does is to append here. The work is done when the next call begins, before a metric reader collects,
+on flush and at the end. No thread waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from endturn.announce import swallow
+
+Job = Callable[[], object]
+
+_jobs: Final[deque[Job]] = deque()
+_sweeps: Final[list[Job]] = []
+
+
+def later(job: Job) -> None:
+    """Have `job` done at the next safe moment. The only function here that a destructor may call."""
+    _jobs.append(job)
+
+
+def each_time(sweep: Job) -> None:
+    """Have `sweep` done at every safe moment from now on: it ends what has been idle for too long."""
+    _sweeps.append(sweep)
+
+
+def run() -> None:
+    """Do what waits. This is a safe moment: no lock is held that a job may need."""
+    while _jobs:
+        try:
+            job = _jobs.popleft()
+        except IndexError:
+            break  # another thread took it
+        _do(job)
+    for sweep in _sweeps:
+        _do(sweep)
+
+
+def _do(job: Job) -> None:
+    try:
+        job()
+    except Exception:
+        swallow("ending what was dropped")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_jobs.clear)  # they are the parent's
