@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from importlib import import_module
 from types import TracebackType
@@ -113,10 +113,24 @@ class Telemetry:
     ) -> None:
         self.shutdown()
 
-    def _install(self, attributes: Mapping[str, Any], made: Mapping[Signal, list[Any]]) -> None:
-        """Install the providers, and have them shut down when the process ends, or the worker of `multiprocessing`."""
+    def _install(self, attributes: Mapping[str, Any], given: Iterable[Any]) -> None:
+        """Install the providers, and have them shut down when the process ends, or the worker of `multiprocessing`.
+
+        Args:
+            given: an exporter of metrics, one of traces, one of logs.
+        """
         from endturn.instrumentation import sdk_providers
 
+        # All exporters before any provider: a setting that cannot be used must leave nothing half done.
+        made: dict[Signal, list[Any]] = {}
+        for signal, exporter in zip(sdk_providers.SIGNALS, given, strict=True):
+            try:
+                made[signal] = sdk_providers.exporters(signal, exporter)
+            except UsageError as error:
+                if not self._for_host:
+                    raise
+                log.error("endturn: no %s are exported: %s", signal, error)
+        sdk_providers.warn_of_names(attributes)
         resource = sdk_providers.resource_of(attributes)
         self._providers = sdk_providers.install(resource, made)
         if self._providers:
@@ -226,21 +240,11 @@ def configure(
         _configured = telemetry
         return telemetry
     check_sdk("configure()")
-    from endturn.instrumentation import sdk_providers as sdk
-
-    made: dict[Signal, list[Any]] = {}
-    # All of them before any provider: nothing is to be left half done.
-    for signal, exporter in zip(sdk.SIGNALS, given.values(), strict=True):
-        if sdk.is_taken(signal):
-            log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
-        else:
-            made[signal] = [make() for make in sdk.exporters(signal)] if exporter is None else [exporter]
     described: Any = getattr(resource, "attributes", resource)
     attributes: dict[str, Any] = dict(described or {})
     if service_name is not None:
         attributes["service.name"] = service_name
-    sdk.warn_of_names(attributes)
-    telemetry._install(attributes, made)
+    telemetry._install(attributes, given.values())
     _configured = telemetry
     if instrument or _is_instrumented():
         _instrument(telemetry)
@@ -257,16 +261,8 @@ def configure_for_host() -> None:
     if _configured is not None or is_disabled():  # the program has done so, or has said so by now
         return
     check_sdk("endturn run")
-    from endturn.instrumentation import sdk_providers as sdk
-
-    made: dict[Signal, list[Any]] = {}
-    for signal in sdk.SIGNALS:
-        try:
-            made[signal] = [] if sdk.is_taken(signal) else [make() for make in sdk.exporters(signal)]
-        except UsageError as error:
-            log.error("endturn: no %s are exported: %s", signal, error)
     telemetry = Telemetry(Options(), for_host=True)
-    telemetry._install({}, made)
+    telemetry._install({}, (None, None, None))
     _configured = telemetry
     _instrument(telemetry)
 

@@ -29,11 +29,11 @@ Signal = Literal["metrics", "traces", "logs"]
 
 SIGNALS: Final[tuple[Signal, ...]] = ("metrics", "traces", "logs")
 
-REGISTERED: Final = {"": "otlp_proto_http", "http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+_REGISTERED: Final = {"": "otlp_proto_http", "http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 """The name under which the OTLP exporter of a protocol is registered. Without a protocol it is HTTP, the one that is
 installed with us."""
 
-REMEDIES: Final = {
+_REMEDIES: Final = {
     "otlp_proto_http": "pip install 'endturn[otlp]'",
     "otlp_proto_grpc": "pip install opentelemetry-exporter-otlp-proto-grpc",
     "prometheus": "pip install opentelemetry-exporter-prometheus",
@@ -42,23 +42,33 @@ REMEDIES: Final = {
 Make = Callable[[], Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
 
-CURRENT: Final[dict[Signal, Make]] = {
+_CURRENT: Final[dict[Signal, Make]] = {
     "metrics": metrics.get_meter_provider,
     "traces": trace.get_tracer_provider,
     "logs": _logs.get_logger_provider,
 }
-"""The global provider of a signal."""
-
 _registered = cache(entry_points)
 
 
-def exporters(signal: Signal) -> list[Make]:
+def exporters(signal: Signal, given: Any = None) -> list[Any]:
+    """The exporters of a signal: the given one, else those that the variables ask for; none for a provider of the host.
+
+    Raises:
+        UsageError: a variable names what there is not, or what is not installed.
+    """
+    if _is_taken(signal):
+        log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
+        return []
+    return [make() for make in makers(signal)] if given is None else [given]
+
+
+def makers(signal: Signal) -> list[Make]:
     """What makes the exporters of a signal that the variables ask for: imported, and not made yet.
 
     Raises:
         UsageError: a variable names what there is not, or what is not installed.
     """
-    return [_exporter(signal, name, asked) for name, asked in _names(signal)]
+    return [_maker(signal, name, asked) for name, asked in _names(signal)]
 
 
 def _names(signal: Signal) -> Iterator[tuple[str, str]]:
@@ -71,15 +81,15 @@ def _names(signal: Signal) -> Iterator[tuple[str, str]]:
             if not os.environ.get(asked, "").strip():
                 asked = "OTEL_EXPORTER_OTLP_PROTOCOL"
             protocol = os.environ.get(asked, "").strip().lower()
-            if protocol not in REGISTERED:
+            if protocol not in _REGISTERED:
                 raise UsageError(f"{asked}={protocol!r}: use http/protobuf (port 4318) or grpc (port 4317)")
-            yield REGISTERED[protocol], f"{asked}={protocol!r}" if protocol else f"{variable}={name!r}"
+            yield _REGISTERED[protocol], f"{asked}={protocol!r}" if protocol else f"{variable}={name!r}"
         elif name != "none":
             yield name, f"{variable}={name!r}"
 
 
-def _exporter(signal: Signal, name: str, asked: str) -> Make:
-    remedy = REMEDIES.get(name, "install the package that registers it")
+def _maker(signal: Signal, name: str, asked: str) -> Make:
+    remedy = _REMEDIES.get(name, "install the package that registers it")
     for found in _registered().select(group=f"opentelemetry_{signal}_exporter", name=name):
         try:
             make: Make = found.load()
@@ -137,24 +147,19 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
 
 def warn_of_names(attributes: Mapping[str, Any]) -> None:
     """Say so where signals will not have the name that was given: an installed provider has one of its own."""
-    for signal in SIGNALS:
-        resource = getattr(CURRENT[signal](), "resource", None) if is_taken(signal) else None
-        known = attributes if resource is None else resource.attributes
-        other = [key for key, value in attributes.items() if known.get(key) != value]
-        if other:
-            log.warning(
-                "endturn: the providers that are installed already keep their names: what configure() was given as %s "
-                "is not used for %s. Set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which whoever installs them "
-                "reads",
-                ", ".join(other),
-                signal,
-            )
-            return
+    taken = [signal for signal in SIGNALS if _is_taken(signal)]
+    if attributes and taken:
+        log.warning(
+            "endturn: the providers that are installed already keep their names: what configure() was given as %s "
+            "is not used for %s. Set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which whoever installs them reads",
+            ", ".join(attributes),
+            ", ".join(taken),
+        )
 
 
-def is_taken(signal: Signal) -> bool:
+def _is_taken(signal: Signal) -> bool:
     """Whether the host has installed a provider of its own."""
-    return installed(CURRENT[signal]())
+    return installed(_CURRENT[signal]())
 
 
 def _install_metrics(resource: Resource, made: list[Any]) -> Any:

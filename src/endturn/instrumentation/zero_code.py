@@ -93,7 +93,7 @@ def check(folder: str) -> list[str]:
         return said
     for signal in sdk_providers.SIGNALS:
         try:
-            sdk_providers.exporters(signal)
+            sdk_providers.makers(signal)
         except UsageError as error:
             said.append(f"unless the program sets them up itself, no {signal} are exported: {error}")
     return said
@@ -171,16 +171,8 @@ THEIRS: Final = ("skip_dep_check", "raise_exception_on_conflict")
 """What callers tell every instrumentor; here there is nothing to check."""
 
 
-def _base() -> Any:
-    """OpenTelemetry's class where it is installed: what reads configuration files does not depend on it."""
-    try:
-        return import_module("opentelemetry.instrumentation.instrumentor").BaseInstrumentor
-    except ImportError:
-        return object
-
-
-class EndturnInstrumentor(_base()):  # type: ignore[misc]  # theirs has no types
-    """`endturn.instrument()` in the form that OpenTelemetry's loaders ask for.
+class EndturnInstrumentor:
+    """`endturn.instrument()` in the form that OpenTelemetry's loaders ask for: the methods of their `BaseInstrumentor`.
 
     It never raises, and depends on no version of any library: whoever loads several instrumentors loads all of them.
     Loaders share a process (a configuration file names us, and `opentelemetry-instrument` finds us): who comes second,
@@ -208,14 +200,6 @@ class EndturnInstrumentor(_base()):  # type: ignore[misc]  # theirs has no types
         Args:
             kwargs: the three providers and the options of `endturn.instrument`; others are ignored, which is logged.
         """
-        self._instrument(**kwargs)
-
-    def uninstrument(self, **kwargs: Any) -> None:
-        """Undo `instrument`."""
-        if self._is_instrumented_by_opentelemetry:
-            self._uninstrument(**kwargs)
-
-    def _instrument(self, **kwargs: Any) -> None:
         known = {*PROVIDERS, *(field.name for field in fields(Options))}
         unknown = sorted(kwargs.keys() - known - set(THEIRS))
         if unknown:
@@ -229,9 +213,12 @@ class EndturnInstrumentor(_base()):  # type: ignore[misc]  # theirs has no types
             return
         type(self)._is_instrumented_by_opentelemetry = True
 
-    def _uninstrument(self, **kwargs: Any) -> None:
+    def uninstrument(self, **kwargs: Any) -> None:
+        """Undo `instrument`."""
+        if not self._is_instrumented_by_opentelemetry:
+            return
+        type(self)._is_instrumented_by_opentelemetry = False
         try:
             instrument.uninstrument()
         except Exception:
             log.exception("endturn: could not be undone")
-        type(self)._is_instrumented_by_opentelemetry = False
