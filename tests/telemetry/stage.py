@@ -21,7 +21,8 @@ from endturn.chat import Usage
 from endturn.records import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema
-from endturn.telemetry.recorder import Options, Recorder
+from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.recorder import Recorder
 from endturn.turns import TURN, Step
 
 SECOND = 1_000_000_000

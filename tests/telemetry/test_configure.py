@@ -42,7 +42,7 @@ def receiver() -> Iterator[Receiver]:
         yield kept
 
 
-def run(code: str, receiver: Receiver | None = None, *, complaints: bool = False, **variables: str) -> list[str]:
+def run(code: str, receiver: Any = None, *, complaints: object = False, **variables: str) -> list[str]:
     """Run a program in a process of its own; what it printed, line by line. No traceback, but for `complaints`."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "ENDTURN_"))}
     if receiver is not None:

@@ -44,7 +44,8 @@ from endturn.stop import Stop, StopReason
 from endturn.telemetry import instruments, schema
 from endturn.telemetry.cardinality import LIMIT, PAIRS
 from endturn.telemetry.instruments import QUEUED, instruments_of
-from endturn.telemetry.recorder import Options, Recorder
+from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.recorder import Recorder
 from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
 
 OPENAI = ("openai", "gpt-5")
