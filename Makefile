@@ -7,18 +7,23 @@ PY := $(VENV)/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check generate stack up down bench fuzz clean
+.PHONY: help demo test test-all check generate stack up down bench fuzz clean
 
 help:  ## what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted provider; no keys, no network
 	@$(VENV)/bin/endturn demo $(ARGS)
 
-test: $(VENV)/.dev  ## all tests; builds what they need first (Go makes the Collector and Prometheus ones possible)
-	@$(PY) stack/build.py --if-possible
-	@$(PY) tests/sdks/build.py --if-possible
-	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+test: $(VENV)/.dev  ## the fast tests
+	$(PYTEST) -m 'not stack and not environments' $(ARGS)
+
+test-all: test  ## and those that need the native stack (Go, Node) or other SDKs, which it builds; longer properties
+	@$(PY) stack/build.py
+	@$(PY) tests/sdks/build.py
+	$(PYTEST) -m 'stack or environments or hypothesis' --hypothesis-profile=long $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
 	$(VENV)/bin/ruff format --check .

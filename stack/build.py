@@ -3,7 +3,6 @@
 
     python stack/build.py [PART ...]     build what is missing (all parts by default) and print each part's folder
     python stack/build.py --where PART   print the folder of a part that is built, or exit 1
-    python stack/build.py --if-possible  build, but exit 0 where that fails: the tests that need it skip, and say why
 
 Needs nothing but Python, Go and a Go module proxy. The binaries land in a cache outside the tree, in a folder named by
 a hash of everything that decides what they are; so a changed pin builds anew, and an unchanged one costs nothing.
@@ -243,7 +242,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to build, by default all of {', '.join(known)}")
     parser.add_argument("--where", metavar="PART", choices=known, help="print the folder of a part if it is built")
-    parser.add_argument("--if-possible", action="store_true", help="exit 0 also where a part could not be built")
     asked = parser.parse_args(arguments)
     if asked.where:
         folder = where(asked.where)
@@ -265,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         print(f"[{part}] ready after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         print(folder, flush=True)
-    return 1 if failed and not asked.if_possible else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

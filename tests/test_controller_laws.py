@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
@@ -188,7 +188,6 @@ def same(a: TurnResult | None, b: TurnResult | None) -> bool:
 
 @pytest.mark.behaviour(30)
 @pytest.mark.behaviour(32)
-@settings(max_examples=300, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
 def test_run_stream_and_async_agree(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool, chunk: int
@@ -212,7 +211,6 @@ def test_run_stream_and_async_agree(
 @pytest.mark.behaviour(33)
 @pytest.mark.behaviour(34)
 @pytest.mark.behaviour(37)
-@settings(max_examples=500, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans())
 def test_every_turn_ends_within_its_limits(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool
@@ -279,7 +277,6 @@ def test_every_turn_ends_within_its_limits(
 @pytest.mark.behaviour(22)
 @pytest.mark.behaviour(24)
 @pytest.mark.behaviour(25)
-@settings(max_examples=300, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED)
 def test_every_history_can_be_sent(script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request]) -> None:
     """In every request and in the result: the prefix unchanged, no dangling call, no empty message, no nudge left."""
@@ -315,7 +312,6 @@ def assert_sendable(messages: tuple[Message, ...], *, paused: bool = False) -> N
         assert answered == asked or message is last
 
 
-@settings(max_examples=200, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES)
 def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
     """Every response with calls either runs or hands over some of them, or says why none was run."""
@@ -332,7 +328,6 @@ def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: Con
     assert len(blocked) == len(with_calls - ran)
 
 
-@settings(max_examples=200, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED.filter(lambda asked: asked[1].format is None))
 def test_whatever_has_a_handle_can_be_taken_up(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request]
@@ -357,7 +352,6 @@ def test_whatever_has_a_handle_can_be_taken_up(
 
 
 @pytest.mark.behaviour(31)
-@settings(max_examples=300, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, chunk=st.none() | st.integers(1, 9))
 def test_a_json_answer_is_whole_or_says_so(script: list[Any], policy: ContinuationPolicy, chunk: int | None) -> None:
     """A complete turn that asked for JSON has a text that parses; a held one shows nothing that is replaced."""
@@ -431,7 +425,6 @@ class Stopping:
 
 
 @pytest.mark.behaviour(18)
-@settings(max_examples=300, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, at=st.integers(0, 40), plain=st.booleans())
 def test_a_turn_that_is_stopped_keeps_what_it_has(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], at: int, plain: bool
@@ -475,7 +468,6 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
 
 
 @pytest.mark.behaviour(18)
-@settings(max_examples=200, deadline=None)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, items=st.integers(0, 20))
 def test_a_stream_that_is_left_closes_the_providers(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], items: int

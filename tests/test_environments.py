@@ -11,6 +11,8 @@ import pytest
 
 from tests.sdks.build import Env, envs
 
+pytestmark = pytest.mark.environments
+
 ROOT = Path(__file__).parent.parent
 CASES = [
     pytest.param(env, path, id=f"{name}-{path.stem.removeprefix('test_')}")
@@ -23,8 +25,7 @@ CASES = [
 @pytest.mark.parametrize(("env", "path"), CASES)
 def test_each_file(env: Env, path: Path) -> None:
     """Every test of the file passes where its packages are installed, and there is at least one."""
-    if not env.built:
-        pytest.skip(f"{env.says}: not installed: python tests/sdks/build.py {env.name}")
+    assert env.built, f"{env.says}: not installed: python tests/sdks/build.py {env.name}"
     # Plugins that packages bring along are none of ours; what they warn of is theirs.
     ours = ["-p", "no:cacheprovider", "-p", "no:logfire", "-W", "default", f"--confcutdir={path.parent.parent}"]
     command = [str(env.python), "-m", "pytest", str(path), "-q", "-ra", *ours]

@@ -241,6 +241,7 @@ def test_an_exemplar_leads_to_a_trace_and_its_events(path: Path_) -> None:
 # TraceQL, and both grammars
 
 
+@pytest.mark.stack
 def test_traceql_fits_grafanas_grammar() -> None:
     """Every TraceQL of dashboards and runbooks, with and without its variables filled in, parses without an error."""
     plain = [search.plain(EVERYTHING) for search in queries.TRACEQL]
@@ -254,6 +255,7 @@ def test_traceql_fits_grafanas_grammar() -> None:
     assert grammar.errors(asked) == [[] for _ in asked]
 
 
+@pytest.mark.stack
 def test_logql_fits_grafanas_grammar() -> None:
     """Every LogQL of dashboards, runbooks and the data sources' links parses in the grammar of Grafana's editor."""
     values = EVERYTHING | {queries.TRACE: "0" * 32}
@@ -263,6 +265,7 @@ def test_logql_fits_grafanas_grammar() -> None:
     assert grammar.errors([("logql", text) for text in asked]) == [[] for _ in asked]
 
 
+@pytest.mark.stack
 @pytest.mark.parametrize(
     ("language", "text"),
     [

@@ -69,7 +69,7 @@ def test_every_link_leads_somewhere(name: str) -> None:
 
 def test_every_make_target_that_is_named_exists() -> None:
     """`make demo` and the others stand in the Makefile."""
-    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:^ {4}|`)make ([a-z]+)", README, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", README, re.MULTILINE))
     assert "demo" in named
     assert named <= targets

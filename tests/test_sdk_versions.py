@@ -12,6 +12,8 @@ import pytest
 from endturn.scripted import ScriptedProvider, call, essay, fail, pause, truncate
 from tests.sdks.build import Env, envs
 
+pytestmark = pytest.mark.environments
+
 ROOT = Path(__file__).parent.parent
 EXPECTED = {
     "openai whole": ("length", ["max_tokens"]),
@@ -42,8 +44,7 @@ EXPECTED = {
 @pytest.mark.parametrize("env", [pytest.param(env, id=name) for name, env in envs().items() if not env.tests])
 def test_each_environment(env: Env) -> None:
     """Every way of asking gives the SDK's own reason, and exactly one record of ours."""
-    if not env.built:
-        pytest.skip(f"{env.says} is not installed: python tests/sdks/build.py {env.name}")
+    assert env.built, f"{env.says}: not installed: python tests/sdks/build.py {env.name}"
     provider = ScriptedProvider(
         {
             "*": essay("One two three four five six."),

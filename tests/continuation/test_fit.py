@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from endturn.chat import Tool
@@ -97,7 +97,6 @@ def accepts(value: Any, root: dict[str, Any]) -> bool:
 
 
 @pytest.mark.behaviour(35)
-@settings(max_examples=300)
 @given(inner=SCHEMAS, value=GIVEN)
 def test_what_json_schema_refuses_is_refused_and_nothing_else(inner: Any, value: Any) -> None:
     """Keywords of our own change what a check costs, not what it says."""

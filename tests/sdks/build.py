@@ -2,7 +2,6 @@
 """Install the environments of `envs.toml`, each once, into a cache outside the tree.
 
     python tests/sdks/build.py [NAME ...]     install what is missing (all by default)
-    python tests/sdks/build.py --if-possible  install, but exit 0 where that fails: its tests skip, and say why
 
 Each lands in a folder named by a hash of its packages and the Python that runs them, so a changed pin installs anew.
 endturn itself is not installed there: tests put the tree's `src` on the path.
@@ -96,7 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Install what is asked for."""
     parser = argparse.ArgumentParser(description="Install the SDK environments that tests run in.")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--if-possible", action="store_true", help="exit 0 even where an installation fails")
     arguments = parser.parse_args(argv)
     known = envs()
     for name in arguments.names or known:
@@ -107,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             build(known[name])
         except subprocess.CalledProcessError as error:
             print(f"{name} could not be installed: pip exited with {error.returncode}", file=sys.stderr)
-            if not arguments.if_possible:
-                return 1
+            return 1
     return 0
 
 

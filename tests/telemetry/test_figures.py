@@ -78,13 +78,14 @@ def client_of(bodies: list[dict[str, Any]]) -> openai.OpenAI:
     return openai.OpenAI(api_key="none", base_url="http://h/v1", max_retries=0, http_client=http)
 
 
+@pytest.mark.hypothesis
 def test_no_figure_of_a_reply_or_a_request_fails_an_export(caplog: pytest.LogCaptureFixture) -> None:
     """Spans, events and metrics of calls with hostile numbers pass OTLP's encoder, and so do those that come after."""
     with instrumented() as stage:
         bodies: list[dict[str, Any]] = []
         client = client_of(bodies)
 
-        @settings(max_examples=150, deadline=None, database=None)
+        @settings(database=None)
         @given(
             usage=st.fixed_dictionaries({
                 "prompt_tokens": ANY, "completion_tokens": ANY,
@@ -107,11 +108,12 @@ def _is_json(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
+@pytest.mark.hypothesis
 def test_figures_of_a_host_s_own_are_not_believed_either(caplog: pytest.LogCaptureFixture) -> None:
     """Where a provider function of the host's says how much was used, the turn's sums hold only what can be."""
     with instrumented() as stage:
 
-        @settings(max_examples=60, deadline=None, database=None)
+        @settings(database=None)
         @given(ANY, ANY, ANY)
         def law(asked: Any, answered: Any, seed: Any) -> None:
             usage = Usage(asked, answered, answered, asked)
