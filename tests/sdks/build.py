@@ -74,7 +74,7 @@ def build(env: Env) -> None:
     """Install an environment, unless it is there; processes that want the same wait for one another.
 
     Raises:
-        subprocess.CalledProcessError: pip could not; what it said went to stderr.
+        subprocess.CalledProcessError: uv could not; what it said went to stderr.
     """
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{env.name}.lock").open("w") as lock:
@@ -83,8 +83,8 @@ def build(env: Env) -> None:
             return
         print(f"installing {env.says} into {env.folder}", flush=True)
         shutil.rmtree(env.folder, ignore_errors=True)
-        venv.create(env.folder, with_pip=True)
-        install = [str(env.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        venv.create(env.folder)
+        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(env.python)]
         subprocess.run([*install, *env.packages], check=True)
         if env.alone:
             subprocess.run([*install, "--no-deps", *env.alone], check=True)
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             build(known[name])
         except subprocess.CalledProcessError as error:
-            print(f"{name} could not be installed: pip exited with {error.returncode}", file=sys.stderr)
+            print(f"{name} could not be installed: uv exited with {error.returncode}", file=sys.stderr)
             return 1
     return 0
 

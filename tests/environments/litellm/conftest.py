@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its list of prices when it is imported
-
 from collections.abc import Iterator
 
 import litellm
