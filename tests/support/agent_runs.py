@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import TracerProvider
 
 import endturn
@@ -74,7 +74,8 @@ def responses(reader: InMemoryMetricReader) -> dict[str, int]:
         for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
             if metric.name == "endturn.responses":
                 for point in metric.data.data_points:
-                    found[str((point.attributes or {})["endturn.stop.reason"])] += point.value  # type: ignore[union-attr]
+                    assert isinstance(point, NumberDataPoint)
+                    found[str((point.attributes or {})["endturn.stop.reason"])] += int(point.value)
     return dict(+found)
 
 
