@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from endturn.instrumentation.configure import configure
     from endturn.instrumentation.decorators import observe_provider_call, observe_turn
     from endturn.instrumentation.instrument import instrument, uninstrument
-    from endturn.instrumentation.processor import AdoptingSpanProcessor
     from endturn.reasons import normalize
     from endturn.records import TurnOutcome
     from endturn.scripted import ScriptedProvider
     from endturn.stop import Resume, Stop, StopReason
+    from endturn.telemetry.span_processor import AdoptingSpanProcessor
 
 __version__: Final = "0.1.0"
 
@@ -65,8 +65,8 @@ _HOME: Final = {
     "stop": ("Resume", "Stop", "StopReason"),
     "instrumentation.instrument": ("instrument", "uninstrument"),
     "instrumentation.decorators": ("observe_provider_call", "observe_turn"),
-    "instrumentation.processor": ("AdoptingSpanProcessor",),
     "instrumentation.configure": ("configure",),
+    "telemetry.span_processor": ("AdoptingSpanProcessor",),
 }
 
 

@@ -23,7 +23,6 @@ from endturn.records import (
     CallEnded,
     CallStarted,
     Content,
-    Continuation,
     Turn,
     TurnKind,
     TurnOutcome,
@@ -96,8 +95,8 @@ class Call:
     activations: tuple[Activation, ...] = ()
     listeners: tuple[Listener, ...] = field(default_factory=announce.listeners)
     """Who listened when it was opened, and is told of it: of its beginning and of its end."""
-    placed: tuple[Turn, Continuation | None] | None = None
-    """The turn that it belongs to and what it continues, where whoever opened it knows, and ends the turn too."""
+    turn: Turn | None = None
+    """The explicit turn that it belongs to, where whoever opened it knows."""
     within: Turn | None = None
     """The declared turn in which it was opened: a wrapper's call is that turn's, though it begins when that is over."""
     caller: Caller = NOBODY
@@ -136,13 +135,10 @@ class Call:
         return self.started
 
     def _begin(self) -> CallStarted:
-        if self.placed is not None:
-            turn, continuation = self.placed
-        else:
-            here = turns.TURN.get()
-            if here is None or here is not self.within:
-                here = turns.current_turn()
-            turn, continuation = turns.inference().resolve(self.asked, here)
+        here = self.turn or turns.TURN.get()
+        if here is None or (here is not self.turn and here is not self.within):
+            here = turns.current_turn()
+        turn, continuation = turns.inference().resolve(self.asked, here)
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
             # The turn began with the call, which may be announced when it has ended.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
@@ -216,9 +212,9 @@ class Call:
             content=None if self.content is None else _said(self.content),
         )
         turn.count(ended)
+        turns.inference().answered(ended, self.asked)
         announce.announce(ended, self.listeners)
-        if self.placed is None:
-            turns.inference().ended(ended, self.asked, tail)
+        turns.inference().ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
         if turn.ending is not None and not turn.open_streams:
             outcome, raised = turn.ending
@@ -244,11 +240,14 @@ def _said(content: Callable[[], Content | None]) -> Content | None:
         return None
 
 
-def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **facts: Any) -> Call | None:
+def open_call(
+    layer: Layer, asked: object = None, *, caller: Caller = NOBODY, late: bool = False, **facts: Any
+) -> Call | None:
     """Open the scope of one provider call.
 
     Args:
         layer: an SDK or HTTP call is announced now; a wrapper's when it ends and only if nothing below announced.
+        late: it is announced by `Call.announced`, or when it ends.
         asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
         caller: who makes it.
         facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
@@ -267,7 +266,7 @@ def open_call(layer: Layer, asked: object = None, *, caller: Caller = NOBODY, **
         return None
     within = None if turns.TURN.get() is None else turns.declared_turn()
     call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within, caller=caller)
-    if layer is not Layer.WRAPPER:
+    if layer is not Layer.WRAPPER and not late:
         call.announced()
     return call
 

@@ -150,7 +150,6 @@ class Turn:
         last_call, last_usage: the number of its latest call, and what that used as far as its provider said.
         started_s, last_s: when it began and when its last call ended, by `time.perf_counter`; started_ns: wall clock.
         outcome: set once, when the turn ends.
-        state: what listeners keep with the turn, by listener.
     """
 
     kind: TurnKind = TurnKind.CONTROLLER
@@ -184,7 +183,6 @@ class Turn:
     last_usage: Usage | None = None
     last_s: float | None = None
     outcome: TurnOutcome | None = None
-    state: dict[object, object] = field(default_factory=dict)
 
     def count(self, ended: CallEnded) -> None:
         """Add one call's result to the tally."""
@@ -233,9 +231,17 @@ class Turn:
 
     def join(self, outer: Turn) -> None:
         """Become a part of an observed turn, which is not over before this one is."""
-        self.within, self.state, self.id = outer, outer.state, outer.id
+        self.within, self.id = outer, outer.id
         self.agent, self.conversation = outer.agent or self.agent, outer.conversation or self.conversation
         outer.open_streams += 1
+
+    def so_far(self) -> Turn:
+        """The tally of this turn and of the one that it is a part of."""
+        if self.within is None:
+            return self
+        both = replace(self.within, cut=set(self.within.cut))
+        self.leave(both)
+        return both
 
     def leave(self, outer: Turn) -> None:
         """Add the tally to the turn that this one, which has ended, was a part of."""
@@ -278,8 +284,8 @@ class CallStarted:
         operation: "chat", "generate_content" or "text_completion".
         maximum: the output limit that was asked for.
         iteration: 1 for the turn's first call.
-        adopt: the span that another instrumentation already makes of this call: it is enriched, and none is made. True:
-            the one that is current.
+        adopt: the span that another instrumentation makes of this call (telemetry's `AdoptedSpan`): it is enriched, and
+            none is made.
     """
 
     number: int
@@ -297,7 +303,7 @@ class CallStarted:
     server_address: str | None = None
     server_port: int | None = None
     continuation: Continuation | None = None
-    adopt: object = False
+    adopt: object = None
     started_ns: int
     started_s: float
 

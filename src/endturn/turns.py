@@ -160,9 +160,7 @@ def end_turn(
             turn.ending = outcome, error
             return
         if outcome is TurnOutcome.COMPLETED:
-            outcome = turn.inner or outcome
-            if outcome in COMPLETE and turn.unfinished:
-                outcome = TurnOutcome.NOT_CONTINUED
+            outcome = completed(turn)
     turn.outcome = outcome
     if (outer := turn.within) is not None:
         turn.leave(outer)
@@ -180,6 +178,12 @@ def end_turn(
             error=error,
         )
     )
+
+
+def completed(turn: Turn) -> TurnOutcome:
+    """The outcome of an observed turn of which its host says that it is complete."""
+    outcome = turn.inner or TurnOutcome.COMPLETED
+    return TurnOutcome.NOT_CONTINUED if outcome in COMPLETE and turn.unfinished else outcome
 
 
 def outcome_of(ended: CallEnded) -> TurnOutcome:
@@ -215,8 +219,12 @@ class Inference(Protocol):
         """
         ...
 
+    def answered(self, ended: CallEnded, asked: object) -> None:
+        """A call is about to be announced as ended: take out of its turn's `cut` the answers that this one finishes."""
+        ...
+
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
-        """A call has ended that nobody placed."""
+        """A call has ended, which has been announced."""
         ...
 
 
@@ -226,12 +234,15 @@ class Alone:
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
 
+    def answered(self, ended: CallEnded, asked: object) -> None:
+        turn = ended.started.turn
+        if turn.kind is TurnKind.OBSERVED and ended.whole:
+            turn.cut.clear()  # nothing is known of which call is whose
+
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
         turn = ended.started.turn
         if turn.kind is TurnKind.IMPLICIT:
             end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
-        elif ended.whole:
-            turn.cut.clear()  # nothing is known of which call is whose
 
 
 _inference: Inference = Alone()

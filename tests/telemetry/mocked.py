@@ -11,9 +11,11 @@ import anthropic
 import httpx2
 import openai
 import pydantic
+from opentelemetry import trace
 
 from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.telemetry import cleanup
+from endturn.telemetry.foreign_spans import AdoptedSpan
 from endturn.wires import Event
 from endturn.wires.framing import frame
 from tests.wires.replies import DONE_EVENT, chat_body, chunk, usage_chunk
@@ -28,6 +30,12 @@ CUT_STREAM = [*CHUNKS, chunk({}, "length"), usage_chunk(), DONE_EVENT]
 
 class Answer(pydantic.BaseModel):
     value: int
+
+
+def adopting() -> AdoptedSpan:
+    """The current span as that of a call."""
+    span: Any = trace.get_current_span()
+    return AdoptedSpan(span, (span.instrumentation_scope.name,), span.get_span_context().span_id)
 
 
 def settle() -> None:

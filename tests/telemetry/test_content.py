@@ -28,6 +28,7 @@ from endturn.stop import Stop, StopReason
 from endturn.telemetry import bounded, cleanup, content, parts, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, Capturing, as_text
 from endturn.wires import Context, wire
+from tests.telemetry.mocked import adopting
 from tests.telemetry.stage import Stage
 from tests.wires.replies import chat_body
 
@@ -597,7 +598,7 @@ def test_a_span_of_another_keeps_its_own_content() -> None:
         stage = recording(content="SPAN_ONLY")
         tracer = stage.tracers.get_tracer(scope)
         with tracer.start_as_current_span("chat m"):
-            scope_of = open_call(Layer.SDK, None, provider="p", model="m", adopt=True)
+            scope_of = open_call(Layer.SDK, None, provider="p", model="m", adopt=adopting())
             assert scope_of is not None
             scope_of.said(None, PLAIN)
             scope_of.end(PLAIN.stop)

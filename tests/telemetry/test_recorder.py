@@ -46,6 +46,7 @@ from endturn.telemetry.cardinality import LIMIT, PAIRS
 from endturn.telemetry.instruments import QUEUED, instruments_of
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
+from tests.telemetry.mocked import adopting
 from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
 
 OPENAI = ("openai", "gpt-5")
@@ -337,7 +338,7 @@ def test_a_call_enriches_the_span_that_it_adopts(stage: Stage) -> None:
     cut = stage.call(turn, CUT)
     tracer = stage.tracers.get_tracer("opentelemetry.util.genai.handler")
     with tracer.start_as_current_span("chat theirs", attributes={"gen_ai.operation.name": "chat"}) as theirs:
-        asked = {"adopt": True, "continuation": again(of=cut.started.number)}
+        asked = {"adopt": adopting(), "continuation": again(of=cut.started.number)}
         stage.call(turn, CUT, asked=asked, error=ValueError(), usage=USAGE)
         assert stage.activation is None
         assert theirs.is_recording()
@@ -359,7 +360,7 @@ def test_a_call_enriches_the_span_that_it_adopts(stage: Stage) -> None:
 def test_an_adopted_span_that_has_ended_is_left_alone(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """The SDK would warn."""
     with stage.tracers.get_tracer("theirs").start_as_current_span("chat theirs"):
-        started = stage.start(stage.turn(), adopt=True)
+        started = stage.start(stage.turn(), adopt=adopting())
     stage.end(started)
     assert "endturn.stop.reason" not in stage.finished()[0]["attributes"]
     assert not caplog.records
@@ -690,7 +691,7 @@ def test_the_conventions_metrics_are_recorded_once(scope: str, option: bool | No
     """Not where the adopted span's instrumentation records them; ours always."""
     stage = Stage(options=Options(gen_ai_metrics=option))
     with stage.tracers.get_tracer(scope).start_as_current_span("chat theirs"):
-        stage.call(stage.turn(), usage=USAGE, asked={"adopt": True})
+        stage.call(stage.turn(), usage=USAGE, asked={"adopt": adopting()})
     found = stage.points()
     assert ("gen_ai.client.operation.duration" in found) is recorded_by_us
     assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}

@@ -15,7 +15,6 @@ import logging
 import os
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -29,7 +28,7 @@ from opentelemetry import context as contexts
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.calls import Call, Caller, Layer, current_call, is_covered, open_call
+from endturn.calls import Call, Caller, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.body import (
@@ -44,9 +43,9 @@ from endturn.instrumentation.body import (
 )
 from endturn.instrumentation.recognition import Endpoint, endpoint, is_asked, may_ask_a_model
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import cleanup, enclosing
-from endturn.turns import declared_turn
-from endturn.wires import Asked, Context, Seen, Wire
+from endturn.telemetry import cleanup, foreign_spans
+from endturn.telemetry.foreign_spans import AdoptedSpan
+from endturn.wires import Context, Seen, Wire
 
 if TYPE_CHECKING:
     from endturn.instrumentation.content_capture import ContentCapture
@@ -62,13 +61,9 @@ UNREADABLE: Final = "unreadable"
 ABANDONED: Final = "abandoned"
 """The detail of a response that its host dropped without closing it."""
 
-REMEMBERED: Final = 1_024
-"""How many spans of others are remembered in which an exchange was recorded."""
-
 _sending: ContextVar[Sending | None] = ContextVar("endturn_sending", default=None)
 _numbers = count(1)
 _open: WeakSet[Exchange] = WeakSet()
-_inside: OrderedDict[int, None] = OrderedDict()
 
 
 def _nobody() -> bool:
@@ -144,18 +139,10 @@ def _begun(found: Endpoint, body: Mapping[str, Any], host: str, port: int | None
     }
     context = Context(found.dialect, found.provider, asked)
     exchange = Exchange(speaks, context, facts, body, content, known=found.known)
-    span = enclosing.claim(found.provider, asked.model)
-    if span is not None:
-        # Which of several exchanges inside that span is the one that it is of, shows when they are answered.
-        if is_covered():
-            return None
-        exchange.postpone()
-        _inside[span.get_span_context().span_id] = None
-        if len(_inside) > REMEMBERED:
-            _inside.popitem(last=False)
-    elif contexts.get_value("suppress_instrumentation") or not exchange.open():
+    exchange.adoptable = foreign_spans.span_of_call()
+    if exchange.adoptable is None and contexts.get_value("suppress_instrumentation"):
         return None
-    return exchange
+    return exchange if exchange.open() else None
 
 
 def _fetch(method: str, path: str, found: Endpoint | None) -> Exchange | None:
@@ -177,16 +164,6 @@ def close_all() -> None:
     for exchange in list(_open):
         exchange.abandoned()
     background_responses.close_all()
-
-
-def was_inside(span_id: int) -> bool:
-    """Whether an exchange was made inside this span, which is of the same call."""
-    return span_id in _inside
-
-
-def exchange_of(call: Call) -> Exchange | None:
-    """The exchange of a call, while its answer is being read. Looks at every one: for what happens seldom."""
-    return next((one for one in list(_open) if one.call is call), None)
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -213,8 +190,8 @@ class Exchange:
     call: Call | None = None
     is_over: bool = False
     has_begun: bool = False
-    postponed: Call | None = None
-    """The call, where it is announced late."""
+    adoptable: AdoptedSpan | None = None
+    """Another instrumentation's span around the request. Whether it is of this exchange shows when that is answered."""
     _answer: Answer | None = None
     _content: ContentCapture | None = None
     _is_blind: bool = False
@@ -224,32 +201,20 @@ class Exchange:
     # --- The request ---
 
     def open(self) -> bool:
-        """Announce the call. False where it is part of one that has been announced."""
+        """Open the call. False where it is part of one that is open."""
         # What a hook asks another model while this request is sent is another call, and no part of this one.
         caller = Caller(http=next(_numbers))
-        self.call = open_call(Layer.HTTP, self.context.asked, caller=caller, adopt=False, **self.facts)
+        late = self.adoptable is not None
+        self.call = open_call(Layer.HTTP, self.context.asked, caller=caller, late=late, **self.facts)
         self._keep_content()
         return self.call is not None
 
-    def postpone(self) -> None:
-        """Announce the call when it is answered, as one that began now."""
-        began = time.time_ns(), time.perf_counter()
-        asked = self.context.asked
-        self.postponed = Call(Layer.HTTP, current_call(), self.facts, asked, *began, within=declared_turn())
-
-    def _open_late(self, *, adopts: bool) -> None:
-        """Announce the call of an exchange that another instrumentation's span was open around."""
-        call, self.postponed = self.postponed, None
-        if call is None:
-            return
-        asked: Asked = self.context.asked
-        span = enclosing.claim(self.facts["provider"], asked.model) if adopts else None
-        call.facts["adopt"] = span or False
-        self.call = call
-        call.announced()
-        if span is not None:
-            enclosing.take(span, call)
-        self._keep_content()
+    def _announce(self, *, is_success: bool) -> None:
+        """Announce a call that was opened late: the first that succeeds within another's span adopts that."""
+        if self.call is not None and self.call.started is None:
+            if is_success and self.adoptable is not None and not self.adoptable.is_taken:
+                self.call.facts["adopt"] = self.adoptable
+            self.call.announced()
 
     def _keep_content(self) -> None:
         if self.call is not None and announce.takes_content():
@@ -278,16 +243,14 @@ class Exchange:
         if self.is_over:
             return
         try:
+            self._announce(is_success=False)
             if status is not None and status >= 400 and isinstance(error, Exception):
-                self._open_late(adopts=False)
                 self._answer = ErrorAnswer(self.wire, self.context, status, headers or {})
                 self._answer.see(content)
                 self._end(None, error)
             elif not isinstance(error, Exception):
-                self._open_late(adopts=False)
                 self._end(StopReason.CANCELLED, error)
             else:
-                self._open_late(adopts=False)
                 self._end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
         except Exception:
             swallow("reading an error")
@@ -310,7 +273,7 @@ class Exchange:
                 self._discard()
                 return False
             is_success = status < 300
-            self._open_late(adopts=is_success)
+            self._announce(is_success=is_success)
             if is_success:
                 framing = framing_of(headers.get("content-type") or "", self.wire, self.context)
                 watch = self.wire.watch(self.context)

@@ -20,12 +20,10 @@ from endturn.instrumentation import (
     decorators,
     http_clients,
     http_exchange,
-    processor,
     reconfigure,
-    sequence,
     worker_exit,
 )
-from endturn.telemetry import cleanup, enclosing
+from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
@@ -50,6 +48,7 @@ class _Instrumentation:
         given: the providers that were given.
         options: how is recorded.
         is_for_host: whoever started the process asked for it, and the host has said nothing about it yet.
+        look_away: ends the looking at spans, once there is a tracer provider.
     """
 
     inferring: TurnInference
@@ -82,7 +81,10 @@ class _Instrumentation:
         self.watched = provider
         if self.look_away is not None:
             self.look_away()
-        self.look_away = processor.attach(provider) if hasattr(provider, "add_span_processor") else None
+        if hasattr(provider, "add_span_processor"):  # else it is not the SDK's
+            from endturn.telemetry import span_processor
+
+            self.look_away = span_processor.attach(provider)
 
 
 WORKER_EXIT_S: Final = 2.0
@@ -220,8 +222,7 @@ def _close(now: _Instrumentation) -> None:
     cleanup.run()
     decorators.close_all()
     http_exchange.close_all()
-    sequence.close_all()
-    enclosing.close_all()
+    foreign_spans.close_all()
     now.inferring.close()
 
 

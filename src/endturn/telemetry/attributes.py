@@ -6,6 +6,7 @@ from typing import Final
 
 from endturn.errors import ProviderError
 from endturn.records import (
+    COMPLETE,
     CallEnded,
     CallStarted,
     ContinuationAttempted,
@@ -15,6 +16,7 @@ from endturn.records import (
     ToolStarted,
     Turn,
     TurnEnded,
+    TurnOutcome,
 )
 from endturn.stop import Stop, word_shown
 from endturn.telemetry import schema as s
@@ -130,12 +132,11 @@ def turn_began(turn: Turn) -> Attributes:
     )
 
 
-def turn_ended(ended: TurnEnded) -> Attributes:
-    """What came of a turn."""
-    turn = ended.turn
+def turn_tally(turn: Turn, outcome: TurnOutcome) -> Attributes:
+    """What has come of a turn, when it ends or so far."""
     return known(
-        (s.OUTCOME, ended.outcome.value),
-        (s.COMPLETE, ended.complete),
+        (s.OUTCOME, outcome.value),
+        (s.COMPLETE, outcome in COMPLETE and not turn.unfinished),
         (s.TRUNCATED, turn.truncated),
         (s.CONTINUED, turn.continued),
         (s.ITERATIONS, turn.iterations),

@@ -9,8 +9,10 @@ from typing import Final, TypeVar
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, Span, set_span_in_context
 
-from endturn.telemetry import enclosing, schema
+from endturn.records import CallEnded
+from endturn.telemetry import schema
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 REMEMBERED: Final = 1_024
@@ -25,14 +27,16 @@ class OpenSpan:
 
     Attributes:
         ours: we made the span, so we end it.
+        scopes: of the instrumentations that make a span of the same call.
         context: the span is current in it.
     """
 
-    __slots__ = ("_exemplar", "context", "ours", "span")
+    __slots__ = ("_exemplar", "context", "ours", "scopes", "span")
 
-    def __init__(self, span: Span, *, ours: bool = True) -> None:
+    def __init__(self, span: Span, *, ours: bool = True, scopes: tuple[str, ...] = ()) -> None:
         self.span = span
         self.ours = ours
+        self.scopes = scopes
         self.context = set_span_in_context(span)
         self._exemplar: Context | None = None
 
@@ -54,31 +58,29 @@ class OpenSpan:
             detach(token)
 
 
-def invokes_agent(span: Span) -> bool:
-    """Whether this is another instrumentation's span around a whole agent run."""
-    if not span.is_recording():
+def measured_by_another(opened: OpenSpan | None, ended: CallEnded) -> bool:
+    """Whether an instrumentation that makes a span of this call records the conventions' metrics itself.
+
+    Not of a stream that it handed over: its span ended before the first piece came.
+    """
+    if opened is None or not _is_by(opened, schema.METRIC_EMITTERS):
         return False
-    found = getattr(span, "attributes", None) or {}
-    return found.get(schema.OPERATION.key) == "invoke_agent"
-
-
-def measured_by_another(opened: OpenSpan | None) -> bool:
-    """Whether an instrumentation that makes a span of this call records the conventions' metrics itself."""
-    return opened is not None and _is_by(opened, schema.METRIC_EMITTERS)
+    over_ns = getattr(opened.span, "end_time", None)
+    first_s = ended.duration_s if ended.first_chunk_s is None else ended.first_chunk_s
+    return not (ended.started.stream and over_ns and over_ns < ended.started.started_ns + first_s * 1e9)
 
 
 def content_by_another(opened: OpenSpan | None) -> bool:
     """Whether another instrumentation, which made the span, records what is said by the conventions' own variable."""
-    return opened is not None and not opened.ours and _is_by(opened, schema.CONTENT_EMITTERS)
+    return opened is not None and _is_by(opened, schema.CONTENT_EMITTERS)
 
 
 def _is_by(opened: OpenSpan, emitters: tuple[str, ...]) -> bool:
-    scopes = enclosing.emitters_of(opened.span)
-    return any(f"{scope}.".startswith(f"{emitter}.") for scope in scopes for emitter in emitters)
+    return any(f"{scope}.".startswith(f"{emitter}.") for scope in opened.scopes for emitter in emitters)
 
 
-def remember(kept: dict[int, Value], number: int, value: Value, *, most: int = REMEMBERED) -> None:
+def remember(kept: dict[Key, Value], key: Key, value: Value, *, most: int = REMEMBERED) -> None:
     """Keep a value, and let go of the oldest where there are too many."""
-    kept[number] = value
+    kept[key] = value
     if len(kept) > most:
         kept.pop(next(iter(kept)), None)

@@ -32,19 +32,20 @@ from endturn.records import (
     UsageEstimated,
 )
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, enclosing, schema
+from endturn.telemetry import attributes, foreign_spans, schema
 from endturn.telemetry.content import Capturing, as_text
 from endturn.telemetry.open_span import (
     NO_SPAN,
     REMEMBERED,
     OpenSpan,
     content_by_another,
-    invokes_agent,
     measured_by_another,
     remember,
 )
 from endturn.telemetry.otel_providers import Options, OTelProviders
 from endturn.telemetry.schema import Event, Level
+from endturn.telemetry.span_conventions import Kind, kind_of
+from endturn.turns import completed, outcome_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -85,6 +86,7 @@ class Recorder:
         self._clock = clock
         self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
         self._open: dict[int, OpenSpan] = {}
+        self._turns: dict[str, OpenSpan] = {}
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, str, str]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
@@ -139,6 +141,7 @@ class Recorder:
     def _forked(self) -> None:
         """In the child: what is in flight is the parent's to end."""
         self._open.clear()
+        self._turns.clear()
 
     # --- Calls ---------------------------------------------------------------------------------------------------
 
@@ -147,8 +150,9 @@ class Recorder:
         out.look()
         if out.meters is not None:
             out.meters.expect(started.provider, started.model, started.turn.agent if out.agent else None)
-        if started.adopt:
-            self._adopt(started)
+        foreign_spans.call_started(started, counted=self.counted())
+        if isinstance(started.adopt, foreign_spans.AdoptedSpan):
+            self._adopt(started, started.adopt)
             return None
         if out.tracer is None:
             return None
@@ -162,17 +166,15 @@ class Recorder:
         )
         return self._opened(started.number, span)
 
-    def _adopt(self, started: CallStarted) -> None:
-        span: Any = trace.get_current_span() if started.adopt is True else started.adopt
+    def _adopt(self, started: CallStarted, adopted: foreign_spans.AdoptedSpan) -> None:
+        span = adopted.span
         if span.is_recording():
             span.set_attributes(attributes.chat_placed(started))
             continued = self._continued(started)
             if continued is not None:
                 span.add_link(continued)
-        elif started.adopt is True:
-            return
-        enclosing.take(span)
-        self._keep(started.number, OpenSpan(span, ours=False))
+        opened = OpenSpan(span, ours=False, scopes=adopted.scopes)
+        remember(self._open, started.number, opened, most=IN_FLIGHT)
 
     def _continued(self, started: CallStarted) -> SpanContext | None:
         """The span of the call that this one continues, where it is remembered."""
@@ -195,7 +197,9 @@ class Recorder:
             turn = started.turn
             if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
                 # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
-                turn.state[self] = opened
+                self._remember_turn(turn, opened)
+        foreign_spans.call_ended(ended)
+        self._tell_agent(ended)
         if self._out.events.wanted():
             level: Level = "warn" if stop.truncated else "info"
             self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
@@ -248,7 +252,7 @@ class Recorder:
         started, options = ended.started, self._out.options
         standard = options.gen_ai_metrics
         if standard is None:
-            standard = not (started.adopt and measured_by_another(opened))
+            standard = not measured_by_another(opened, ended)
         price = self._price(started.model)
         meters.count_call(ended, _exemplar(opened), price=price, standard=standard, error=error)
 
@@ -267,13 +271,14 @@ class Recorder:
     def _turn_started(self, started: TurnStarted) -> Activation | None:
         self._out.look()
         turn = started.turn
-        enclosed: Any = turn.state.get(enclosing.ENCLOSING)
-        span = enclosed or trace.get_current_span()
-        if enclosed is not None or invokes_agent(span):
+        current = trace.get_current_span()
+        span = foreign_spans.agents_span(turn)
+        if span is None and current.is_recording() and kind_of(current) is Kind.AGENT:
+            span = current
+            self._remember_turn(turn, OpenSpan(span, ours=False))
+        if span is not None:
             ours = {key: value for key, value in attributes.turn_began(turn).items() if key.startswith("endturn.")}
             span.set_attributes(ours)
-            if enclosed is None:  # what is kept of an agent's span is kept weakly, elsewhere
-                turn.state[self] = OpenSpan(span, ours=False)
             return None
         if self._out.tracer is None:
             return None
@@ -282,24 +287,32 @@ class Recorder:
             attributes=attributes.turn_began(turn),
             start_time=turn.started_ns,
         )
-        turn.state[self] = opened = OpenSpan(span)
+        opened = OpenSpan(span)
+        self._remember_turn(turn, opened)
         return opened
+
+    def _tell_agent(self, ended: CallEnded) -> None:
+        """Write what has come of an agent's turn so far on its span: when that has ended nothing can be written."""
+        turn = ended.started.turn.so_far()
+        span = foreign_spans.agents_span(turn)
+        if span is not None and span.is_recording():
+            outcome = completed(turn) if ended.error is None else outcome_of(ended)
+            span.set_attributes(attributes.turn_tally(turn, outcome))
 
     def _turn_ended(self, ended: TurnEnded) -> None:
         turn = ended.turn
-        opened: Any = turn.state.pop(self, None)
+        opened = self._turns.pop(turn.id, None)
         if turn.kind is TurnKind.IMPLICIT and not turn.truncated:
             self._count_turn(ended, opened)
             return
-        enclosed: Any = turn.state.get(enclosing.ENCLOSING)
-        if enclosed is not None:
-            opened = OpenSpan(enclosed, ours=False)
-        assert opened is None or isinstance(opened, OpenSpan)
+        agents = foreign_spans.agents_span(turn)
+        if agents is not None:
+            opened = OpenSpan(agents, ours=False)
         explicit = opened is not None and turn.kind is not TurnKind.IMPLICIT
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
         error = attributes.error_type(ended.error)
         if opened is not None and explicit and opened.span.is_recording():
-            found = attributes.turn_ended(ended)
+            found = attributes.turn_tally(turn, ended.outcome)
             if error is not None and opened.ours:
                 found[schema.ERROR_TYPE.key] = error
                 opened.span.set_status(StatusCode.ERROR, error)
@@ -370,17 +383,15 @@ class Recorder:
 
     def _opened(self, number: int, span: Span) -> OpenSpan:
         opened = OpenSpan(span)
-        self._keep(number, opened)
+        remember(self._open, number, opened, most=IN_FLIGHT)
         return opened
 
-    def _keep(self, number: int, opened: OpenSpan) -> None:
-        remember(self._open, number, opened, most=IN_FLIGHT)
+    def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
+        remember(self._turns, turn.id, opened, most=IN_FLIGHT)
 
     def _emit_in(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
         """Emit an event of a turn: on its span, else on whatever span is current."""
-        opened = turn.state.get(self)
-        assert opened is None or isinstance(opened, OpenSpan)
-        self._emit(event, level, found, opened, self._clock())
+        self._emit(event, level, found, self._turns.get(turn.id), self._clock())
 
     def _emit(
         self, event: Event, level: Level, found: Mapping[str, Any], opened: OpenSpan | None, timestamp_ns: int

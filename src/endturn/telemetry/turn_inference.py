@@ -80,6 +80,18 @@ class TurnInference:
             return turn or Turn(kind=TurnKind.IMPLICIT), None
         return cut.turn, self._continue(cut, strategy, asked)
 
+    def answered(self, ended: CallEnded, asked: object) -> None:
+        """A whole response in an observed turn finishes what was cut of the answers to the same message."""
+        turn = ended.started.turn
+        if turn.kind is not TurnKind.OBSERVED or turn.outcome is not None or not (ended.whole and turn.cut):
+            return
+        question = question_of(asked) if isinstance(asked, Asked) else None
+        with self._lock:
+            waiting = self._pending.by_number.values()
+            other = {cut.number for cut in waiting if cut.turn is turn and cut.question != question}
+        # Where nothing is known of a call's messages, it may be to any of them.
+        turn.cut &= other if question is not None else set()
+
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
         """A call has ended: its turn ends with it, or waits for a continuation."""
         turn = ended.started.turn
@@ -91,8 +103,6 @@ class TurnInference:
                 before = self._taken.pop(ended.started.continuation.of or 0, None)
         if turn.outcome is not None:
             return
-        if turn.kind is TurnKind.OBSERVED and ended.whole and turn.cut:
-            self._answered(turn, asked)
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
         if (ended.stop.truncated or (before is not None and failed)) and isinstance(asked, Asked):
@@ -256,15 +266,6 @@ class TurnInference:
             response_id=response_id, conversation_id=asked.conversation_id, maximum=maximum, again=again,
             touched=self._clock(),
         )  # fmt: skip
-
-    def _answered(self, turn: Turn, asked: object) -> None:
-        """A whole response in an observed turn: it finishes what was cut of the answers to the same message."""
-        question = question_of(asked) if isinstance(asked, Asked) else None
-        with self._lock:
-            waiting = self._pending.by_number.values()
-            other = {cut.number for cut in waiting if cut.turn is turn and cut.question != question}
-        # Where nothing is known of a call's messages, it may be to any of them.
-        turn.cut &= other if question is not None else set()
 
     def _wait(self, cut: PendingTurn) -> None:
         with self._lock:

@@ -1,5 +1,4 @@
-"""Calls that another instrumentation watches too, and what has to come out: one response, one span that says why it
-stopped."""
+"""Calls that another instrumentation watches too, and what has to come out: one response, one span that says why."""
 
 from __future__ import annotations
 
@@ -108,18 +107,26 @@ ASKED = pytest.mark.parametrize(("ask", "reply", "reason"), CASES)
 
 
 def enriched(
-    emit: Any, ask: Callable[[Scene], None], reply: Any, reason: str, *, ours: bool = False, **given: Any
+    emit: Any,
+    ask: Callable[[Scene], None],
+    reply: Any,
+    reason: str,
+    *,
+    ours: bool = False,
+    told: bool = True,
+    **given: Any,
 ) -> None:
-    """Check a call of a patched SDK: one response is counted, and one span says why it stopped: theirs.
+    """Check a call that endturn sees too: one response is counted, and one span says why it stopped: theirs.
 
     Args:
-        ours: the other instrumentation makes its span only when the call is over, so that ours is made first.
+        ours: a span of ours says so: their span is not current, or the request failed, which adopts none.
+        told: a span says so; else theirs ends before the response does, and events and metrics alone tell.
     """
-    with scene(reply, emit=emit, patched=True, **given) as on:
+    ours |= ask is failing
+    with scene(reply, emit=emit, observed=True, **given) as on:
         on.ask(ask)
         assert on.responses() == {reason: 1}
-        (marked,) = on.marked()
-        assert (marked.attributes or {})["endturn.stop.reason"] == reason
+        assert [(span.attributes or {})["endturn.stop.reason"] for span in on.marked()] == [reason] * told
         assert on.uncounted() == []
         scopes = [span.instrumentation_scope.name for span in on.finished() if span.instrumentation_scope]
         assert scopes.count("endturn") == ours
@@ -129,15 +136,15 @@ def enriched(
 def alone(
     emit: Any, ask: Callable[[Scene], None], reply: Any, reason: str, untold: Mapping[Any, str | None] | None = None
 ) -> None:
-    """Check a call of an SDK that is not patched: the same comes of what its span tells.
+    """Check a call of which endturn sees nothing but the span: the same is counted, and nothing is written.
 
     Args:
         untold: where the span does not tell the reason, what is counted instead; None where there is no span.
     """
     expected = (untold or {}).get((ask, reason), reason)
-    with scene(reply, emit=emit, patched=False) as on:
+    with scene(reply, emit=emit, observed=False) as on:
         on.ask(ask)
         assert on.responses() == ({} if expected is None else {expected: 1})
-        assert [(span.attributes or {})["endturn.stop.reason"] for span in on.marked()] == [expected] * bool(expected)
+        assert on.marked() == []
         assert on.uncounted() == []
         assert on.events().count("endturn.stop_reason_observed") == bool(expected)

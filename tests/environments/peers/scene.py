@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import endturn
 from endturn import announce
 from endturn.scripted import Reply, ScriptedProvider
-from endturn.telemetry import cleanup, enclosing
+from endturn.telemetry import cleanup
 
 ASK: dict[str, Any] = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50}
 TELL: dict[str, Any] = {**ASK, "model": "claude-x"}
@@ -120,7 +120,7 @@ class Scene:
 def scene(
     *script: Reply,
     emit: Callable[[Any, Any], Callable[[], None]],
-    patched: bool,
+    observed: bool,
     sampler: Any = None,
     first: str = "emitter",
     tracers: TracerProvider | None = None,
@@ -130,7 +130,7 @@ def scene(
 
     Args:
         emit: sets the other instrumentation up with a tracer provider and a meter provider; gives what undoes it.
-        patched: endturn patches the SDKs; otherwise it has nothing but the spans.
+        observed: endturn sees the requests; otherwise it has nothing but the spans.
         first: who is set up first, the "emitter" or "endturn".
     """
     if emit is traceloop:
@@ -138,6 +138,7 @@ def scene(
     if emit is logfire:
         tracers = _logfire_tracers()
     tracers = tracers or TracerProvider(sampler=sampler, shutdown_on_exit=False)
+    options.setdefault("counted", True)  # no reader has collected yet
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
     loggers = LoggerProvider(shutdown_on_exit=False)
@@ -145,7 +146,7 @@ def scene(
     tracers.add_span_processor(SimpleSpanProcessor(made.spans))
     loggers.add_log_record_processor(SimpleLogRecordProcessor(made.logs))
     undo: Callable[[], None] | None = emit(tracers, meters) if first == "emitter" else None
-    if patched:
+    if observed:
         endturn.instrument(tracer_provider=tracers, meter_provider=meters, logger_provider=loggers, **options)
     else:
         given = endturn.AdoptingSpanProcessor(
@@ -160,13 +161,10 @@ def scene(
             yield made
     finally:
         undo()
-        if patched:
+        if observed:
             endturn.uninstrument()
         else:
             given.shutdown()
-        assert not enclosing._open, enclosing._open
-        assert not enclosing._frames
-        assert not enclosing._claimed
         assert not announce.listening()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.environments.peers.cases import ASKED, alone, dropped, early, enriched, lost, responses
+from tests.environments.peers.cases import ASKED, alone, claude_early, dropped, early, enriched, lost, responses, stream
 from tests.environments.peers.scene import Scene, logfire
 
 UNTOLD = {
     (lost, "missing"): "unknown",
     (early, "cancelled"): "unknown",
     (dropped, "cancelled"): "unknown",
+    (claude_early, "cancelled"): "unknown",
     (responses, "end_turn"): "unknown",
     (responses, "max_tokens"): "unknown",
 }
@@ -19,12 +20,13 @@ UNTOLD = {
 
 
 @ASKED
-def test_a_patched_call_enriches_its_span(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
-    """One response, one span that says why it stopped: of a stream the one that Logfire makes when it is over."""
-    enriched(logfire, ask, reply, reason, first="endturn")
+def test_a_call_enriches_its_span(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
+    """One response, one span that says why it stopped; of a stream, which its span does not outlive, none."""
+    streams = ask in (stream, lost, early, dropped, claude_early)
+    enriched(logfire, ask, reply, reason, told=not streams, first="endturn")
 
 
 @ASKED
 def test_its_span_tells_of_a_call(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
-    """With nothing patched its span is read when it ends; what it does not tell stays unknown."""
+    """Where no request is seen its span is read when it ends; what it does not tell stays unknown."""
     alone(logfire, ask, reply, reason, UNTOLD)

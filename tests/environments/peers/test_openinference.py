@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from endturn.scripted import truncate
-from tests.environments.peers.cases import ASKED, alone, enriched, lines, raw_stream
+from tests.environments.peers.cases import ASKED, alone, claude_early, dropped, early, enriched, lines, raw_stream
 from tests.environments.peers.scene import Scene, openinference
+
+UNTOLD = {(ask, "cancelled"): "unknown" for ask in (early, dropped, claude_early)}
+"""Of a stream that was closed or dropped it tells nothing but what had come."""
 
 
 @ASKED
 @pytest.mark.parametrize("first", ["emitter", "endturn"])
-def test_a_patched_call_enriches_their_span(ask: Callable[[Scene], None], reply: Any, reason: str, first: str) -> None:
+def test_a_call_enriches_their_span(ask: Callable[[Scene], None], reply: Any, reason: str, first: str) -> None:
     """Whoever is set up first: one response, one span that says why it stopped, and none of ours."""
-    enriched(openinference, ask, reply, reason, first=first)
+    enriched(openinference, ask, reply, reason, told=ask not in (dropped, claude_early), first=first)
 
 
 @pytest.mark.parametrize("first", ["emitter", "endturn"])
@@ -28,5 +31,5 @@ def test_a_raw_stream_enriches_their_span(ask: Callable[[Scene], None], first: s
 
 @ASKED
 def test_their_span_tells_of_a_call(ask: Callable[[Scene], None], reply: Any, reason: str) -> None:
-    """With nothing patched their span is read when it ends, and the same is counted."""
-    alone(openinference, ask, reply, reason)
+    """Where no request is seen their span is read when it ends, and what it does not tell stays unknown."""
+    alone(openinference, ask, reply, reason, UNTOLD)

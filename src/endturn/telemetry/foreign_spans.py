@@ -1,0 +1,315 @@
+"""Other instrumentations' spans that are open: whose call an exchange is, and whose agent's turn it is part of.
+
+The span processor tells what begins and ends. A span is judged by its attributes when it is asked about, for many come
+after its start. Every open span is kept, weakly, for it may turn out to be an agent's; at most `OPEN` of them.
+
+A call's span in which nothing was announced, until it ended, is a call of its own: one that this process does not send
+over HTTP, or that no HTTP client here has been wrapped for. It is announced then, from what the span says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+from weakref import finalize, ref
+
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, Span
+
+from endturn import announce
+from endturn.calls import Layer, open_call
+from endturn.records import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
+from endturn.telemetry import cleanup, schema, span_conventions
+from endturn.telemetry.open_span import remember
+from endturn.telemetry.span_conventions import Kind, attributes_of, kind_of
+from endturn.turns import declared_turn, end_turn
+from endturn.wires.reading import text_or_none
+
+OPEN: Final = 16_384
+"""How many open spans are kept; the oldest is given up first."""
+
+RECENT: Final = 1_024
+"""How many calls are kept to recognise the spans of instrumentations that never make theirs current."""
+
+NESTING: Final = 256
+"""How many spans out a span's surroundings are looked for."""
+
+
+@dataclass(slots=True, eq=False)
+class ForeignSpan:
+    """A span that has not ended.
+
+    Attributes:
+        parent: the id of its parent span, 0 of a root.
+        is_counted: a call was announced within it, or another process has counted what it tells of.
+        turn: of an agent's span, once a call was made in it.
+    """
+
+    span: ref[Any]
+    parent: int
+    is_counted: bool = False
+    turn: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedSpan:
+    """A span that somebody else makes of a call; see `CallStarted.adopt`.
+
+    Attributes:
+        scopes: of the instrumentations that make a span of this call.
+        around: the id of the innermost span, open, that the call is made in.
+        has_ended: the call was read from the span.
+    """
+
+    span: Span
+    scopes: tuple[str, ...]
+    around: int
+    has_ended: bool = False
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a call has been told of by this span already."""
+        return schema.TURN_ID.key in attributes_of(self.span)
+
+
+@dataclass(slots=True, eq=False)
+class _RecentCall:
+    """A call that was announced. `models` are its names; none of a call that was read from a span."""
+
+    started_ns: int
+    models: set[str]
+    ended_ns: int | None = None
+    response_id: str | None = None
+
+
+_open: dict[int, ForeignSpan] = {}
+_agents: dict[str, ForeignSpan] = {}
+"""Agents' spans by the ids of their turns."""
+_recent: dict[int, _RecentCall] = {}
+"""By the calls' numbers, in the order in which they began."""
+_handed_over: dict[int, ForeignSpan] = {}
+"""Logfire's spans that ended before their streams were read, until a span tells of the end."""
+
+
+# --- What the span processor tells -----------------------------------------------------------------------------------
+
+
+def began(span: Any, is_counted: Callable[[], bool]) -> None:
+    """A span begins. Where calls are counted in this process, a call's span says so from now on."""
+    own = span.get_span_context().span_id
+    if own in _open:
+        return
+    entry = ForeignSpan(ref(span), _parent_of(span))
+    if schema.COUNTED.key in attributes_of(span):
+        entry.is_counted = True
+    elif kind_of(span) in (Kind.CALL, Kind.STREAM_END) and is_counted():
+        span.set_attribute(schema.COUNTED.key, True)
+    _open[own] = entry
+    if len(_open) > OPEN:
+        _end_turn(_open.pop(next(iter(_open))), TurnOutcome.CANCELLED)
+
+
+def ended(span: Any) -> None:
+    """A span has ended: an agent's turn ends with it; a call that nobody announced is announced. It is only read."""
+    own = span.get_span_context().span_id
+    entry = _open.pop(own, None)
+    if entry is None:
+        return
+    if entry.turn is not None:
+        entry.turn.agent = entry.turn.agent or span_conventions.agent_of(span)
+        _end_turn(entry, span_conventions.outcome_of(span))
+    kind = kind_of(span)
+    if kind is Kind.CALL and span_conventions.is_handed_over(span):
+        remember(_handed_over, own, entry, most=RECENT)
+        return
+    if kind is Kind.STREAM_END:
+        entry.is_counted |= _take_handed_over(entry.parent)
+    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted and not _was_announced(span):
+        _announce(span, entry)
+
+
+def close_all() -> None:
+    """End the turns of all agents' spans that are open: the process, or its instrumentation, ends."""
+    for entry in list(_open.values()):
+        _end_turn(entry, TurnOutcome.CANCELLED)
+    forget()
+
+
+def forget() -> None:
+    """Let go of everything. A forked child does: what is open is its parent's to end."""
+    for kept in (_open, _agents, _recent, _handed_over):
+        kept.clear()
+
+
+# --- What an exchange asks -------------------------------------------------------------------------------------------
+
+
+def span_of_call() -> AdoptedSpan | None:
+    """The span that somebody else makes of the exchange that is about to begin; None where there is none, or it is
+    taken."""
+    current = trace.get_current_span()
+    own = current.get_span_context().span_id
+    spans: list[Any] = list(_calls_around(own))
+    if own not in _open and current.is_recording() and kind_of(current) is Kind.CALL:
+        spans = [current]  # of a provider that no processor of ours is added to
+    if not spans:
+        return None
+    found = AdoptedSpan(spans[0], tuple(map(span_conventions.scope_of, spans)), own)
+    return None if found.is_taken else found
+
+
+def turn_here() -> Turn | None:
+    """The turn of the agent's span that the running code is in."""
+    return _turn_around(trace.get_current_span().get_span_context().span_id) if _open else None
+
+
+# --- What the recorder tells and asks --------------------------------------------------------------------------------
+
+
+def call_started(started: CallStarted, *, counted: bool) -> None:
+    """A call has been announced: the spans around it need not be counted."""
+    adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
+    around = trace.get_current_span().get_span_context().span_id if adopted is None else adopted.around
+    for entry in _around(around):
+        entry.is_counted = True
+    for span in _calls_around(around) if counted else ():
+        span.set_attribute(schema.COUNTED.key, True)
+    models = set() if adopted is not None and adopted.has_ended else {_short(started.model)}
+    remember(_recent, started.number, _RecentCall(started.started_ns, models), most=RECENT)
+
+
+def call_ended(ended: CallEnded) -> None:
+    """A call has ended."""
+    call = _recent.get(ended.started.number)
+    if call is not None:
+        call.ended_ns = ended.started.started_ns + round(ended.duration_s * 1e9)
+        call.response_id = ended.response_id
+        if call.models and ended.response_model:
+            call.models.add(_short(ended.response_model))
+
+
+def agents_span(turn: Turn) -> Span | None:
+    """The span that a turn is told of by, where it is somebody else's."""
+    entry = _agents.get(turn.id)
+    return None if entry is None else entry.span()
+
+
+# --- Within ----------------------------------------------------------------------------------------------------------
+
+
+def _parent_of(span: Any) -> int:
+    parent = getattr(span, "parent", None)
+    return 0 if parent is None else parent.span_id
+
+
+def _around(span_id: int) -> Iterator[ForeignSpan]:
+    """The open span of that id and those that it is in, the innermost first."""
+    for _ in range(NESTING):
+        entry = _open.get(span_id) or _handed_over.get(span_id)
+        if entry is None:
+            return
+        yield entry
+        span_id = entry.parent
+
+
+def _take_handed_over(parent: int) -> bool:
+    """Whether the call is counted whose stream has ended: the last that was handed over where its end is told."""
+    found = next((own for own, entry in reversed(list(_handed_over.items())) if entry.parent == parent), None)
+    return found is not None and _handed_over.pop(found).is_counted
+
+
+def _calls_around(span_id: int) -> Iterator[Any]:
+    """The open spans of the call that is made within the span of that id, the innermost first."""
+    for entry in _around(span_id):
+        span = entry.span()
+        kind = kind_of(span)
+        if kind is Kind.AGENT or kind is Kind.TOOL:
+            return
+        if kind is Kind.CALL and span is not None and span.is_recording():
+            yield span
+
+
+def _turn_around(span_id: int) -> Turn | None:
+    for entry in _around(span_id):
+        span = entry.span()
+        if span is not None and kind_of(span) is Kind.AGENT:
+            return entry.turn or _begin_turn(entry, span)
+    return None
+
+
+def _begin_turn(entry: ForeignSpan, span: Any) -> Turn:
+    entry.turn = turn = Turn(
+        kind=TurnKind.OBSERVED,
+        agent=span_conventions.agent_of(span),
+        conversation=text_or_none(attributes_of(span).get(schema.CONVERSATION.key)),
+        started_s=_perf_counter_at(span.start_time),
+        started_ns=span.start_time,
+    )
+    remember(_agents, turn.id, entry, most=OPEN)
+    drop = partial(_drop, span.get_span_context().span_id)
+    finalize(span, cleanup.later, drop).atexit = False  # a destructor
+    announce.announce(TurnStarted(turn=turn))
+    return turn
+
+
+def _end_turn(entry: ForeignSpan, outcome: TurnOutcome) -> None:
+    turn = entry.turn
+    if turn is not None and turn.iterations:
+        end_turn(turn, outcome)
+        if turn.outcome is not None:  # else a stream is still being read
+            _agents.pop(turn.id, None)
+
+
+def _drop(span_id: int) -> None:
+    """End the turn of a span that its owner dropped without ending it."""
+    entry = _open.pop(span_id, None)
+    if entry is not None:
+        _end_turn(entry, TurnOutcome.CANCELLED)
+
+
+def _was_announced(span: Any) -> bool:
+    """Whether a call's span in which nothing was announced tells of a call that was: of the same response, or, where
+    either has no id, of the same model, begun while the span was open."""
+    response_id, model = span_conventions.response_id_of(span), _short(span_conventions.model_of(span))
+    for call in reversed(list(_recent.values())):
+        if response_id is not None and call.response_id is not None:
+            if response_id == call.response_id and span.start_time <= (call.ended_ns or span.start_time):
+                return True
+        elif (
+            call.models and span.start_time <= call.started_ns <= span.end_time and (not model or model in call.models)
+        ):
+            return True
+    return False
+
+
+def _short(model: str) -> str:
+    """A model's name without the provider that routers put before it."""
+    return model.rpartition("/")[2]
+
+
+def _announce(span: Any, entry: ForeignSpan) -> None:
+    """Announce a call of which only its span tells."""
+    if not announce.listening():
+        return
+    told = span_conventions.request_of(span)
+    scopes = tuple(map(span_conventions.scope_of, (span, *_calls_around(entry.parent))))
+    adopted = AdoptedSpan(NonRecordingSpan(span.get_span_context()), scopes, entry.parent, has_ended=True)
+    call = open_call(Layer.SDK, late=True, adopt=adopted, **told)
+    if call is None:
+        return
+    call.started_ns, call.started_s = span.start_time, _perf_counter_at(span.start_time)
+    call.first_chunk_s = span_conventions.first_chunk_of(span)
+    call.turn = declared_turn() or _turn_around(entry.parent)
+    call.end(**span_conventions.result_of(span, provider=told["provider"], maximum=told["maximum"]))
+
+
+def _perf_counter_at(ns: int) -> float:
+    return time.perf_counter() - max(0, time.time_ns() - ns) / 1e9
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget)

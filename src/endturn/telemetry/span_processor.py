@@ -1,0 +1,148 @@
+"""The span processor that sees which spans of other instrumentations begin and end. It needs the OpenTelemetry SDK."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from opentelemetry.sdk.trace import SpanProcessor
+
+from endturn import announce
+from endturn.announce import swallow
+from endturn.records import Record
+from endturn.telemetry import foreign_spans
+from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.recorder import Recorder
+from endturn.turns import find_turns_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.trace import ReadableSpan, Span
+    from opentelemetry.trace import TracerProvider
+
+
+class _SpanObserver(SpanProcessor):
+    """Tells `foreign_spans` of the spans that begin and end, while it is active."""
+
+    is_active = False
+
+    def start(self) -> None:
+        self.is_active = True
+        find_turns_with(foreign_spans.turn_here)
+
+    def stop(self) -> None:
+        self.is_active = False
+        foreign_spans.close_all()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """A span begins: a model call's is marked as counted where this process counts it."""
+        if self.is_active:
+            try:
+                foreign_spans.began(span, _is_counting)
+            except Exception:
+                swallow("looking at a span")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """A span has ended. It is only read."""
+        if self.is_active:
+            try:
+                foreign_spans.ended(span)
+            except Exception:
+                swallow("looking at a span")
+
+    def shutdown(self) -> None:
+        """End the turns of agents' spans that are open."""
+        try:
+            foreign_spans.close_all()
+        except Exception:
+            swallow("ending turns")
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing waits here."""
+        return True
+
+
+class AdoptingSpanProcessor(_SpanObserver):
+    """Records the model calls and agents' turns that only the spans of other instrumentations tell of.
+
+    Add it to a tracer provider where another instrumentation watches calls that are not sent over HTTP by this process:
+    `provider.add_span_processor(endturn.AdoptingSpanProcessor())`. `endturn.instrument()` sees spans without it; until
+    that is called, this records by itself. Spans are only read, but for `endturn.counted` on those of model calls when
+    they begin, and `endturn.turn.*` on an agent's while it is open.
+
+    Args:
+        tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given. Only used
+            until `endturn.instrument()` is called.
+        options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `events`.
+
+    Raises:
+        TypeError: an option is not known.
+        UsageError: an option's value cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        **options: Any,
+    ) -> None:
+        recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
+        self._stop_listening = announce.listen(_FallbackRecorder(recorder))
+        self.start()
+
+    def shutdown(self) -> None:
+        """End the turns that are open, and take no more notice of spans."""
+        super().shutdown()
+        self.is_active = False
+        self._stop_listening()
+
+
+class _FallbackRecorder:
+    """Records while `instrument` has not been called."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def __call__(self, record: Record) -> announce.Activation | None:
+        return None if _instrumented() else self.recorder(record)
+
+    def awake(self) -> bool:
+        """Whether anything would come of a record now."""
+        return _instrumented() is None and self.recorder.awake()
+
+
+def _instrumented() -> Recorder | None:
+    return next((each for each in announce.listeners() if isinstance(each, Recorder)), None)
+
+
+def _is_counting() -> bool:
+    """Whether this process counts responses by metrics that leave it."""
+    recorder = _instrumented()
+    if recorder is not None:
+        return recorder.counted()
+    return any(each.recorder.counted() for each in announce.listeners() if isinstance(each, _FallbackRecorder))
+
+
+_observer = _SpanObserver()
+_attached: list[ref[Any]] = []
+"""Providers are compared by identity: not every one can be hashed."""
+
+
+def attach(provider: Any) -> Callable[[], None]:
+    """Have a tracer provider's spans looked at, once however often it is asked for.
+
+    Returns:
+        A function that ends it. A provider does not let go of its processors: they take no more notice of spans.
+    """
+    _observer.start()
+    _attached[:] = [known for known in _attached if known() is not None]
+    if not any(known() is provider for known in _attached):
+        provider.add_span_processor(_observer)
+        _attached.append(ref(provider))
+    return _observer.stop
