@@ -283,7 +283,7 @@ def test_usage_that_a_layer_below_saw_is_no_estimate() -> None:
     texts = iter(["One ", "two."])
 
     def provider(request: Request) -> ChatResponse:
-        below = open_call(Layer.SDK, provider="openai", model="m")
+        below = open_call(Layer.CLIENT, provider="openai", model="m")
         assert below is not None
         text = next(texts)
         stop = Stop(StopReason.END_TURN if text == "two." else StopReason.MAX_TOKENS)

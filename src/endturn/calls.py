@@ -1,9 +1,8 @@
 """Provider calls as scopes: each is announced once, at whichever layer knows most of it.
 
-`open_call` is told which layer is calling: an SDK announces at once; a wrapper (controller, decorator, LiteLLM)
-announces at the end, and only if nothing below it did; HTTP only where no scope of an SDK is open. An outer layer adds
-its turn to every inner record and never makes a record of its own. What a hook of an SDK's call asks another client
-meanwhile is another call (see `Caller`).
+`open_call` is told which layer is calling. endturn's own client announces at once; a wrapper (controller, decorator)
+announces at the end, and only if nothing below it did; an HTTP exchange only where no scope of a client is open. An
+outer layer adds its turn to every inner record and never makes a record of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from endturn import announce, turns
 from endturn.announce import Activation, Listener
@@ -42,29 +41,10 @@ log = logging.getLogger("endturn")
 class Layer(StrEnum):
     """At what height of the stack a call is seen."""
 
-    SDK = "sdk"
+    CLIENT = "client"
     WRAPPER = "wrapper"
     HTTP = "http"
 
-
-class Caller(NamedTuple):
-    """Which objects make a call, by identity, as far as it is known: a call within a call may be another's.
-
-    Attributes:
-        sdk: the SDK's client; http: the HTTP client that it sends through, or that is used by itself.
-    """
-
-    sdk: int | None = None
-    http: int | None = None
-
-    def differs(self, other: Caller) -> bool:
-        """Whether another object calls here: of an SDK where both are, else over HTTP; False where it is not known."""
-        if self.sdk is not None and other.sdk is not None:
-            return self.sdk != other.sdk
-        return self.http is not None and other.http is not None and self.http != other.http
-
-
-NOBODY: Final = Caller()
 
 _call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
 
@@ -99,7 +79,6 @@ class Call:
     """The explicit turn that it belongs to, where whoever opened it knows."""
     within: Turn | None = None
     """The declared turn in which it was opened: a wrapper's call is that turn's, though it begins when that is over."""
-    caller: Caller = NOBODY
     content: Callable[[], Content | None] | None = None
     """Gives what was said, once the call has ended; None where nobody takes it."""
 
@@ -107,17 +86,20 @@ class Call:
         """Make this call, and its span, current for one step."""
         return Step(_call, self, self.activations)
 
-    def is_another(self, caller: Caller, asked: object) -> bool:
-        """Whether what is asked within this call is another, and no part of it.
+    def includes(self, layer: Layer, asked: object) -> bool:
+        """Whether what is asked within this call is a part of it.
 
-        What another client asks is one, unless it asks the same: a transport may hand on what it is given.
+        What a hook asks over HTTP while a request is sent is another call, unless it asks the same: a transport may
+        hand on what it is given.
         """
-        if not self.caller.differs(caller):
+        if self.layer is Layer.WRAPPER:
             return False
+        if self.layer is not Layer.HTTP or layer is not Layer.HTTP:
+            return True
         try:
-            return bool(asked != self.asked)
+            return bool(asked == self.asked)
         except Exception:  # messages may be anybody's objects
-            return False
+            return True
 
     def said(self, request: Request | None, response: ChatResponse | None, *, beside: bool = False) -> None:
         """What was said, where somebody takes it and it is at hand; see Content."""
@@ -240,46 +222,25 @@ def _said(content: Callable[[], Content | None]) -> Content | None:
         return None
 
 
-def open_call(
-    layer: Layer, asked: object = None, *, caller: Caller = NOBODY, late: bool = False, **facts: Any
-) -> Call | None:
+def open_call(layer: Layer, asked: object = None, *, late: bool = False, **facts: Any) -> Call | None:
     """Open the scope of one provider call.
 
     Args:
-        layer: an SDK or HTTP call is announced now; a wrapper's when it ends and only if nothing below announced.
+        layer: a client's call, or one over HTTP, is announced now; a wrapper's when it ends, unless one below was.
         late: it is announced by `Call.announced`, or when it ends.
         asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
-        caller: who makes it.
         facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
 
     Returns:
-        The scope, None where a layer below an SDK's open scope is asking: that call is already being announced.
+        The scope, None where it is part of a call that is open, and announced.
     """
     outer = _call.get()
     while outer is not None and outer.ended:  # what runs on in a call's context when that is over keeps none of it
         outer = outer.outer
-    if (
-        outer is not None
-        and (outer.layer is Layer.SDK or outer.layer is Layer.HTTP)
-        and (layer is Layer.WRAPPER or not outer.is_another(caller, asked))
-    ):
+    if outer is not None and outer.includes(layer, asked):
         return None
     within = None if turns.TURN.get() is None else turns.declared_turn()
-    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within, caller=caller)
+    call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within)
     if layer is not Layer.WRAPPER and not late:
         call.announced()
     return call
-
-
-def is_sending(client: int) -> bool:
-    """Whether an SDK's call is open that sends through this HTTP client: what is sent now is part of it."""
-    outer = _call.get()
-    return outer is not None and outer.caller.http == client and outer.layer is not Layer.WRAPPER and not outer.ended
-
-
-def is_covered(caller: Caller = NOBODY) -> bool:
-    """Whether a call of an SDK or over HTTP is open: what is called now is part of it, unless `caller` is another."""
-    outer = _call.get()
-    if outer is None or outer.layer is Layer.WRAPPER or outer.ended:
-        return False
-    return not outer.caller.differs(caller)

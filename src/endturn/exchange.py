@@ -305,7 +305,7 @@ class Exchange:
         if announce.listening():
             where = urlsplit(endpoint.url)
             self._call = open_call(
-                Layer.SDK,
+                Layer.CLIENT,
                 asked,
                 provider=endpoint.provider,
                 model=request.model,

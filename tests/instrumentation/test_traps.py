@@ -250,10 +250,16 @@ def test_urllib_raises_what_it_raises(seen: Seen) -> None:
 def test_a_connection_keeps_no_exchange(seen: Seen, kind: Any) -> None:
     """It keeps the context in which it was opened, as long as it lives."""
     with asking(kind, say(WORDS)) as client:
+        cleanup.run()
+        gc.collect()
+        before = exchanges()
         client.ask()
         gc.collect()
-        kept = [one for one in gc.get_objects() if isinstance(one, http_exchange.Exchange)]
-        assert not kept
+        assert exchanges() <= before
+
+
+def exchanges() -> set[int]:
+    return {id(one) for one in gc.get_objects() if isinstance(one, http_exchange.Exchange)}
 
 
 # --- What SDKs make of their bytes ----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from endturn.chat import Usage
 from endturn.stop import Stop, StopReason
 
 def call(reason=StopReason.MAX_TOKENS):
-    made = open_call(Layer.SDK, None, provider="openai", model="gpt-5")
+    made = open_call(Layer.CLIENT, None, provider="openai", model="gpt-5")
     with made.step():
         pass
     made.end(Stop(reason, "length"), usage=Usage(input_tokens=3, output_tokens=5))

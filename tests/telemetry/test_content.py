@@ -598,7 +598,7 @@ def test_a_span_of_another_keeps_its_own_content() -> None:
         stage = recording(content="SPAN_ONLY")
         tracer = stage.tracers.get_tracer(scope)
         with tracer.start_as_current_span("chat m"):
-            scope_of = open_call(Layer.SDK, None, provider="p", model="m", adopt=adopting())
+            scope_of = open_call(Layer.CLIENT, None, provider="p", model="m", adopt=adopting())
             assert scope_of is not None
             scope_of.said(None, PLAIN)
             scope_of.end(PLAIN.stop)

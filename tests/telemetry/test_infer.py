@@ -87,7 +87,7 @@ class World:
             previous_id=previous_id,
             conversation_id=conversation_id,
         )
-        call = open_call(Layer.SDK, asked, provider="p", model="m")
+        call = open_call(Layer.CLIENT, asked, provider="p", model="m")
         assert call is not None
         during()
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text), error=error, response_id=response_id)
@@ -494,14 +494,6 @@ def test_at_most_so_many_wait(world: World) -> None:
     assert [turn.turn for turn in world.records.turns] == [first.started.turn]
 
 
-def test_an_enclosing_span_that_ends_ends_the_turn(world: World) -> None:
-    """Whoever knows that the agent's run is over says so."""
-    turn = world.cut(HISTORY).started.turn
-    world.inferring.leave(turn)
-    world.inferring.leave(turn)
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is a POSIX thing")
 def test_a_forked_child_does_not_end_its_parent_s_turns() -> None:
     """Open turns stay with the parent; the child begins anew."""
@@ -711,7 +703,7 @@ def test_histories_of_every_format(world: World, name: str, first: dict[str, Any
     """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
 
     def call(given: dict[str, Any], text: str, reason: StopReason) -> records.CallEnded:
-        call = open_call(Layer.SDK, wire(name).inspect({"model": "m", **given}), provider="p", model="m")
+        call = open_call(Layer.CLIENT, wire(name).inspect({"model": "m", **given}), provider="p", model="m")
         assert call is not None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
         assert ended is not None
@@ -879,7 +871,7 @@ def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) 
         ("9:01", [HI, answer(HALF), NUDGE], StopReason.END_TURN),
     ):
         asked = Asked(model="m", system=timed(at), history=history, length=len(history))
-        call = open_call(Layer.SDK, asked, provider="p", model="m")
+        call = open_call(Layer.CLIENT, asked, provider="p", model="m")
         assert call is not None
         ended = call.end(Stop(reason), tail=HALF[-64:])
         assert ended is not None

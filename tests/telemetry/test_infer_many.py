@@ -47,7 +47,7 @@ class Conversation:
     def call(self, history: list[Any], reason: StopReason, **asked: Any) -> Iterator[None]:
         given = Asked(**{"model": "m", "maximum": 100, "history": history, "length": len(history), **asked})
         with nullcontext() if self.scope is None else self.scope.step():
-            call = open_call(Layer.SDK, given, provider="p", model="m")
+            call = open_call(Layer.CLIENT, given, provider="p", model="m")
         assert call is not None
         yield
         self.calls += 1
@@ -236,7 +236,7 @@ def test_a_call_looks_at_few_of_those_that_wait(stage: Stage, monkeypatch: pytes
 
     def call(text: str, reason: StopReason) -> None:
         history = [SYSTEM, {"role": "user", "content": text}]
-        call = open_call(Layer.SDK, Asked(model="m", history=history, length=2), provider="p", model="m")
+        call = open_call(Layer.CLIENT, Asked(model="m", history=history, length=2), provider="p", model="m")
         assert call is not None
         call.end(Stop(reason), tail=text)
 

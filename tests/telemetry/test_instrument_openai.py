@@ -231,6 +231,7 @@ def test_a_raw_body_that_is_left_in_part(records: Records, caplog: pytest.LogCap
     reply = httpx2.Response(200, headers={"content-type": "application/json"}, stream=Body([data[:50], data[50:]]))
     with chat(reply).chat.completions.with_streaming_response.create(**ASK) as raw:
         next(raw.iter_bytes())
+    settle()
     assert records.only().stop.reason is StopReason.CANCELLED
     assert not caplog.records
 

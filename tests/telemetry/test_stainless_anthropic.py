@@ -299,7 +299,7 @@ async def test_an_abandoned_async_stream(records: Records) -> None:
     await anext(stream)
     del stream
     settle()
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     settle()
     assert [ended.stop.reason for ended in records.ended] == [StopReason.CANCELLED] * 2
 

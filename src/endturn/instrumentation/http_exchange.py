@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -28,7 +27,7 @@ from opentelemetry import context as contexts
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.calls import Call, Caller, Layer, open_call
+from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.body import (
@@ -62,7 +61,6 @@ ABANDONED: Final = "abandoned"
 """The detail of a response that its host dropped without closing it."""
 
 _sending: ContextVar[Sending | None] = ContextVar("endturn_sending", default=None)
-_numbers = count(1)
 _open: WeakSet[Exchange] = WeakSet()
 
 
@@ -202,10 +200,8 @@ class Exchange:
 
     def open(self) -> bool:
         """Open the call. False where it is part of one that is open."""
-        # What a hook asks another model while this request is sent is another call, and no part of this one.
-        caller = Caller(http=next(_numbers))
         late = self.adoptable is not None
-        self.call = open_call(Layer.HTTP, self.context.asked, caller=caller, late=late, **self.facts)
+        self.call = open_call(Layer.HTTP, self.context.asked, late=late, **self.facts)
         self._keep_content()
         return self.call is not None
 

@@ -298,7 +298,7 @@ def _announce(span: Any, entry: ForeignSpan) -> None:
     told = span_conventions.request_of(span)
     scopes = tuple(map(span_conventions.scope_of, (span, *_calls_around(entry.parent))))
     adopted = AdoptedSpan(NonRecordingSpan(span.get_span_context()), scopes, entry.parent, has_ended=True)
-    call = open_call(Layer.SDK, late=True, adopt=adopted, **told)
+    call = open_call(Layer.CLIENT, late=True, adopt=adopted, **told)
     if call is None:
         return
     call.started_ns, call.started_s = span.start_time, _perf_counter_at(span.start_time)

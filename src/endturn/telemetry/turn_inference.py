@@ -123,11 +123,6 @@ class TurnInference:
         """How many turns wait for a continuation."""
         return len(self._pending)
 
-    def leave(self, turn: Turn) -> None:
-        """End a turn that waits, because what encloses it (an agent's span) has ended."""
-        if self._pending:
-            self._end_all(lambda cut: cut.turn is turn)
-
     def sweep(self) -> None:
         """End the turns that have waited too long."""
         if self._pending:
