@@ -66,14 +66,12 @@ def seen() -> Iterator[Seen]:
     """Everything that is announced while the HTTP clients are watched; nothing of ours may fail."""
     found = Seen()
     stop = announce.listen(lambda record: found.records.append(record))
-    http_clients.install()
-    http_exchange.observe_while(lambda: True)
+    http_clients.install(lambda: True)
     try:
         with announce.strict():
             yield found
     finally:
         http_clients.uninstall()
-        http_exchange.observe_while(None)
         http_exchange.close_all()
         stop()
 
@@ -346,5 +344,5 @@ def test_it_is_undone(seen: Seen, kind: type[Client]) -> None:
         client.ask()
         http_clients.uninstall()
         client.ask()
-        http_clients.install()
+        http_clients.install(lambda: True)
     assert seen.reasons() == [StopReason.END_TURN]

@@ -21,7 +21,7 @@ from opentelemetry.util._once import Once
 
 import endturn
 from endturn import announce
-from endturn.instrumentation import http_clients, http_exchange
+from endturn.instrumentation import http_clients
 from endturn.records import TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
@@ -95,11 +95,9 @@ def world() -> Iterator[World]:
 @pytest.fixture
 def watched(world: World) -> Iterator[World]:
     """Spans, and the exchanges within them."""
-    http_clients.install()
-    http_exchange.observe_while(lambda: True)
+    http_clients.install(lambda: True)
     yield world
     http_clients.uninstall()
-    http_exchange.observe_while(None)
 
 
 # --- A span that is of an exchange -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from endturn.instrumentation.http_exchange import ABANDONED, UNREADABLE, end_cal
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
+from endturn.telemetry import cleanup
 from endturn.turns import TurnScope, start_turn
 from endturn.wires import TAIL, Asked, Context, Seen, Watch, Wire, wire
 from endturn.wires.reading import Tail, items, member, text
@@ -251,6 +252,9 @@ def close_all() -> None:
     """End every call whose generator is still being read: the process, or its instrumentation, ends."""
     for run in list(_open):
         run.closed(detail=ABANDONED)
+
+
+cleanup.at_the_end(close_all)
 
 
 def _or_else(seen: Seen, stop: Stop) -> Seen:

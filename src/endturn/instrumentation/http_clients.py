@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -24,17 +25,15 @@ CLIENTS: Final = {
 """A library's module, and ours that wraps its method: its `patch` gives what takes the wrapping away again."""
 
 _undo: dict[str, list[Callable[[], None]]] = {}
-_is_installed = False
+_is_observed: Callable[[], bool] | None = None
 _is_hooked = False
 
 
-def install() -> None:
-    """Wrap the methods, of libraries that are imported later too."""
-    global _is_installed, _is_hooked
-    _is_installed = True
+def install(is_observed: Callable[[], bool]) -> None:
+    """Wrap the methods, of libraries that are imported later too. Requests are seen while `is_observed()` is true."""
+    global _is_observed, _is_hooked
+    _is_observed = is_observed
     if _is_hooked:
-        import sys
-
         for name in CLIENTS:
             module = sys.modules.get(name)
             if module is not None:
@@ -47,11 +46,16 @@ def install() -> None:
 
 def uninstall() -> None:
     """Put the libraries' own methods back."""
-    global _is_installed
-    _is_installed = False
+    global _is_observed
+    _is_observed = None
     for name in list(_undo):
         for undo in reversed(_undo.pop(name)):
             undo()
+
+
+def are_observed() -> bool:
+    """Whether a request that is about to be sent is to be seen."""
+    return _is_observed is not None and _is_observed()
 
 
 def found() -> list[str]:
@@ -61,7 +65,7 @@ def found() -> list[str]:
 
 def _patch(module: ModuleType) -> None:
     name = module.__name__
-    if not _is_installed or name in _undo:
+    if _is_observed is None or name in _undo:
         return
     try:
         _undo[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(module)

@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
-from endturn.instrumentation import background_responses
+from endturn.instrumentation import background_responses, http_clients
 from endturn.instrumentation.body import (
     Answer,
     ErrorAnswer,
@@ -64,19 +64,6 @@ _sending: ContextVar[Sending | None] = ContextVar("endturn_sending", default=Non
 _open: WeakSet[Exchange] = WeakSet()
 
 
-def _nobody() -> bool:
-    return False
-
-
-_is_observed: Callable[[], bool] = _nobody
-
-
-def observe_while(is_observed: Callable[[], bool] | None) -> None:
-    """Begin exchanges only while `is_observed()` is true; None: none at all."""
-    global _is_observed
-    _is_observed = is_observed or _nobody
-
-
 def may_begin(method: str, path: str) -> bool:
     """Whether `begin` might give an exchange: what is asked of every request before anything else is read of it."""
     return may_ask_a_model(method, path) or (method == "GET" and background_responses.are_pending())
@@ -91,7 +78,7 @@ def begin(method: str, path: str, *, host: str, port: int | None, content: objec
         content: the request's body: bytes, text, or what becomes its JSON; anything else is not in memory.
     """
     try:
-        if not _is_observed() or not announce.listening():
+        if not http_clients.are_observed() or not announce.listening():
             return None
         around = _sending.get()
         if around is not None and around.includes(content):
@@ -162,6 +149,9 @@ def close_all() -> None:
     for exchange in list(_open):
         exchange.abandoned()
     background_responses.close_all()
+
+
+cleanup.at_the_end(close_all)
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -17,9 +17,7 @@ from opentelemetry._logs import get_logger_provider
 from endturn import announce
 from endturn.announce import swallow
 from endturn.instrumentation import (
-    decorators,
     http_clients,
-    http_exchange,
     reconfigure,
     worker_exit,
 )
@@ -143,8 +141,7 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
         recorder = Recorder(*given, options=asked)
         _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked, for_host)
         infer_with(now.inferring)
-        http_exchange.observe_while(now.active)
-        http_clients.install()
+        http_clients.install(now.active)
         log.debug("endturn: the requests of these HTTP clients are seen: %s", ", ".join(http_clients.found()))
         now.look()
         atexit.register(_close, now)
@@ -201,7 +198,6 @@ def uninstrument() -> None:
         now, _now = _now, None
         if now is None:
             return
-        http_exchange.observe_while(None)
         http_clients.uninstall()
         _close(now)
         if now.look_away is not None:
@@ -219,9 +215,7 @@ def recorder() -> Recorder | None:
 
 def _close(now: _Instrumentation) -> None:
     """End what is still open, while somebody listens."""
-    cleanup.run()
-    decorators.close_all()
-    http_exchange.close_all()
+    cleanup.end()
     foreign_spans.close_all()
     now.inferring.close()
 

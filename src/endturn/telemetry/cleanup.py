@@ -18,6 +18,7 @@ Job = Callable[[], object]
 
 _jobs: Final[deque[Job]] = deque()
 _sweeps: Final[list[Job]] = []
+_last: Final[list[Job]] = []
 
 
 def later(job: Job) -> None:
@@ -28,6 +29,18 @@ def later(job: Job) -> None:
 def each_time(sweep: Job) -> None:
     """Have `sweep` done at every safe moment from now on: it ends what has been idle for too long."""
     _sweeps.append(sweep)
+
+
+def at_the_end(job: Job) -> None:
+    """Have `job` done when observation ends: it ends what is open."""
+    _last.append(job)
+
+
+def end() -> None:
+    """Do what waits, and end what is open: the process, or its instrumentation, ends."""
+    run()
+    for job in _last:
+        _do(job)
 
 
 def run() -> None:

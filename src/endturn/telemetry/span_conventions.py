@@ -15,11 +15,7 @@ from typing import Any, Final
 
 from opentelemetry.trace import StatusCode
 
-from endturn import frameworks
-from endturn.chat import Usage
 from endturn.errors import EndturnError
-from endturn.exchange import PROVIDERS
-from endturn.frameworks.rows import named
 from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
@@ -192,6 +188,9 @@ def request_of(span: Any) -> dict[str, Any]:
 
 def result_of(span: Any, *, provider: str, maximum: int | None) -> dict[str, Any]:
     """What a call's span says of the response, now that it has ended: the arguments of `Call.end`."""
+    from endturn import frameworks  # with pydantic, which takes long to import, and most processes read no span
+    from endturn.chat import Usage
+
     known = attributes_of(span)
     reasons = _reasons(known)
     tokens: dict[str, Any] = {name: _first_count(known, keys) for name, keys in _TOKENS.items()}
@@ -236,6 +235,9 @@ def _reported(name: str) -> type[ReportedError]:
 
 def _provider(scope: str, known: Attributes) -> str:
     """The conventions' name of whoever answers; "" where the span does not say."""
+    from endturn.exchange import PROVIDERS
+    from endturn.frameworks.rows import named
+
     for key in _PROVIDER:
         said = known.get(key)
         if isinstance(said, str) and said:
