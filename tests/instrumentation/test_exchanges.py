@@ -157,6 +157,20 @@ def test_a_stream(seen: Seen, kind: type[Client]) -> None:
     assert ended.first_chunk_s is not None
 
 
+def test_read_up_to_the_last_event(seen: Seen, kind: type[Client]) -> None:
+    """A host that has had the format's last event may wait for no end of the bytes, and keep the stream."""
+    if (kind.provider == "openai" and kind.wire != "openai_responses") or kind.wire == "gemini":
+        pytest.skip("its last event is no JSON, or any")
+    with asking(kind, *[truncate(WORDS, after=2)] * 2) as client:
+        count = len(list(client.stream()))
+        kept = client.stream()
+        for _ in range(count):
+            next(kept)
+        assert seen.reasons() == [StopReason.MAX_TOKENS] * 2
+        assert seen.ended[0].usage == seen.ended[1].usage is not None
+        del kept
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_compressed(seen: Seen, kind: type[Client], streamed: bool) -> None:
     """The body is unpacked beside, or by the library that unpacks it for its host."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -120,6 +121,23 @@ def test_every_prefix_agrees_and_none_invents_an_end(recorded: Recorded, name: s
         assert response.stop.reason in (StopReason.MISSING, final.reason, StopReason.END_TURN)
         if response.stop.reason is StopReason.MISSING:
             assert not response.stop.terminal_seen
+
+
+@each_stream
+def test_what_follows_the_last_event_says_nothing(recorded: Recorded, name: str) -> None:
+    """A watch that stops at a stream's last event sees what one does that goes on, but for an error that comes late."""
+    api, ctx, events = recorded.wire, recorded.context(name), recorded.streams[name]
+    whole, watch = api.watch(ctx), api.watch(ctx)
+    for event in events:
+        whole.see(event)
+    for event in events:
+        assert not watch.over
+        watch.see(event)
+        if watch.over:
+            break
+    seen, all_seen = watch.close(), whole.close()
+    late = replace(seen.stop, detail=all_seen.stop.detail)
+    assert replace(seen, stop=late) == all_seen
 
 
 @each_stream

@@ -166,22 +166,20 @@ class StreamedAnswer:
     @property
     def error(self) -> ProviderError | None:
         """The error that the provider wrote into the stream in place of its end."""
-        if not getattr(self._watch, "broken", False):
-            return None
-        return ProviderError("the provider sent an error within its stream")
+        return ProviderError("the provider sent an error within its stream") if self._watch.broken else None
 
     def see(self, chunk: bytes, /) -> None:
-        """Read the events that these bytes complete."""
+        """Read the events that these bytes complete. Readers may stop at the last one, and never close the stream."""
+        watch = self._watch
         for event in self._decoder.feed(chunk):
-            if event.data == DONE:
+            watch.see(event)
+            if event.data == DONE or watch.over or watch.broken:
                 self.done = True
-            self._watch.see(event)
-        if getattr(self._watch, "broken", False):
-            self.done = True
+                return
 
     def close(self, *, left: bool = False) -> Seen:
         """Read what is whole of the last event."""
-        for event in self._decoder.close():
+        for event in () if self.done else self._decoder.close():
             self._watch.see(event)
         return self._watch.close(left=left)
 

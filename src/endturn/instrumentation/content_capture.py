@@ -107,8 +107,12 @@ class _Beside:
         self._captured = captured
 
     @property
+    def over(self) -> bool:
+        return self._watch.over
+
+    @property
     def broken(self) -> bool:
-        return bool(getattr(self._watch, "broken", False))
+        return self._watch.broken
 
     def see(self, item: Any) -> None:
         self._captured.add(item)

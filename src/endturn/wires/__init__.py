@@ -184,7 +184,17 @@ class Watch(Protocol):
 
     `see` is on the path of every chunk: it builds nothing. `close` takes `left` where whoever read the stream stopped
     reading it: a reason that had come counts then, although the end that confirms it was not waited for.
+
+    Attributes:
+        over: the format's last event has passed; never so where it has none, or none but the word `[DONE]`.
+        broken: an error came before the end.
     """
+
+    @property
+    def over(self) -> bool: ...
+
+    @property
+    def broken(self) -> bool: ...
 
     @property
     def see(self) -> Callable[[Any], None]: ...

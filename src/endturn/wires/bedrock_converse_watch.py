@@ -77,6 +77,7 @@ class Watch:
         "broken",
         "error",
         "model",
+        "over",
     )
 
     def __init__(self, ctx: Context) -> None:
@@ -89,6 +90,8 @@ class Watch:
         self._raw: Any = None
         self._detail: str | None = None
         self._whole = False
+        # The figures have come, which stand in the last event.
+        self.over = False
         self.error: Json | None = None
         # An exception came before the end.
         self.broken = False
@@ -145,6 +148,7 @@ class Watch:
                     self._read_reason(payload)
                 case "metadata":
                     self._read_figures(payload)
+                    self.over = True
                 case _ if self.error is None:
                     self.error = _failure(name, payload)
                     self.broken = self.error is not None and self._raw is None

@@ -46,9 +46,10 @@ class Envelope:
     Attributes:
         family: whose words they are, once something was said.
         error: the first exception of the stream, its name as its type.
+        over: what Bedrock adds to the last event has come.
     """
 
-    __slots__ = ("_ctx", "_guarded", "_is_foreign", "_spent", "error", "family")
+    __slots__ = ("_ctx", "_guarded", "_is_foreign", "_spent", "error", "family", "over")
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -57,6 +58,7 @@ class Envelope:
         self._is_foreign = False
         self.family: Family | None = None
         self.error: Json | None = None
+        self.over = False
 
     def opened(self, thing: Any) -> Json | None:
         """The family's words in an event, a body, or a response of boto3, whose stream is left alone; None for none."""
@@ -77,6 +79,7 @@ class Envelope:
             return None
         metrics = said.get(METRICS)
         if metrics is not None:
+            self.over = True
             self._spent = count(member(metrics, "inputTokenCount")), count(member(metrics, "outputTokenCount"))
         action = said.get(GUARDRAIL)
         if action is not None:
@@ -150,11 +153,16 @@ class Watch:
         return replace(own, stop=envelope.stop(own.stop), usage=envelope.usage(own.usage))
 
     @property
+    def over(self) -> bool:
+        """Bedrock's figures have come."""
+        return self._envelope.over
+
+    @property
     def broken(self) -> bool:
         """An exception, or the family's own error, came before the end."""
         if self._envelope.error is not None and not self._own().stop.terminal_seen:
             return True
-        return bool(getattr(self._inner, "broken", False))
+        return self._inner is not None and self._inner.broken
 
     def _own(self, *, left: bool = False) -> Seen:
         if self._inner is None:

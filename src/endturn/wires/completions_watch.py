@@ -22,6 +22,8 @@ class Watch:
         piece: what the last event added to the answer that counts, the first.
     """
 
+    over = False  # the format has no last event that is JSON
+
     __slots__ = (
         "_apart",
         "_begun",

@@ -107,6 +107,8 @@ class Watch:
     piece of text, or of thinking, takes the short way through it.
     """
 
+    over = False  # the format has no last event that is JSON
+
     __slots__ = (
         "_begun",
         "_blocked",

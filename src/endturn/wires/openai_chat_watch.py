@@ -88,6 +88,8 @@ class Watch:
     takes the short way through it, with usage as without.
     """
 
+    over = False  # the format has no last event that is JSON
+
     __slots__ = (
         "_at",
         "_begun",
