@@ -13,10 +13,12 @@ from endturn.telemetry import indicators, schema
 def truncated(config: RuleConfig) -> Alert:
     """Too many responses are cut off, whether they are continued or not."""
     share, bad = config.truncation, config.truncated
-    cut, whole = ({schema.REASON.label: reason.value} for reason in (StopReason.MAX_TOKENS, StopReason.END_TURN))
+    reasons = StopReason.MAX_TOKENS, StopReason.END_TURN, StopReason.ERROR
+    cut, whole, failed = ({schema.REASON.label: reason.value} for reason in reasons)
 
-    def case(truncations: int, ends: int) -> dict[str, str]:
-        return events(schema.RESPONSES, truncations, cut) | events(schema.RESPONSES, ends, whole)
+    def case(truncations: int, ends: int, errors: int = 0) -> dict[str, str]:
+        answers = events(schema.RESPONSES, truncations, cut) | events(schema.RESPONSES, ends, whole)
+        return answers | events(schema.RESPONSES, errors, failed)
 
     return alert(
         "EndturnResponsesTruncated",
@@ -44,7 +46,9 @@ def truncated(config: RuleConfig) -> Alert:
                 "An application without endturn: instrument it, and what is cut can be continued.",
             ),
         ),
-        fires=example(config, "every response is cut off", case(bad, 0), labels=LABELS, shows="100%"),
+        fires=example(
+            config, "every answer is cut off, beside many errors", case(bad, 0, 100 * bad), labels=LABELS, shows="100%"
+        ),
         quiet=example(config, "a smaller share is", case(bad, round(2 * bad / share))),
         also_quiet=(example(config, "all are, but they are too few to tell", case(bad - 1, 0)),),
     )

@@ -108,6 +108,9 @@ PERSON: Final = _is(schema.OUTCOME, *STOPPED_BY_PERSON)
 GIVEN_UP: Final = _is(schema.OUTCOME, TurnOutcome.RETRY_LIMIT, TurnOutcome.RESUME_LIMIT, *BUDGETS)
 """Outcomes in which continuing was tried, and a limit of the policy ended it."""
 
+ANSWERS: Final = _is(schema.REASON, *(reason for reason in StopReason if reason is not StopReason.ERROR))
+"""Responses that are no errors: an SDK that tries three times gets two errors and one answer."""
+
 # --- What is recorded ---------------------------------------------------------------------------------------------
 
 RESPONSES = Count(
@@ -211,8 +214,8 @@ TRUNCATION = Rate(
     title="Truncation rate",
     question="How many responses are cut off?",
     part=Part(count=RESPONSES, only=(_is(schema.REASON, *TRUNCATED),)),
-    whole=Part(count=RESPONSES),
-    formula="responses with reason max_tokens, context_window_exceeded or missing ÷ all responses",
+    whole=Part(count=RESPONSES, only=(ANSWERS,)),
+    formula="responses with reason max_tokens, context_window_exceeded or missing ÷ all responses but errors",
     advice="Each costs another call even where it is continued. Raise max_tokens for the models concerned.",
     thresholds=Thresholds(look=0.05, act=0.2),
 )
@@ -240,8 +243,8 @@ RESPONSE_NUMBER = Number(
     title="Responses",
     question="How many responses did models give?",
     part=Part(count=RESPONSES),
-    formula="responses, for whatever reason they stopped",
-    advice="The denominator of the truncation rate.",
+    formula="responses, for whatever reason they stopped, each attempt for itself",
+    advice="Without the errors it is the denominator of the truncation rate.",
 )
 CONTINUATION_NUMBER = Number(
     name="continuations",

@@ -429,7 +429,8 @@ EVENTS: Final = (
 
 CHAT_SPAN = Span(
     "{gen_ai.operation.name} {gen_ai.request.model}", "client",
-    "One call to a provider, its retries included. Where another instrumentation makes this span, ours enriches it.",
+    "One attempt to call a provider: an HTTP request and its answer. Where another instrumentation makes this span, "
+    "ours enriches it.",
     (*INFERENCE, COUNTED, *CONTENT),
 )  # fmt: skip
 TURN_SPAN = Span(
