@@ -493,6 +493,21 @@ def test_several_choices_are_several_messages() -> None:
         assert [each.text for each in scope.content().responses] == ["one", "two"]
 
 
+def test_the_reason_is_that_of_the_record() -> None:
+    """LiteLLM reads no stream of Anthropic's to its `message_stop`: the reason had come before."""
+    speaks, scope = wire("anthropic"), Scope()
+    context = Context("", "p", speaks.inspect({**ASK, "stream": True}))
+    watch = capture(scope, speaks, ASK, context).beside(speaks.watch(context))  # type: ignore[arg-type]
+    reply = speaks.reply(ANSWER, stream=True)
+    assert isinstance(reply, list)
+    for event in reply[:-1]:
+        watch.see(event)
+    assert watch.over
+    stop = watch.close(left=True).stop
+    assert [each.stop for each in scope.content().responses] == [stop]
+    assert stop.reason is ANSWER.stop.reason
+
+
 def test_a_stream_that_breaks_keeps_what_came() -> None:
     """The part that arrived is the answer; a refused request has none; one left early has what was read."""
     stage = recording(content="SPAN_ONLY")

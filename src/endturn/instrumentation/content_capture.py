@@ -11,6 +11,7 @@ from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Content
+from endturn.stop import Stop
 from endturn.wires import Context, Event, Seen, Watch, Wire
 from endturn.wires.reading import plain
 
@@ -42,7 +43,11 @@ def _request(speaks: Wire, body: Mapping[str, Any], context: Context) -> Request
 
 
 class ContentCapture:
-    """One answer while it arrives: a whole body, or events. Never raises."""
+    """One answer while it arrives: a whole body, or events. Never raises.
+
+    Attributes:
+        stop: why the first answer stopped, once that is known: its decoder may not have been shown the end.
+    """
 
     def __init__(self, speaks: Wire, context: Context) -> None:
         self._wire = speaks
@@ -53,6 +58,7 @@ class ContentCapture:
         self._body: Any = None
         self._is_stream = context.asked.stream
         self._is_over = False
+        self.stop: Stop | None = None
 
     def beside(self, watch: Watch) -> Watch:
         """A watch that shows the capture what it sees."""
@@ -92,7 +98,8 @@ class ContentCapture:
     def responses(self) -> tuple[ChatResponse, ...]:
         """What came, an item for each choice."""
         if self._decoders:
-            return tuple(self._decoders[index].close() for index in sorted(self._decoders))
+            first, *others = (self._decoders[index].close() for index in sorted(self._decoders))
+            return (first if self.stop is None else first.model_copy(update={"stop": self.stop}), *others)
         if self._body is None:
             return ()
         try:
@@ -119,7 +126,9 @@ class _Beside:
         self._watch.see(item)
 
     def close(self, *, left: bool = False) -> Seen:
-        return self._watch.close(left=left)
+        seen = self._watch.close(left=left)
+        self._captured.stop = seen.stop
+        return seen
 
 
 def _answers(data: Any, choices: int) -> list[tuple[int, Any]]:
