@@ -1,4 +1,4 @@
-"""LiteLLM over OpenAI's SDK, over a client of its own, and over nothing: each call is one record and one span."""
+"""LiteLLM over OpenAI's SDK, and over a client of its own: each exchange is one record and one span."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pytest
 from litellm import acompletion, aresponses, atext_completion, completion, responses, text_completion
 
 import endturn
-from endturn.instrumentation import hosts
 from endturn.records import CallEnded, Strategy, TurnOutcome
-from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
+from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
@@ -29,7 +28,7 @@ HALF = truncate("One two three four", after=2)
 WHOLE = say("One two three four.")
 
 OVER = {"openai": ("openai/gpt-4o", "/v1"), "anthropic": ("anthropic/claude-sonnet-4-5", "")}
-"""Over OpenAI's SDK, which is observed too; over LiteLLM's own HTTP client, to a host that nobody knows."""
+"""Over OpenAI's SDK; over LiteLLM's own HTTP client."""
 
 
 @pytest.fixture(params=OVER)
@@ -170,6 +169,7 @@ def test_an_async_stream_that_is_closed(seen: Announced, asking: Callable[..., A
         await stream.aclose()
 
     asyncio.run(main())
+    settle(seen)
     assert seen.only().stop.reason is StopReason.CANCELLED
 
 
@@ -219,13 +219,6 @@ def test_an_error(seen: Announced, asking: Callable[..., Asking]) -> None:
     assert one.error is not None
 
 
-def test_a_full_context_window(seen: Announced) -> None:
-    """What the exception's class says is the reason."""
-    with pytest.raises(litellm.exceptions.ContextWindowExceededError):
-        completion("gpt-4o", ASK, mock_response="litellm.ContextWindowExceededError")
-    assert seen.only().stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-
-
 def test_a_connection_that_is_refused(seen: Announced, asking: Callable[..., Asking]) -> None:
     """A server that hangs up before it answers is an error."""
     with pytest.raises(openai.APIError):
@@ -267,54 +260,16 @@ def test_a_fallback(seen: Announced, asking: Callable[..., Asking]) -> None:
     assert [one.stop.reason for one in seen.calls] == [StopReason.ERROR, StopReason.END_TURN]
 
 
-# --- Nothing below -------------------------------------------------------------------------------------------------
-
-
-def test_a_mock(seen: Announced) -> None:
-    """What LiteLLM says by itself is a call to whom it stands for."""
-    completion("anthropic/claude-sonnet-4-5", ASK, mock_response="Hi.", max_tokens=100)
-    one = seen.only()
-    assert (one.stop.reason, one.stop.raw, one.stop.suspected) == (StopReason.END_TURN, "stop", False)
-    assert (one.started.provider, one.started.model) == ("anthropic", "claude-sonnet-4-5")
-
-
-def test_a_mock_s_stream(seen: Announced) -> None:
-    """It has no reason of its own, and is whole."""
-    for _ in completion("gpt-4o", ASK, mock_response="Hi there, you.", stream=True):
-        pass
-    assert seen.only().stop.reason is StopReason.END_TURN
-
-
-def test_a_stop_that_used_the_budget_up(seen: Announced) -> None:
-    """LiteLLM says `stop` for what it does not know: with the whole budget used up, it is suspected."""
-    completion("gpt-4o", ASK, mock_response="Hi.", max_tokens=20)  # a mock's usage is 20 tokens
-    one = seen.only()
-    assert (one.stop.reason, one.stop.suspected) == (StopReason.END_TURN, True)
-
-
-def test_what_the_provider_said_is_kept(seen: Announced) -> None:
-    """Anthropic's `pause_turn` is a `stop` to LiteLLM, which keeps the provider's body for its logs."""
-    with ScriptedProvider([pause("So far")]).serve() as url:
-        answer = Asking("anthropic", url).ask()
-    assert answer.choices[0].finish_reason == "stop"
-    one = seen.only()
-    assert (one.stop.reason, one.stop.raw) == (StopReason.PAUSED, "pause_turn")
-
-
-# --- The HTTP client below -----------------------------------------------------------------------------------------
+# --- No exchange ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-def test_a_known_host(seen: Announced, monkeypatch: pytest.MonkeyPatch, asynchronous: bool, stream: bool) -> None:
-    """Where LiteLLM's own client asks a provider that is known by its address, that is the record, and the only one."""
-    with ScriptedProvider([pause("So far")]).serve() as url:
-        monkeypatch.setitem(hosts._LOCAL, int(url.rpartition(":")[2]), ("anthropic", ""))
-        how = {"model": "anthropic/claude-sonnet-4-5", "messages": ASK, "api_base": url, "api_key": "none"}
-        _run(completion, acompletion, asynchronous, stream, {**how, "stream": stream})
-    settle(seen)  # LiteLLM reads what it wants of a stream, and drops it
-    one = seen.only()
-    assert (one.stop.reason, one.stop.raw, one.started.stream) == (StopReason.PAUSED, "pause_turn", stream)
+def test_a_mock(seen: Announced, stream: bool) -> None:
+    """What LiteLLM says by itself asks nobody."""
+    answer = completion("anthropic/claude-sonnet-4-5", ASK, mock_response="Hi there, you.", stream=stream)
+    for _ in answer if stream else ():
+        pass
+    assert not seen.records
 
 
 # --- Text completions and Responses --------------------------------------------------------------------------------
@@ -383,17 +338,6 @@ def test_responses_of_a_provider_that_has_none(seen: Announced) -> None:
     assert seen.only().stop.reason is StopReason.MAX_TOKENS
 
 
-def test_a_call_that_fails_before_its_provider_is_known(seen: Announced) -> None:
-    """Nobody was asked: the span names nobody."""
-    with pytest.raises(litellm.BadRequestError):
-        completion("nobodys-model", ASK)
-    one = seen.only()
-    assert (one.stop.reason, one.started.provider) == (StopReason.ERROR, "")
-    (span,) = seen.spans
-    assert span.name == "chat nobodys-model"
-    assert "gen_ai.provider.name" not in (span.attributes or {})
-
-
 EMBED: dict[str, Any] = {"input": ["hi"]}
 PAINT: dict[str, Any] = {"prompt": "a cat"}
 RANK: dict[str, Any] = {"query": "hi", "documents": ["a"]}
@@ -460,18 +404,3 @@ def test_calls_in_many_threads(seen: Announced, asking: Callable[..., Asking]) -
     for thread in threads:
         thread.join()
     assert [one.stop.reason for one in seen.calls] == [StopReason.MAX_TOKENS] * 8
-
-
-def test_undone() -> None:
-    """LiteLLM is left as it was found."""
-    from tests.support.announced import observed
-
-    cell = completion.__wrapped__.__closure__ or ()
-    before = [each.cell_contents for each in cell]
-    reads = litellm.CustomStreamWrapper.__next__
-    with observed() as seen:
-        assert [each.cell_contents for each in cell] != before
-    assert [each.cell_contents for each in cell] == before
-    assert litellm.CustomStreamWrapper.__next__ is reads
-    completion("gpt-4o", ASK, mock_response="Hi.")
-    assert not seen.records
