@@ -273,15 +273,14 @@ def _drop(span_id: int) -> None:
 
 def _was_announced(span: Any) -> bool:
     """Whether a call's span in which nothing was announced tells of a call that was: of the same response, or, where
-    either has no id, of the same model, begun while the span was open."""
+    either has no id, of the same model, begun since the span was. Some say of a span that it ended before its request
+    was sent."""
     response_id, model = span_conventions.response_id_of(span), _short(span_conventions.model_of(span))
     for call in reversed(list(_recent.values())):
         if response_id is not None and call.response_id is not None:
             if response_id == call.response_id and span.start_time <= (call.ended_ns or span.start_time):
                 return True
-        elif (
-            call.models and span.start_time <= call.started_ns <= span.end_time and (not model or model in call.models)
-        ):
+        elif call.models and span.start_time <= call.started_ns and (not model or model in call.models):
             return True
     return False
 
