@@ -36,10 +36,13 @@ VERTEX = "/v1/projects/p/locations/l/publishers"
          ("openai_chat", "gcp.vertex_ai", "mistral")),
         ("api.mistral.ai", "/v1/fim/completions", {"prompt": "x"}, ("openai_chat", "mistral_ai", "mistral")),
         ("api.cohere.com", "/v1/chat", {"message": "hi"}, ("cohere", "cohere", "v1")),
+        ("proxy.local", "/v1/chat", {"message": "hi"}, ("cohere", "cohere", "v1")),
+        ("api.writer.com", "/v1/chat", CHAT, ("openai_chat", "writer", "compatible")),
         ("proxy.local", "/v1/generate", {"prompt": "hi"}, ("completions", "cohere", "command")),
         ("localhost", "/api/chat", CHAT, ("ollama", "ollama", "")),
         ("proxy.local", "/model/m%3A0/converse", {"messages": []}, ("bedrock_converse", "aws.bedrock", "")),
-        # What is no call of a model.
+        # What is no call of a model, or in no format that its path tells.
+        ("proxy.local", "/v1/chat", CHAT, None),
         ("survey.example.org", "/responses", {"answers": [1, 2]}, None),
         ("survey.example.org", "/v1/responses", {"input": "x"}, None),
         ("chat.example.org", "/v1/messages", {"to": "a", "text": "b"}, None),

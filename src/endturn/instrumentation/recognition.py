@@ -95,7 +95,8 @@ _MEMBERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     "anthropic": (frozenset({"messages", "max_tokens"}), frozenset({"messages", "anthropic_version"})),
     "bedrock_converse": (frozenset({"messages"}), frozenset({"promptVariables"})),
     "bedrock_invoke": tuple(frozenset({name}) for name in ("messages", "prompt", "inputText", "message", "input")),
-    "cohere": (frozenset({"model", "messages"}), frozenset({"message"})),
+    "cohere": (frozenset({"model", "messages"}),),
+    "cohere v1": (frozenset({"message"}),),
     "completions": (frozenset({"prompt"}), frozenset({"inputs"}), frozenset({"input", "model_id"})),
     "gemini": (frozenset({"contents"}),),
     "gemini_interactions": (
@@ -110,7 +111,10 @@ _MEMBERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         frozenset({"prompt", "input"}),
     ),
 }
-"""The members that a request of each format must have, in one of these ways, where its host is not known."""
+"""The members that a request of each format must have, in one of these ways, where its host is not known.
+
+Of a dialect too, where it has others.
+"""
 
 _PATHS: Final = {
     "api-version=": ("azure.ai.openai", "azure"),
@@ -212,7 +216,9 @@ def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
     """
     if found.known and found.is_exact:
         return True
-    return body is not None and any(names <= body.keys() for names in _MEMBERS[found.wire.NAME])
+    name = found.wire.NAME
+    members = _MEMBERS.get(f"{name} {found.dialect}") or _MEMBERS[name]
+    return body is not None and any(names <= body.keys() for names in members)
 
 
 def _own(provider: str, path: str) -> tuple[Wire, str, Routed] | None:
@@ -220,6 +226,8 @@ def _own(provider: str, path: str) -> tuple[Wire, str, Routed] | None:
     if provider in ("", "cohere") and (cohere := _COHERE_V1.fullmatch(path)) is not None:
         speaks, dialect = ("cohere", "v1") if cohere["way"] == "chat" else ("completions", "command")
         return wire(speaks), dialect, Routed()
+    if provider == "writer" and path == "/v1/chat":
+        return wire("openai_chat"), ANY, Routed()
     if provider in ("", "mistral_ai") and _MISTRAL.fullmatch(path):
         return wire("openai_chat"), "mistral", Routed()
     if provider in ("", "gcp.vertex_ai") and (vertex := _VERTEX.fullmatch(path)) is not None:
