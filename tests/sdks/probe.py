@@ -158,31 +158,7 @@ def anthropic_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:
     client.close()
 
 
-def litellm_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:
-    """LiteLLM over both formats: the reason that it shows, through its own names."""
-    import litellm  # type: ignore[import-not-found]  # it is in an environment of its own
-
-    litellm.telemetry = False
-    chat: dict[str, Any] = {"model": "openai/m", "api_base": f"{url}/v1", "api_key": "none", "max_tokens": 2}
-    claude: dict[str, Any] = {"model": "anthropic/m", "api_base": url, "api_key": "none", "max_tokens": 2}
-
-    def whole(asks: dict[str, Any]) -> Callable[[], Any]:
-        return lambda: litellm.completion(messages=QUESTION, **asks).choices[0].finish_reason
-
-    def streamed(asks: dict[str, Any]) -> Callable[[], Any]:
-        def ask() -> Any:
-            found = litellm.completion(messages=QUESTION, stream=True, **asks)
-            return [choice.finish_reason for chunk in found for choice in chunk.choices][-1]
-
-        return ask
-
-    yield "litellm openai", whole(chat)
-    yield "litellm openai streamed", streamed(chat)
-    yield "litellm anthropic", whole(claude)
-    yield "litellm anthropic streamed", streamed(claude)
-
-
-CALLS = {"openai": openai_calls, "anthropic": anthropic_calls, "litellm": litellm_calls}
+CALLS = {"openai": openai_calls, "anthropic": anthropic_calls}
 
 
 def _run(ask: Callable[[], Awaitable[Any]]) -> Any:

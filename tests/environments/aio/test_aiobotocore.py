@@ -17,7 +17,6 @@ from aiobotocore.session import get_session
 from botocore.exceptions import ClientError, EventStreamError, ReadTimeoutError
 
 from endturn import announce
-from endturn.instrumentation import http_exchange
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
@@ -68,12 +67,14 @@ def told() -> Iterator[Told]:
         stop()
 
 
-async def settle() -> None:
-    """Have what was dropped noticed."""
-    for _ in range(4):
+async def settle(told: Told, count: int) -> None:
+    """Have what was dropped noticed: aiohttp keeps a response while bytes of it arrive."""
+    for _ in range(200):
         gc.collect()
-        await asyncio.sleep(0)
-    cleanup.run()
+        cleanup.run()
+        if len(told.of(CallEnded)) == count:
+            return
+        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -99,11 +100,12 @@ def made(url: str, *, attempts: int = 1, **config: Any) -> Any:
 
 
 async def test_a_call(told: Told) -> None:
-    """One record, retries included."""
+    """Each attempt is one record."""
     async with client(fail(500), fail(500), truncate("One two three", after=2), attempts=3) as asking:
         answer = await asking.converse(**ASK)
     assert type(answer) is dict
-    ended = told.only()
+    *failed, ended = told.of(CallEnded)
+    assert [each.stop.reason for each in failed] == [StopReason.ERROR] * 2
     assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "max_tokens")
     assert (ended.started.provider, ended.started.maximum) == ("aws.bedrock", 1000)
     assert ended.started.server_address == "127.0.0.1"
@@ -151,10 +153,9 @@ async def test_streams_that_are_left(told: Told) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await settle()
+        await settle(told, 4)
     assert [ended.stop.reason for ended in told.of(CallEnded)] == [StopReason.CANCELLED] * 4
     assert len(told.of(CallStarted)) == 4
-    assert all(reading.call.ended for reading in http_exchange._open)
 
 
 async def test_streams_that_break(told: Told) -> None:
@@ -221,7 +222,7 @@ async def test_bodies_that_are_not_read(told: Told) -> None:
         async with (await asking.invoke_model(**PROMPT))["body"] as body:
             await body.read(5)
         del body
-        await settle()
+        await settle(told, 3)
     assert [ended.stop.reason for ended in told.of(CallEnded)] == [StopReason.CANCELLED] * 3
 
 
@@ -236,5 +237,6 @@ async def test_what_asks_for_no_text_passes(told: Told, model: str, hidden: bool
         async with made(url) as asking:
             assert json.loads(await (await asking.invoke_model(**asked))["body"].read()) == said
             (await asking.invoke_model_with_response_stream(**asked))["body"].close()
-    await settle()
+    gc.collect()
+    cleanup.run()
     assert not told
