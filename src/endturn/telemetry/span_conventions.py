@@ -99,6 +99,8 @@ _TOKENS: Final = {
         "llm.token_count.prompt_details.cache_write",
     ),
 }
+_NO_CALLS: Final = ("._prepare_chat_with_tools",)
+"""Ends of names of spans that are said to be of a call, and ask no model: OpenInference's of LlamaIndex."""
 _STOPPED: Final = frozenset({"AbandonedStreamError", "CancelledError", "GeneratorExit", "KeyboardInterrupt"})
 """Classes of exceptions that stop a call or a run on purpose."""
 _LOST: Final = ("Connection", "Timeout", "Protocol", "ReadError", "IncompleteRead", "EOF")
@@ -129,6 +131,8 @@ def kind_of(span: Any) -> Kind | None:
         kind = _NAMES.get(getattr(span, "name", "").partition(" ")[0])
         if kind is Kind.CALL and not scope.startswith(_NAMED_BY):
             kind = None
+    if kind is Kind.CALL and getattr(span, "name", "").endswith(_NO_CALLS):
+        return None
     if kind is Kind.CALL and scope.startswith("logfire"):
         return {"log": Kind.STREAM_END, "pending_span": None}.get(known.get("logfire.span_type", ""), kind)
     return kind
