@@ -502,7 +502,6 @@ def test_the_reason_is_that_of_the_record() -> None:
     assert isinstance(reply, list)
     for event in reply[:-1]:
         watch.see(event)
-    assert watch.over
     stop = watch.close(left=True).stop
     assert [each.stop for each in scope.content().responses] == [stop]
     assert stop.reason is ANSWER.stop.reason

@@ -106,7 +106,7 @@ def test_thousands_of_abandoned_streams(told: Counter[str]) -> None:
         gc.collect()
         await asyncio.sleep(0)
 
-    asyncio.run(both(200, 200))
+    asyncio.run(both(1_000, 200))
     objects, before = settled()
     told.clear()
     asyncio.run(both(SYNC, ASYNC))

@@ -135,7 +135,7 @@ def test_what_follows_the_last_event_says_nothing(recorded: Recorded, name: str)
         watch.see(event)
         if watch.over:
             break
-    seen, all_seen = watch.close(left=watch.over), whole.close()
+    seen, all_seen = watch.close(), whole.close()
     late = replace(seen.stop, detail=all_seen.stop.detail)
     assert replace(seen, stop=late) == all_seen
 

@@ -181,7 +181,7 @@ class StreamedAnswer:
         """Read what is whole of the last event."""
         for event in () if self.done else self._decoder.close():
             self._watch.see(event)
-        return self._watch.close(left=left or self.done)
+        return self._watch.close(left=left)
 
 
 class ErrorAnswer:

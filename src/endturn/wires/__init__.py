@@ -186,7 +186,7 @@ class Watch(Protocol):
     reading it: a reason that had come counts then, although the end that confirms it was not waited for.
 
     Attributes:
-        over: nothing that follows in the stream would say more; never so where no event but the word `[DONE]` tells.
+        over: the format's last event has passed; never so where it has none, or none but the word `[DONE]`.
         broken: an error came before the end.
     """
 

@@ -99,12 +99,12 @@ class Watch:
         "_held",
         "_raw",
         "_say",
-        "_stopped",
         "_tail",
         "_tokens",
         "broken",
         "id",
         "model",
+        "over",
         "told",
     )
 
@@ -120,7 +120,7 @@ class Watch:
         self._raw: Any = None
         self._detail: str | None = None
         self._error: Any = None
-        self._stopped = False
+        self.over = False
         # An error came before the end. After a reason for which the answer is cut anyway it changes nothing.
         self.broken = False
         self.id: str | None = None
@@ -168,11 +168,6 @@ class Watch:
             (raw_text(self._raw),),
         )
 
-    @property
-    def over(self) -> bool:
-        """Why the model stopped has come, and what it spent: only `message_stop` follows. LiteLLM does not read it."""
-        return self._stopped or (self._raw is not None and "output_tokens" in self._tokens)
-
     def closed(self, index: int) -> bool:
         """Whether the block of that index is whole; right after `close`."""
         return index in self._blocks and self._blocks[index].closed
@@ -214,7 +209,7 @@ class Watch:
             self._read_usage(member(event, "usage"))
         elif kind == "message_stop":
             self.release()
-            self._stopped = True
+            self.over = True
             if self._raw is None and raw_text(member(self._head, "stop_reason")) is not None:
                 self._read_reason(self._head)
                 self._read_usage(member(self._head, "usage"), known=self._tokens)
@@ -222,7 +217,7 @@ class Watch:
             if self._error is None:
                 self._error = member(event, "error") or "error"
                 row = self._row()
-                self.broken = not self._stopped and not (row is not None and row.incomplete)
+                self.broken = not self.over and not (row is not None and row.incomplete)
         elif kind == "message" or (kind is None and member(event, "content") is not None):
             self._read_whole(event)
 
@@ -235,7 +230,7 @@ class Watch:
         self._tokens.pop("output_tokens", None)
         content = enumerate(items(member(message, "content")))
         self._held = {index: block for index, block in content if index not in self._blocks}
-        if self._stopped:  # Out of order: nothing is to come that would count them.
+        if self.over:  # Out of order: nothing is to come that would count them.
             self.release()
 
     def _read_whole(self, message: Any) -> None:
@@ -245,7 +240,7 @@ class Watch:
         self._name(message)
         self._read_usage(member(message, "usage"), known=self._tokens)
         self._read_reason(message)
-        self._stopped = self._stopped or not begun or raw_text(member(message, "stop_reason")) is not None
+        self.over = self.over or not begun or raw_text(member(message, "stop_reason")) is not None
         if not self._blocks and not self._tail.chars:
             self._held = dict(enumerate(items(member(message, "content"))))
             self.release()
@@ -285,7 +280,7 @@ class Watch:
             return broken(self._error)
         raw, row = raw_text(self._raw), self._row()
         # An error that broke nothing came after the end, or after a reason that it does not change.
-        ended = self._stopped or self._error is not None or (left and raw is not None)
+        ended = self.over or self._error is not None or (left and raw is not None)
         calls = [self._blocks[index] for index in sorted(self._blocks) if self._blocks[index].kind == CLIENT_CALL]
         if calls and raw is not None and ended and (row is None or row.incomplete):
             # Servers and proxies close the block that a limit cut, and fill it up to valid JSON ({}).

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 import litellm
 import pytest
 
+from endturn.telemetry import cleanup
 from tests.support.announced import Announced, observed
 
 litellm.suppress_debug_info = True
+
+
+def end_what_is_open() -> None:
+    """LiteLLM's synchronous streams of Claude stop before `message_stop`, and their response is kept: it stays open
+    until it is garbage, or until observation ends, and is then what was read of it."""
+    cleanup.end()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, 
 from endturn.scripted.loopback import Answer, Asked, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
+from tests.environments.litellm.conftest import end_what_is_open
 from tests.support.announced import Announced
 
 ASK: list[Any] = [{"role": "user", "content": "Count."}]
@@ -112,6 +113,7 @@ def test_a_stream(seen: Announced, asking: Callable[..., Asking]) -> None:
     stream = asked.ask(stream=True)
     assert type(stream) is litellm.CustomStreamWrapper
     assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "length"
+    end_what_is_open()
     check(seen, asked, stream=True)
 
 
@@ -133,6 +135,7 @@ def test_a_tool_call(seen: Announced, asking: Callable[..., Asking]) -> None:
     asked.ask()
     for _ in asked.ask(stream=True):
         pass
+    end_what_is_open()
     assert [one.stop.reason for one in seen.calls] == [StopReason.TOOL_CALL] * 2
 
 
@@ -392,6 +395,7 @@ def test_a_decorator_around_it_makes_no_second_record(seen: Announced, asking: C
     observed()
     for _ in observed(stream=True):
         pass
+    end_what_is_open()
     assert [one.started.provider for one in seen.calls] == [asked.provider] * 2
 
 

@@ -24,6 +24,7 @@ from endturn.records import CallEnded
 from endturn.scripted import ScriptedProvider, fail, reason, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
+from tests.environments.litellm.conftest import end_what_is_open
 from tests.support.announced import Announced
 
 ASK: list[Any] = [{"role": "user", "content": "Count."}]
@@ -100,6 +101,7 @@ def test_a_reason(
     """It is what the provider said: LiteLLM says `stop` for most of it. Told when its host has read the answer."""
     with ScriptedProvider([reason(raw, "So far")]).serve() as url:
         ask(how(model, url, stream=stream), asynchronous=asynchronous)
+        end_what_is_open()
         one = seen.only()
     assert (one.stop.reason, one.stop.raw, one.stop.truncated) == (means, raw, truncated)
     assert one.started.provider == ("anthropic" if model is CLAUDE else "gcp.gemini")
@@ -113,6 +115,7 @@ def test_its_host_is_given_what_litellm_makes_of_it(seen: Announced) -> None:
     with ScriptedProvider([reason("pause_turn", "So far")] * 2).serve() as url:
         watched = ask(how(CLAUDE, url, stream=True))
         assert watched[-1] == "stop"
+    end_what_is_open()
     assert seen.only().stop.raw == "pause_turn"
 
 
