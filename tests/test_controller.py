@@ -1091,7 +1091,7 @@ def test_what_a_continued_turn_announces() -> None:
 @pytest.mark.behaviour(42)
 @pytest.mark.parametrize("layer", [Layer.CLIENT, Layer.HTTP, Layer.WRAPPER])
 def test_a_layer_below_announces_instead(layer: Layer) -> None:
-    """A patched SDK, an HTTP client or another wrapper inside announces the call; the controller makes no record."""
+    """A client, an HTTP exchange or another wrapper inside announces the call; the controller makes no record."""
     script = iter([cut("Hello, "), said("world.")])
 
     def provider(request: Request) -> ChatResponse:

@@ -192,7 +192,7 @@ def _ask_again(
 
 
 def uninstrument() -> None:
-    """Undo `instrument`: end what is open, restore the SDKs, and stop recording."""
+    """Undo `instrument`: end what is open, give the HTTP clients their methods back, and stop recording."""
     global _now
     with _lock:
         now, _now = _now, None
