@@ -282,9 +282,9 @@ for given in ({"tracer_provider": "zz"}, {"tracer_provider": TracerProvider}, {"
 print(announce.listening())
 """
     assert run(code) == [
-        "tracer_provider is an OpenTelemetry provider object, not a value of type str",
-        "tracer_provider is an OpenTelemetry provider object, not the class TracerProvider",
-        "meter_provider is an OpenTelemetry provider object, not a value of type int",
+        "tracer_provider='zz': give an OpenTelemetry provider object",
+        "tracer_provider=<class 'opentelemetry.sdk.trace.TracerProvider'>: give an OpenTelemetry provider object",
+        "meter_provider=1: give an OpenTelemetry provider object",
         "False",
     ]
 

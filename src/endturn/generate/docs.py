@@ -41,8 +41,8 @@ def files(config: RuleConfig) -> dict[str, str]:
 
 def reference(config: RuleConfig) -> str:
     """Every span, event, metric and attribute, and what is recorded and shown of them."""
-    own = [metric for metric in schema.METRICS if not metric.standard]
-    standard = [metric for metric in schema.METRICS if metric.standard]
+    own = [metric for metric in schema.METRICS if metric.name.startswith("endturn.")]
+    standard = [metric for metric in schema.METRICS if not metric.name.startswith("endturn.")]
     return _page(
         "Telemetry",
         "Everything that endturn emits. Names that begin with `endturn.` are ours, all others those of the "
@@ -98,9 +98,9 @@ def reference(config: RuleConfig) -> str:
         ),
         "## Attributes",
         "### Ours",
-        _attributes(attribute for attribute in schema.ATTRIBUTES if not attribute.standard),
+        _attributes(attribute for attribute in schema.ATTRIBUTES if attribute.key.startswith("endturn.")),
         "### Of the conventions",
-        _attributes(attribute for attribute in schema.ATTRIBUTES if attribute.standard),
+        _attributes(attribute for attribute in schema.ATTRIBUTES if not attribute.key.startswith("endturn.")),
     )
 
 

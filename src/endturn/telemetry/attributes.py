@@ -35,14 +35,9 @@ def known(*pairs: tuple[s.Attribute, Value | None]) -> Attributes:
     return {attribute.key: value for attribute, value in pairs if value is not None}
 
 
-def chat_named(started: CallStarted) -> str:
-    """The name of a call's span: of a call that names no model, what it does."""
-    return f"{started.operation} {started.model}" if started.model else started.operation
-
-
 def chat_asked(started: CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
-    address, continuation = started.server_address, started.continuation
+    address = started.server_address
     return known(
         (s.OPERATION, started.operation),
         *_whose(started.provider, started.model),
@@ -55,10 +50,7 @@ def chat_asked(started: CallStarted) -> Attributes:
         (s.REQUEST_TOP_P, started.top_p),
         (s.REQUEST_SEED, started.seed),
         (s.CONVERSATION, started.turn.conversation),
-        (s.TURN_ID, started.turn.id),
-        (s.ITERATION, started.iteration),
-        (s.CONTINUATION_INDEX, None if continuation is None else continuation.index),
-    )
+    ) | chat_placed(started)
 
 
 def chat_placed(started: CallStarted) -> Attributes:
@@ -71,8 +63,8 @@ def chat_placed(started: CallStarted) -> Attributes:
     )
 
 
-def chat_answered(ended: CallEnded) -> Attributes:
-    """What the response said, besides why it stopped."""
+def chat_answered(ended: CallEnded, error: str | None) -> Attributes:
+    """What the response said, besides why it stopped; `error` is the type of the error that it failed with."""
     by, usage = ended.response_model, ended.usage
     return known(
         (s.RESPONSE_ID, None if ended.response_id is None else name_shown(ended.response_id)),
@@ -83,10 +75,11 @@ def chat_answered(ended: CallEnded) -> Attributes:
         (s.REASONING_TOKENS, None if usage is None else usage.reasoning_tokens),
         (s.CACHE_READ_TOKENS, None if usage is None else usage.cache_read_tokens),
         (s.CACHE_WRITE_TOKENS, None if usage is None else usage.cache_write_tokens),
+        (s.ERROR_TYPE, error),
     )
 
 
-def chat_stopped(ended: CallEnded, *, counted: bool) -> Attributes:
+def chat_stopped(ended: CallEnded) -> Attributes:
     """Why the call stopped: all that a span of another instrumentation is given besides the turn."""
     stop = ended.stop
     return known(
@@ -95,7 +88,6 @@ def chat_stopped(ended: CallEnded, *, counted: bool) -> Attributes:
         (s.STOP_TRUNCATED, stop.truncated),
         (s.RAW, None if stop.raw is None else raw_shown(stop)),
         (s.SUSPECTED, stop.suspected or None),
-        (s.COUNTED, counted or None),
     )
 
 

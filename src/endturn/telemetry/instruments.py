@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import ref
@@ -23,7 +23,6 @@ from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup, schema, sdk_access
 from endturn.telemetry.attributes import port_shown
-from endturn.telemetry.cardinality import OTHER, AttributeSets, Capped, Label, Pairs, Values
 from endturn.telemetry.schema import Metric
 
 if TYPE_CHECKING:
@@ -36,11 +35,8 @@ if TYPE_CHECKING:
         UsageEstimated,
     )
 
-QUEUED: Final = 256
-"""Measurements that wait at most. Past it, one is recorded for each that comes."""
-
-MODELS_EXPECTED: Final = 2_048
-"""Models whose sums are brought into being at their first call; later ones come into being when they are counted."""
+QUEUED: Final = 2_048
+"""Measurements that wait at most, some 300 calls. Past it, one is recorded for each that comes."""
 
 MOST: Final = 2**53
 """The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that got into a sum would
@@ -48,6 +44,18 @@ fail every later export of the process, the host's own metrics too."""
 
 LOST: Final = "Histogram.record"
 """What measurements that the SDK refused are counted under, in `endturn.listener.failures`."""
+
+OTHER: Final = "other"
+"""What a capped label reads."""
+
+SETS: Final = 1_400
+"""Attribute sets of one instrument. Past 2,000 the SDK merges what comes into one set without provider and model."""
+
+MODELS: Final = 100
+"""(provider, model) pairs of one process: 11 stop reasons each are 1,100 attribute sets of `endturn.responses`."""
+
+PROVIDERS: Final = 32
+"""Providers of one process: twice the conventions' well-known ones."""
 
 INPUT, OUTPUT = "input", "output"
 
@@ -59,24 +67,89 @@ BORN_TURNS: Final = (
 )
 """Turns that exist at zero from a model's first call: both sides of the headline rate."""
 
+Attributes = dict[str, str | int | bool]
+Values = tuple[str | int | bool | None, ...]
+"""One value for each attribute of the metric, in the schema's order; None and "" leave the attribute out."""
+
 Price = tuple[float, float]
 """USD per million tokens, of the input and of the output."""
 
 
-class Counter:
-    """A sum for each attribute set.
+class Caps:
+    """Open labels: of each the first values that come are let in, later ones read `other`.
 
-    Attributes:
-        withholds: what was observed last is 0 for a sum that is more.
+    Args:
+        capped: is told that one measurement's label was replaced, and which (`endturn.series.capped_label`).
     """
 
-    __slots__ = ("_reported", "_sets", "_sums", "withholds")
+    __slots__ = ("_capped", "_known")
 
-    def __init__(self, metric: Metric, capped: Capped) -> None:
-        self._sets = AttributeSets(metric, capped)
+    def __init__(self, capped: Callable[[str], None]) -> None:
+        self._capped = capped
+        self._known: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
+
+    def admits(self, label: str, value: object, most: int) -> bool:
+        """Whether a value may stand in a label that has at most so many."""
+        known = self._known[label]
+        if value in known:
+            return True
+        if len(known) >= most:
+            self._capped(label)
+            return False
+        known.add(value)
+        return True
+
+    def pair(self, provider: str, model: str) -> tuple[str, str]:
+        """Provider and model as metrics may carry them."""
+        if (provider, model) in self._known["model"]:
+            return provider, model
+        if not self.admits("provider", provider, PROVIDERS):
+            return OTHER, OTHER
+        return provider, model if self.admits("model", (provider, model), MODELS) else OTHER
+
+    def shown(self, label: str, value: str | None, most: int) -> str | None:
+        """A value as metrics may carry it."""
+        return value if value is None or self.admits(label, value, most) else OTHER
+
+    def model_sets(self) -> None:
+        """A metric has as many attribute sets as it may have: models of more read `other`."""
+        self._capped("model")
+
+
+class AttributeSets:
+    """The attribute sets of one metric that exist so far, each built once."""
+
+    __slots__ = ("_caps", "_keys", "_models", "built")
+
+    def __init__(self, metric: Metric, caps: Caps) -> None:
+        self._keys = tuple(attribute.key for attribute in metric.attributes)
+        self._models = tuple(
+            attribute in (schema.REQUEST_MODEL, schema.RESPONSE_MODEL) for attribute in metric.attributes
+        )
+        self._caps = caps
+        self.built: dict[Values, Attributes] = {}
+
+    def admit(self, values: Values) -> Values:
+        """The values that have a set: these, or with models `other` where they would be one too many."""
+        if values in self.built:
+            return values
+        if len(self.built) >= SETS and any(self._models):
+            self._caps.model_sets()
+            values = tuple(OTHER if model else value for value, model in zip(values, self._models, strict=True))
+        pairs = zip(self._keys, values, strict=True)
+        self.built[values] = {key: value for key, value in pairs if value is not None and value != ""}
+        return values
+
+
+class Counter:
+    """A sum for each attribute set."""
+
+    __slots__ = ("_reported", "_sets", "_sums")
+
+    def __init__(self, metric: Metric, caps: Caps) -> None:
+        self._sets = AttributeSets(metric, caps)
         self._sums: dict[Values, float] = {}
         self._reported: set[Values] = set()
-        self.withholds = False
 
     def add(self, values: Values, amount: float = 1) -> None:
         """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
@@ -85,23 +158,22 @@ class Counter:
                 values = self._sets.admit(values)
             self._sums[values] = self._sums.get(values, 0) + amount
 
-    def set(self, values: Values, amount: float) -> None:
-        """Make a sum what somebody else has counted."""
-        self._sums[self._sets.admit(values)] = amount
-
     def reset(self) -> None:
         """Every sum back to zero; the attribute sets stay."""
         self._sums = dict.fromkeys(self._sums, 0)
         self._reported.clear()
 
-    def observed(self, *, zero_first: bool) -> list[Observation]:
-        """The sums as they are now; with `zero_first`, 0 for each that was never observed before."""
+    def observed(self, *, zero_first: bool) -> tuple[list[Observation], bool]:
+        """The sums as they are now; with `zero_first`, 0 for each that was never observed before.
+
+        Returns:
+            Also whether a sum that is more was given as 0.
+        """
         new = self._sums.keys() - self._reported if zero_first else set()
         self._reported |= new
-        self.withholds = any(self._sums[values] for values in new)
-        return [
-            Observation(0 if values in new else amount, self._sets[values]) for values, amount in self._sums.items()
-        ]
+        sets = self._sets.built
+        given = [Observation(0 if each in new else amount, sets[each]) for each, amount in self._sums.items()]
+        return given, any(self._sums[each] for each in new)
 
 
 class Instruments:
@@ -109,6 +181,7 @@ class Instruments:
 
     Attributes:
         collected: a reader has asked at least once, or is known to be there, so what is counted is exported.
+        withholds: the latest collection reported 0 for a sum that is more (see `own`).
     """
 
     def __init__(self, provider: MeterProvider, meter: Meter) -> None:
@@ -118,18 +191,22 @@ class Instruments:
         self._lock = threading.RLock()
         self._waiting: deque[tuple[Histogram, float, Mapping[str, str | int | bool], Context]] = deque()
         self._expected: set[tuple[str, str, str | None]] = set()
-        self._failures_before: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
         self._observed: dict[str, list[Observation]] = {}
         self.collected = _owned is provider
+        self.withholds = False
 
+        caps = self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
         sums = [each for each in schema.METRICS if each.instrument == "counter"]
         distributions = [each for each in schema.METRICS if each.instrument == "histogram"]
         self._first = sums[0].name
-        self._counters = {each.name: Counter(each, self._cap) for each in sums}
-        self._sets = {each.name: AttributeSets(each, self._cap) for each in distributions}
+        self._counters = {each.name: Counter(each, caps) for each in sums}
         self._histograms = {
-            each.name: meter.create_histogram(
-                each.name, each.unit, each.brief, explicit_bucket_boundaries_advisory=each.buckets
+            each.name: (
+                meter.create_histogram(
+                    each.name, each.unit, each.brief, explicit_bucket_boundaries_advisory=each.buckets
+                ),
+                AttributeSets(each, caps),
             )
             for each in distributions
         }
@@ -137,30 +214,20 @@ class Instruments:
             meter.create_observable_counter(each.name, [partial(self._observe, each.name)], each.unit, each.brief)
             for each in sums
         ]
-        self._pair = Pairs(self._cap)
-        self._agent = Label("agent", 10, self._cap)
-        self._address = Label("server_address", 16, self._cap)
-        self._port = Label("server_address", 64, self._cap)
-        self._error = Label("error_type", 32, self._cap)
         for label in schema.CAPPED.values:
             self._add(schema.SERIES_CAPPED, (label,), 0)
         self._is_complete = True
-
-    @property
-    def withholds(self) -> bool:
-        """Whether the latest collection reported 0 for a sum that is more (see `own`)."""
-        return any(counter.withholds for counter in self._counters.values())
 
     # --- What is counted -----------------------------------------------------------------------------------------
 
     def expect(self, provider: str, model: str, agent: str | None) -> None:
         """Bring the sums of a provider, model and agent into being, the first time that it is called."""
         key = provider, model, agent
-        if key in self._expected or len(self._expected) >= MODELS_EXPECTED:
+        if key in self._expected or len(self._expected) >= SETS:
             return
         with self._lock:
             self._expected.add(key)
-            pair, agent = self._pair(provider, model), self._agent(agent)
+            pair, agent = self._caps.pair(provider, model), self._agent(agent)
             for reason in StopReason:
                 self._add(schema.RESPONSES, (*pair, reason.value), 0)
             for truncated, continued, outcome in BORN_TURNS:
@@ -169,8 +236,7 @@ class Instruments:
                     self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome.value), 0)
             for strategy in Strategy:
                 self._add(schema.CONTINUATIONS_METRIC, (*pair, strategy.value), 0)
-            for kind in (INPUT, OUTPUT):
-                self._add(schema.CONTINUATION_TOKENS, (*pair, kind), 0)
+            self._count_tokens(pair, 0, 0, None)
             self._add(schema.SUSPECTED_METRIC, pair, 0)
             self._add(schema.UNMAPPED, pair, 0)
 
@@ -187,7 +253,7 @@ class Instruments:
         started, stop, usage = ended.started, ended.stop, ended.usage
         asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         with self._lock:
-            pair = self._pair(started.provider, started.model)
+            pair = self._caps.pair(started.provider, started.model)
             self._add(schema.RESPONSES, (*pair, stop.reason.value))
             if stop.suspected:
                 self._add(schema.SUSPECTED_METRIC, pair)
@@ -205,7 +271,7 @@ class Instruments:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
-            pair, agent = self._pair(turn.provider, turn.model), self._agent(agent)
+            pair, agent = self._caps.pair(turn.provider, turn.model), self._agent(agent)
             self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
@@ -220,26 +286,26 @@ class Instruments:
     def count_continuation(self, record: ContinuationAttempted) -> None:
         """Count a continuation."""
         with self._lock:
-            pair = self._pair(record.provider, record.model)
+            pair = self._caps.pair(record.provider, record.model)
             self._add(schema.CONTINUATIONS_METRIC, (*pair, record.continuation.strategy.value))
 
     def count_estimate(self, record: UsageEstimated, price: Price | None) -> None:
         """Count the estimated tokens of a continuation."""
         usage = record.usage
         with self._lock:
-            pair = self._pair(record.provider, record.model)
+            pair = self._caps.pair(record.provider, record.model)
             self._count_tokens(pair, usage.input_tokens or 0, usage.output_tokens or 0, price)
 
     def count_repair(self, record: PayloadRepaired) -> None:
         """Count a cut or unverified tool payload."""
         result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
         with self._lock:
-            self._add(schema.REPAIRS, (*self._pair(record.provider, record.model), result))
+            self._add(schema.REPAIRS, (*self._caps.pair(record.provider, record.model), result))
 
     def count_blocked(self, record: DispatchBlocked) -> None:
         """Count tool calls that were not run."""
         with self._lock:
-            pair = self._pair(record.provider, record.model)
+            pair = self._caps.pair(record.provider, record.model)
             self._add(schema.BLOCKED, (*pair, record.reason), len(record.names) or 1)
 
     # --- With the lock held --------------------------------------------------------------------------------------
@@ -247,8 +313,8 @@ class Instruments:
     def _add(self, metric: Metric, values: Values, amount: float = 1) -> None:
         self._counters[metric.name].add(values, amount)
 
-    def _cap(self, label: str) -> None:
-        self._add(schema.SERIES_CAPPED, (label,))
+    def _agent(self, name: str | None) -> str | None:
+        return self._caps.shown("agent", name, 10)
 
     def _count_tokens(self, pair: tuple[str, str], asked: int, answered: int, price: Price | None) -> None:
         self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), asked)
@@ -257,16 +323,15 @@ class Instruments:
             self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
 
     def _measure_standard(self, ended: CallEnded, pair: tuple[str, str], context: Context, error: str | None) -> None:
-        started, usage = ended.started, ended.usage
-        shown, requested = pair
-        by = ended.response_model
+        started, usage, by = ended.started, ended.usage, ended.response_model
         if by is not None:
-            by = requested if by == started.model else self._pair(started.provider, by)[1]
-        port = port_shown(started.server_port)
-        if port is not None and self._port(str(port)) == OTHER:
-            port = None
-        common: Values = (started.operation, shown, requested, by, self._address(started.server_address), port)
-        self._measure(schema.OPERATION_DURATION, ended.duration_s, (*common, self._error(error)), context)
+            by = pair[1] if by == started.model else self._caps.pair(started.provider, by)[1]
+        address, port = started.server_address, port_shown(started.server_port)
+        if address is not None and not self._caps.admits("server_address", (address, port), 64):
+            address, port = OTHER, None
+        common: Values = (started.operation, *pair, by, address, port)
+        error = self._caps.shown("error_type", error, 32)
+        self._measure(schema.OPERATION_DURATION, ended.duration_s, (*common, error), context)
         if usage is not None and usage.input_tokens is not None:
             self._measure(schema.TOKEN_USAGE, usage.input_tokens, (*common, INPUT), context)
         if usage is not None and usage.output_tokens is not None:
@@ -276,26 +341,23 @@ class Instruments:
 
     def _measure(self, metric: Metric, amount: float, values: Values, context: Context) -> None:
         if 0 <= amount <= MOST:
-            sets = self._sets[metric.name]
-            self._waiting.append((self._histograms[metric.name], amount, sets[sets.admit(values)], context))
+            histogram, sets = self._histograms[metric.name]
+            self._waiting.append((histogram, amount, sets.built[sets.admit(values)], context))
 
     # --- Without it: the SDK has locks of its own ----------------------------------------------------------------
 
-    def _relieve(self) -> None:
-        while len(self._waiting) > QUEUED:
-            self._record_oldest()
-
-    def _record_oldest(self) -> None:
-        try:
-            histogram, amount, attributes, context = self._waiting.popleft()
-        except IndexError:  # another thread was faster
-            return
-        try:
-            histogram.record(amount, attributes, context)
-        except Exception:  # what the SDK refuses is lost, and what waits behind it is not
-            if announce.is_strict():
-                raise
-            announce.lost(LOST)
+    def _relieve(self, most: int = QUEUED) -> None:
+        while len(self._waiting) > most:
+            try:
+                histogram, amount, attributes, context = self._waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                histogram.record(amount, attributes, context)
+            except Exception:  # what the SDK refuses is lost, and what waits behind it is not
+                if announce.is_strict():
+                    raise
+                announce.lost(LOST)
 
     # --- When a reader collects ----------------------------------------------------------------------------------
 
@@ -308,25 +370,26 @@ class Instruments:
             self.collected = True
             if self._is_complete:  # while instruments are made a lock is held that this might wait for
                 cleanup.run()
-            for _ in range(len(self._waiting)):
-                self._record_oldest()
+            self._relieve(0)
             with self._lock:
-                for each, failed in {"Recorder": 0, **announce.listener_failures()}.items():
-                    failures = self._counters[schema.LISTENER_FAILURES.name]
-                    failures.set((each,), failed - self._failures_before.get(each, 0))
-                self._observed = {
-                    each: counter.observed(zero_first=self._zero_first) for each, counter in self._counters.items()
-                }
+                failures = {"Recorder": 0, **announce.listener_failures()}
+                for each, failed in failures.items():
+                    self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
+                self._failures = failures
+                given = {name: each.observed(zero_first=self._zero_first) for name, each in self._counters.items()}
+                self._observed = {name: observations for name, (observations, _) in given.items()}
+                self.withholds = any(withheld for _, withheld in given.values())
         return self._observed.get(name, ())
 
     def forget(self) -> None:
         """In a forked child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
         self._lock = threading.RLock()
         self._waiting.clear()
-        self._failures_before = announce.listener_failures()
+        self._failures = announce.listener_failures()
         for counter in self._counters.values():
             counter.reset()
-        sdk_access.forget_points(self._provider(), [*self._histograms.values(), *self._observables])
+        histograms = (histogram for histogram, _ in self._histograms.values())
+        sdk_access.forget_points(self._provider(), [*histograms, *self._observables])
 
 
 _owned: MeterProvider | None = None

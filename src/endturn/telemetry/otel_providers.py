@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import metrics, trace
-from opentelemetry._logs import LoggerProvider, NoOpLogger, get_logger_provider
+from opentelemetry._logs import Logger, LoggerProvider, NoOpLogger, get_logger_provider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 
@@ -16,12 +16,20 @@ from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.bounded import Redact
-from endturn.telemetry.content import Capturing
-from endturn.telemetry.events import Events, mode_from
+from endturn.telemetry.content import Capturing, say_once
 from endturn.telemetry.instruments import Instruments, instruments_of
 
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
+
+EVENTS: Final = "ENDTURN_EVENTS"
+MODES: Final = ("logs", "spans", "both")
+
+_CURRENT: Final[dict[str, Callable[[], Any]]] = {
+    "tracer": lambda: trace.get_tracer_provider(),
+    "meter": lambda: metrics.get_meter_provider(),
+    "logger": get_logger_provider,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ class Options:
 
     def check(self) -> None:
         """Raises UsageError where a value cannot be used."""
-        mode_from(self.events)
+        _events_go_to(self.events)
         Capturing.of(self.content, self.content_max_chars, self.redact)
 
 
@@ -61,10 +69,11 @@ class OTelProviders:
     """A tracer, instruments and a logger, each None until there is a provider for it.
 
     Attributes:
+        mirrors_events: events go onto spans too.
         agent: whether turn metrics carry the agent's name.
     """
 
-    __slots__ = ("_missing", "agent", "events", "meters", "options", "tracer")
+    __slots__ = ("_missing", "agent", "logger", "meters", "mirrors_events", "options", "tracer")
 
     def __init__(
         self,
@@ -77,44 +86,52 @@ class OTelProviders:
         self.agent = options.agent
         if self.agent is None:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
-        self.events = Events(mode_from(options.events))
+        events = _events_go_to(options.events)
+        self.mirrors_events = events != "logs"
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
-        self._missing: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-        signals: tuple[tuple[str, Any, Callable[[Any], None], Callable[[], Any]], ...] = (
-            ("tracer", tracer_provider, self._trace_with, lambda: trace.get_tracer_provider()),
-            ("meter", meter_provider, self._measure_with, lambda: metrics.get_meter_provider()),
-            ("logger", logger_provider, self._log_with, get_logger_provider),
-        )
-        for signal, given, use, current in signals:
+        self.logger: Logger | None = None
+        self._missing: list[str] = []
+        for signal, given in (("tracer", tracer_provider), ("meter", meter_provider), ("logger", logger_provider)):
             if given is None:
-                self._missing.append((current, use))
+                self._missing.append(signal)
             elif isinstance(given, type) or not hasattr(given, f"get_{signal}"):
-                name = given.__name__ if isinstance(given, type) else type(given).__name__
-                what = f"the class {name}" if isinstance(given, type) else f"a value of type {name}"
-                raise UsageError(f"{signal}_provider is an OpenTelemetry provider object, not {what}")
+                raise UsageError(f"{signal}_provider={given!r}: give an OpenTelemetry provider object")
             else:
-                use(given)
+                self._use(signal, given)
+        if events == "spans":
+            self.logger = None
+            self._missing = [signal for signal in self._missing if signal != "logger"]
         self.look()
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
-        if self._missing:
-            self._missing = [row for row in self._missing if not self._found(*row)]
+        for signal in tuple(self._missing):
+            provider = _CURRENT[signal]()
+            if installed(provider):
+                self._missing.remove(signal)
+                self._use(signal, provider)
 
-    def _found(self, current: Callable[[], Any], use: Callable[[Any], None]) -> bool:
-        provider = current()
-        if not installed(provider):
-            return False
-        use(provider)
-        return True
+    def _use(self, signal: str, provider: Any) -> None:
+        if signal == "meter":
+            self.meters = instruments_of(provider)
+        elif signal == "tracer":
+            tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
+            self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
+        else:
+            logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
+            self.logger = None if isinstance(logger, NoOpLogger) else logger
 
     def awake(self) -> bool:
         """Whether there is anywhere to go."""
-        if self.tracer is None and self.meters is None and self.events.logger is None:
+        if self.tracer is None and self.meters is None and self.logger is None:
             self.look()
-            return self.tracer is not None or self.meters is not None or self.events.logger is not None
+            return self.tracer is not None or self.meters is not None or self.logger is not None
         return True
+
+    def takes_events(self) -> bool:
+        """Whether anyone would take an event."""
+        return self.logger is not None or self.mirrors_events
 
     def counted(self) -> bool:
         """Whether responses are counted here, by metrics that leave this process."""
@@ -122,16 +139,9 @@ class OTelProviders:
             return self.options.counted
         return self.meters is not None and self.meters.collected
 
-    def _trace_with(self, provider: TracerProvider) -> None:
-        tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
-        self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
-
-    def _measure_with(self, provider: MeterProvider) -> None:
-        self.meters = instruments_of(provider)
-
-    def _log_with(self, provider: LoggerProvider) -> None:
-        logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
-        self.events.logger = None if isinstance(logger, NoOpLogger) else logger
+    def price(self, model: str) -> tuple[float, float] | None:
+        """What a model's tokens cost, where that was said."""
+        return None if self.options.prices is None else self.options.prices.get(model)
 
 
 def installed(provider: object) -> bool:
@@ -139,3 +149,18 @@ def installed(provider: object) -> bool:
     return not type(provider).__module__.startswith(
         ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
     )
+
+
+def _events_go_to(given: str | None) -> str:
+    """Where events go: what was given, else ENDTURN_EVENTS, else `logs`.
+
+    Raises:
+        UsageError: what was given is none of logs, spans, both. A variable that is none is warned of.
+    """
+    value = given or os.environ.get(EVENTS, "").strip().lower() or "logs"
+    if value in MODES:
+        return value
+    if given:
+        raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
+    say_once(EVENTS, f"is none of {', '.join(MODES)}: events go to logs")
+    return "logs"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakMethod
 
 from opentelemetry import trace
+from opentelemetry._logs import SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
@@ -17,6 +18,7 @@ from endturn.announce import Activation, swallow
 from endturn.records import (
     CallEnded,
     CallStarted,
+    Content,
     ContinuationAttempted,
     DispatchBlocked,
     PayloadRepaired,
@@ -50,8 +52,6 @@ from endturn.turns import completed, outcome_of
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
-
-    from endturn.telemetry.instruments import Instruments
 
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
@@ -150,7 +150,7 @@ class Recorder:
         out.look()
         if out.meters is not None:
             out.meters.expect(started.provider, started.model, started.turn.agent if out.agent else None)
-        foreign_spans.call_started(started, counted=self.counted())
+        foreign_spans.call_started(started, counted=out.counted())
         if isinstance(started.adopt, foreign_spans.AdoptedSpan):
             self._adopt(started, started.adopt)
             return None
@@ -158,7 +158,7 @@ class Recorder:
             return None
         continued = self._continued(started)
         span = out.tracer.start_span(
-            attributes.chat_named(started),
+            f"{started.operation} {started.model}".rstrip(),
             kind=SpanKind.CLIENT,
             attributes=attributes.chat_asked(started),
             links=None if continued is None else (Link(continued),),
@@ -182,83 +182,71 @@ class Recorder:
         return None if continuation is None or continuation.of is None else self._cut.get(continuation.of)
 
     def _call_ended(self, ended: CallEnded) -> None:
-        started, stop = ended.started, ended.stop
+        started, stop, out = ended.started, ended.stop, self._out
         opened = self._open.pop(started.number, None)
         # Whoever stops a call on purpose sees its exception too.
         error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        said = None if ended.content is None else self._said(ended, opened)
+        stopped, answered = attributes.chat_stopped(ended), attributes.chat_answered(ended, error)
+        said = None if ended.content is None else self._said(ended.content, opened)
         if opened is not None:
-            span = opened.span
-            if span.is_recording():
-                self._describe(opened, ended, error, said)
-            if stop.truncated or stop.incomplete:
-                remember(self._cut, started.number, span.get_span_context())
-            turn = started.turn
-            if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
-                # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
-                self._remember_turn(turn, opened)
+            self._describe(opened, ended, stopped, answered, said)
         foreign_spans.call_ended(ended)
         self._tell_agent(ended)
-        if self._out.events.wanted():
+        if out.takes_events():
             level: Level = "warn" if stop.truncated else "info"
             self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
             if not stop.mapped:
                 self._say_unmapped(ended, opened, ended_ns)
             if self._capturing.details and not content_by_another(opened):
-                self._detail(ended, error, said, opened, ended_ns)
-        if self._out.meters is not None:
-            self._measure(self._out.meters, ended, error, opened)
+                found = {**attributes.chat_asked(started), **stopped, **answered}
+                found |= (said or {}) if self._capturing.on_event else {}
+                self._emit(schema.INFERENCE_DETAILS, "info", found, opened, ended_ns)
+        if out.meters is not None:
+            standard = out.options.gen_ai_metrics
+            if standard is None:
+                standard = not measured_by_another(opened, ended)
+            price = out.price(started.model)
+            out.meters.count_call(ended, _exemplar(opened), price=price, standard=standard, error=error)
         if opened is not None and opened.ours:
+            if error is not None:
+                opened.span.set_status(StatusCode.ERROR, error)
             opened.span.end(ended_ns)
 
-    def _describe(self, opened: OpenSpan, ended: CallEnded, error: str | None, said: dict[str, Any] | None) -> None:
-        found = attributes.chat_stopped(ended, counted=self._out.counted())
-        if opened.ours:
-            found |= attributes.chat_answered(ended)
-            if error is not None:
-                found[schema.ERROR_TYPE.key] = error
-                opened.span.set_status(StatusCode.ERROR, error)
-        if said and self._capturing.on_span:
-            found |= as_text(said)
-        opened.span.set_attributes(found)
+    def _describe(
+        self,
+        opened: OpenSpan,
+        ended: CallEnded,
+        stopped: attributes.Attributes,
+        answered: attributes.Attributes,
+        said: dict[str, Any] | None,
+    ) -> None:
+        """Say on the span what came, and remember it for what may follow."""
+        span, turn, stop = opened.span, ended.started.turn, ended.stop
+        if span.is_recording():
+            found: dict[str, Any] = {**stopped, **answered} if opened.ours else dict(stopped)
+            if self._out.counted():
+                found[schema.COUNTED.key] = True
+            if said and self._capturing.on_span:
+                found |= as_text(said)
+            span.set_attributes(found)
+        if stop.truncated or stop.incomplete:
+            remember(self._cut, ended.started.number, span.get_span_context())
+        if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
+            # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
+            self._remember_turn(turn, opened)
 
-    def _said(self, ended: CallEnded, opened: OpenSpan | None) -> dict[str, Any] | None:
+    def _said(self, content: Content, opened: OpenSpan | None) -> dict[str, Any] | None:
         """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
-        on_event = self._capturing.on_event and self._out.events.wanted()
+        on_event = self._capturing.on_event and self._out.takes_events()
         on_span = self._capturing.on_span and opened is not None and opened.span.is_recording()
+        if content_by_another(opened) or not (on_event or on_span):
+            return None
         try:
-            wanted = ended.content is not None and (on_event or on_span) and not content_by_another(opened)
-            return self._capturing.attributes(ended.content) if wanted and ended.content is not None else None
+            return self._capturing.attributes(content)
         except Exception:
             swallow("recording what was said")
             return None
-
-    def _detail(
-        self, ended: CallEnded, error: str | None, said: dict[str, Any] | None, opened: OpenSpan | None, ended_ns: int
-    ) -> None:
-        """Emit the conventions' own event of a call, with what was said where the host wants it there."""
-        found: dict[str, Any] = {
-            **attributes.chat_asked(ended.started),
-            **attributes.chat_stopped(ended, counted=False),
-            **attributes.chat_answered(ended),
-            **((said or {}) if self._capturing.on_event else {}),
-        }
-        if error is not None:
-            found[schema.ERROR_TYPE.key] = error
-        self._emit(schema.INFERENCE_DETAILS, "info", found, opened, ended_ns)
-
-    def _measure(self, meters: Instruments, ended: CallEnded, error: str | None, opened: OpenSpan | None) -> None:
-        started, options = ended.started, self._out.options
-        standard = options.gen_ai_metrics
-        if standard is None:
-            standard = not measured_by_another(opened, ended)
-        price = self._price(started.model)
-        meters.count_call(ended, _exemplar(opened), price=price, standard=standard, error=error)
-
-    def _price(self, model: str) -> tuple[float, float] | None:
-        prices = self._out.options.prices
-        return None if prices is None else prices.get(model)
 
     def _say_unmapped(self, ended: CallEnded, opened: OpenSpan | None, ended_ns: int) -> None:
         key = ended.started.provider, ended.started.model, attributes.raw_shown(ended.stop)
@@ -300,84 +288,66 @@ class Recorder:
             span.set_attributes(attributes.turn_tally(turn, outcome))
 
     def _turn_ended(self, ended: TurnEnded) -> None:
-        turn = ended.turn
+        turn, outcome = ended.turn, ended.outcome
         opened = self._turns.pop(turn.id, None)
-        if turn.kind is TurnKind.IMPLICIT and not turn.truncated:
-            self._count_turn(ended, opened)
-            return
         agents = foreign_spans.agents_span(turn)
         if agents is not None:
             opened = OpenSpan(agents, ours=False)
-        explicit = opened is not None and turn.kind is not TurnKind.IMPLICIT
-        ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
-        error = attributes.error_type(ended.error)
-        if opened is not None and explicit and opened.span.is_recording():
-            found = attributes.turn_tally(turn, ended.outcome)
-            if error is not None and opened.ours:
-                found[schema.ERROR_TYPE.key] = error
-                opened.span.set_status(StatusCode.ERROR, error)
-            opened.span.set_attributes(found)
-        if turn.truncated and self._out.events.wanted():
-            outcome = ended.outcome
+        if turn.truncated:
             level: Level = "info" if outcome in records.COMPLETE else "error" if outcome in FAILED else "warn"
             if _is_not_allowed(turn):
                 level = "info"
-            self._emit(schema.CONTINUATION_TERMINATED, level, attributes.terminated(ended), opened, ended_ns)
-        self._count_turn(ended, opened)
-        if opened is not None and explicit and opened.ours:
-            opened.span.end(ended_ns)
-
-    def _count_turn(self, ended: TurnEnded, opened: OpenSpan | None) -> None:
+            self._emit(
+                schema.CONTINUATION_TERMINATED,
+                level,
+                attributes.terminated(ended),
+                opened,
+                turn.started_ns + round(ended.duration_s * 1e9),
+            )
         if self._out.meters is not None:
-            name = ended.turn.agent if self._out.agent else None
-            self._out.meters.count_turn(ended, name, _exemplar(opened))
+            self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _exemplar(opened))
+        if opened is not None and turn.kind is not TurnKind.IMPLICIT:
+            opened.span.set_attributes(attributes.turn_tally(turn, outcome))
+            if opened.ours:
+                _end(opened.span, ended.error, turn.started_ns + round(ended.duration_s * 1e9))
 
     def _continuation_attempted(self, record: ContinuationAttempted) -> None:
-        if self._out.events.wanted():
-            self._emit_in(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
+        self._tell(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
         if self._out.meters is not None:
             self._out.meters.count_continuation(record)
 
     def _termination_signalled(self, record: TerminationSignalled) -> None:
-        if self._out.events.wanted():
-            self._emit_in(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
+        self._tell(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
 
     # --- Tools ---------------------------------------------------------------------------------------------------
 
     def _payload_repaired(self, record: PayloadRepaired) -> None:
-        if self._out.events.wanted():
-            self._emit_in(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
+        self._tell(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
         if self._out.meters is not None:
             self._out.meters.count_repair(record)
 
     def _usage_estimated(self, record: UsageEstimated) -> None:
         if self._out.meters is not None and record.continues:
-            self._out.meters.count_estimate(record, self._price(record.model))
+            self._out.meters.count_estimate(record, self._out.price(record.model))
 
     def _dispatch_blocked(self, record: DispatchBlocked) -> None:
-        if self._out.events.wanted():
-            found = attributes.blocked(record, names=self._capturing.on_event)
-            self._emit_in(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
+        found = attributes.blocked(record, names=self._capturing.on_event)
+        self._tell(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
         if self._out.meters is not None:
             self._out.meters.count_blocked(record)
 
     def _tool_started(self, started: ToolStarted) -> Activation | None:
         if self._out.tracer is None:
             return None
-        span = self._out.tracer.start_span(
-            f"execute_tool {started.name}", attributes=attributes.tool_began(started), start_time=self._clock()
+        name, found = f"execute_tool {started.name}", attributes.tool_began(started)
+        return self._opened(
+            started.number, self._out.tracer.start_span(name, attributes=found, start_time=self._clock())
         )
-        return self._opened(started.number, span)
 
     def _tool_ended(self, ended: ToolEnded) -> None:
         opened = self._open.pop(ended.started.number, None)
-        if opened is None:
-            return
-        error = attributes.error_type(ended.error)
-        if error is not None:
-            opened.span.set_attribute(schema.ERROR_TYPE.key, error)
-            opened.span.set_status(StatusCode.ERROR, error)
-        opened.span.end(self._clock())
+        if opened is not None:
+            _end(opened.span, ended.error, self._clock())
 
     # --- What they share -----------------------------------------------------------------------------------------
 
@@ -389,19 +359,37 @@ class Recorder:
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
 
-    def _emit_in(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
+    def _tell(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
         """Emit an event of a turn: on its span, else on whatever span is current."""
         self._emit(event, level, found, self._turns.get(turn.id), self._clock())
 
     def _emit(
         self, event: Event, level: Level, found: Mapping[str, Any], opened: OpenSpan | None, timestamp_ns: int
     ) -> None:
-        span = None
-        if self._out.events.mirrored:
+        """Emit one event: to the log with its context, and where that is asked for to a span that is open."""
+        out = self._out
+        if out.logger is not None:
+            out.logger.emit(
+                event_name=event.name,
+                attributes=found,
+                timestamp=timestamp_ns,
+                context=None if opened is None else opened.context,
+                severity_text=level.upper(),
+                severity_number=SeverityNumber[level.upper()],
+            )
+        if out.mirrors_events:
             # An implicit turn's last span has ended: what is current is the nearest that can still be written to.
             span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
-        context = None if opened is None else opened.context
-        self._out.events.emit(event, level, found, timestamp_ns=timestamp_ns, context=context, span=span)
+            span.add_event(event.name, as_text(found), timestamp_ns)
+
+
+def _end(span: Span, error: BaseException | None, ended_ns: int) -> None:
+    """End a span of ours that is not a call's."""
+    failed = attributes.error_type(error)
+    if failed is not None:
+        span.set_attribute(schema.ERROR_TYPE.key, failed)
+        span.set_status(StatusCode.ERROR, failed)
+    span.end(ended_ns)
 
 
 def _is_not_allowed(turn: Turn) -> bool:

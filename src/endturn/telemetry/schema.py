@@ -28,7 +28,6 @@ class Attribute:
 
     Attributes:
         values: the closed set of its values, where it has one.
-        standard: it belongs to the GenAI conventions, not to us.
         opt_in: recorded only where the host asked for content.
     """
 
@@ -37,7 +36,6 @@ class Attribute:
     brief: str
     values: tuple[str, ...] = ()
     examples: tuple[str | int | float | bool, ...] = ()
-    standard: bool = False
     opt_in: bool = False
 
     @property
@@ -63,7 +61,6 @@ class Metric:
     attributes: tuple[Attribute, ...]
     answers: str
     buckets: tuple[float, ...] = ()
-    standard: bool = False
 
     @property
     def prometheus(self) -> str:
@@ -98,11 +95,22 @@ class Span:
     attributes: tuple[Attribute, ...]
 
 
-def _standard(
-    key: str, type_: Type, brief: str, *examples: str | int | float | bool, opt_in: bool = False
+def _attribute(
+    key: str,
+    type_: Type,
+    brief: str,
+    *examples: str | int | float | bool,
+    values: tuple[str, ...] = (),
+    opt_in: bool = False,
 ) -> Attribute:
-    return Attribute(key, type_, brief, examples=examples, standard=True, opt_in=opt_in)
+    return Attribute(key, type_, brief, values, examples, opt_in)
 
+
+def _content(key: str, brief: str) -> Attribute:
+    return _attribute(key, "string", f"{brief}: JSON; on the event a list.", opt_in=True)
+
+
+BOOLEANS: Final = ("true", "false")
 
 # --- Attributes: the GenAI conventions' ---------------------------------------------------------------------------
 
@@ -113,162 +121,117 @@ PROVIDERS: Final = (
 )  # fmt: skip
 """The conventions' well-known providers. A custom one is passed through, capped like every open label."""
 
-OPERATION = _standard("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "generate_content")
-PROVIDER = _standard(
-    "gen_ai.provider.name",
-    "string",
-    "Who answered; absent where a call fails before that is known.",
-    "openai",
-    "anthropic",
-)
-REQUEST_MODEL = _standard(
-    "gen_ai.request.model",
-    "string",
-    "The model as requested; absent where a call names none, and in its span's name.",
-    "gpt-5-mini",
-)
-REQUEST_MAX_TOKENS = _standard("gen_ai.request.max_tokens", "int", "The output limit that the request set.", 1024)
-REQUEST_STREAM = _standard("gen_ai.request.stream", "boolean", "The answer was streamed; only ever true.", True)
-REQUEST_CHOICES = _standard("gen_ai.request.choice.count", "int", "Answers asked for, where not one.", 2)
-REQUEST_TEMPERATURE = _standard("gen_ai.request.temperature", "double", "As requested.", 0.2)
-REQUEST_TOP_P = _standard("gen_ai.request.top_p", "double", "As requested.", 0.9)
-REQUEST_SEED = _standard("gen_ai.request.seed", "int", "As requested.", 7)
-RESPONSE_ID = _standard("gen_ai.response.id", "string", "The provider's id of the response.", "chatcmpl-123")
-RESPONSE_MODEL = _standard("gen_ai.response.model", "string", "The model that answered.", "gpt-5-mini-2026-08-07")
-FINISH_REASONS = _standard(
+OPERATION = _attribute("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "generate_content")
+PROVIDER = _attribute("gen_ai.provider.name", "string", "Who answered, where that is known.", "openai", "anthropic")
+REQUEST_MODEL = _attribute("gen_ai.request.model", "string", "The model, where the request names one.", "gpt-5-mini")
+REQUEST_MAX_TOKENS = _attribute("gen_ai.request.max_tokens", "int", "The output limit that the request set.", 1024)
+REQUEST_STREAM = _attribute("gen_ai.request.stream", "boolean", "The answer was streamed; only ever true.", True)
+REQUEST_CHOICES = _attribute("gen_ai.request.choice.count", "int", "Answers asked for, where not one.", 2)
+REQUEST_TEMPERATURE = _attribute("gen_ai.request.temperature", "double", "As requested.", 0.2)
+REQUEST_TOP_P = _attribute("gen_ai.request.top_p", "double", "As requested.", 0.9)
+REQUEST_SEED = _attribute("gen_ai.request.seed", "int", "As requested.", 7)
+RESPONSE_ID = _attribute("gen_ai.response.id", "string", "The provider's id of the response.", "chatcmpl-123")
+RESPONSE_MODEL = _attribute("gen_ai.response.model", "string", "The model that answered.", "gpt-5-mini-2026-08-07")
+FINISH_REASONS = _attribute(
     "gen_ai.response.finish_reasons",
     "string[]",
     "One per choice, in the conventions' words: stop, length, tool_call, content_filter, compaction, error, else raw.",
     "length",
 )
-RESPONSE_FIRST_CHUNK = _standard(
+RESPONSE_FIRST_CHUNK = _attribute(
     "gen_ai.response.time_to_first_chunk", "double", "Seconds to a stream's first chunk.", 0.31
 )
-INPUT_TOKENS = _standard("gen_ai.usage.input_tokens", "int", "Tokens of the prompt.", 812)
-OUTPUT_TOKENS = _standard("gen_ai.usage.output_tokens", "int", "Tokens generated, reasoning included.", 1024)
-REASONING_TOKENS = _standard("gen_ai.usage.reasoning.output_tokens", "int", "The part that was reasoning.", 640)
-CACHE_READ_TOKENS = _standard("gen_ai.usage.cache_read.input_tokens", "int", "Prompt tokens read from a cache.", 512)
-CACHE_WRITE_TOKENS = _standard("gen_ai.usage.cache_write.input_tokens", "int", "Prompt tokens put into a cache.", 300)
-TOKEN_TYPE = Attribute("gen_ai.token.type", "string", "Which tokens.", values=("input", "output"), standard=True)
-CONVERSATION = _standard("gen_ai.conversation.id", "string", "The host's id of the conversation, never invented.")
-AGENT = _standard("gen_ai.agent.name", "string", "The agent; on metrics off by default and capped at 10.", "support")
-TOOL_NAME = _standard("gen_ai.tool.name", "string", "The tool that was run.", "search")
-TOOL_CALL_ID = _standard("gen_ai.tool.call.id", "string", "The call's id.", "call_1")
-SERVER_ADDRESS = _standard("server.address", "string", "The provider's host.", "api.openai.com")
-SERVER_PORT = _standard("server.port", "int", "The provider's port, where not 443.", 8080)
-ERROR_TYPE = _standard(
-    "error.type", "string", "The class of the error; without an SDK's, the HTTP status.", "RateLimitError"
-)
+INPUT_TOKENS = _attribute("gen_ai.usage.input_tokens", "int", "Tokens of the prompt.", 812)
+OUTPUT_TOKENS = _attribute("gen_ai.usage.output_tokens", "int", "Tokens generated, reasoning included.", 1024)
+REASONING_TOKENS = _attribute("gen_ai.usage.reasoning.output_tokens", "int", "The part that was reasoning.", 640)
+CACHE_READ_TOKENS = _attribute("gen_ai.usage.cache_read.input_tokens", "int", "Prompt tokens read from a cache.", 512)
+CACHE_WRITE_TOKENS = _attribute("gen_ai.usage.cache_write.input_tokens", "int", "Prompt tokens put into a cache.", 300)
+TOKEN_TYPE = _attribute("gen_ai.token.type", "string", "Which tokens.", values=("input", "output"))
+CONVERSATION = _attribute("gen_ai.conversation.id", "string", "The host's id of the conversation, never invented.")
+AGENT = _attribute("gen_ai.agent.name", "string", "The agent; on metrics off by default and capped at 10.", "support")
+TOOL_NAME = _attribute("gen_ai.tool.name", "string", "The tool that was run.", "search")
+TOOL_CALL_ID = _attribute("gen_ai.tool.call.id", "string", "The call's id.", "call_1")
+SERVER_ADDRESS = _attribute("server.address", "string", "The provider's host.", "api.openai.com")
+SERVER_PORT = _attribute("server.port", "int", "The provider's port, where not 443.", 8080)
+ERROR_TYPE = _attribute("error.type", "string", "The HTTP status of the answer, else the error's class.", "429")
 
-SYSTEM_INSTRUCTIONS = _standard(
-    "gen_ai.system_instructions",
-    "string",
-    "The system prompt that travelled beside the conversation: JSON of parts; on the event a list.",
-    opt_in=True,
-)
-INPUT_MESSAGES = _standard(
-    "gen_ai.input.messages", "string", "What was asked: JSON of messages; on the event a list.", opt_in=True
-)
-OUTPUT_MESSAGES = _standard(
-    "gen_ai.output.messages",
-    "string",
-    "What was answered, a message for each choice: JSON; on the event a list.",
-    opt_in=True,
-)
-TOOL_DEFINITIONS = _standard(
-    "gen_ai.tool.definitions", "string", "The tools that were offered: JSON; on the event a list.", opt_in=True
-)
+SYSTEM_INSTRUCTIONS = _content("gen_ai.system_instructions", "The system prompt that travelled beside the conversation")
+INPUT_MESSAGES = _content("gen_ai.input.messages", "What was asked")
+OUTPUT_MESSAGES = _content("gen_ai.output.messages", "What was answered, a message for each choice")
+TOOL_DEFINITIONS = _content("gen_ai.tool.definitions", "The tools that were offered")
 
 # --- Attributes: ours ---------------------------------------------------------------------------------------------
 
-REASON = Attribute("endturn.stop.reason", "string", "Why the model stopped, normalised.", tuple(StopReason))
-RAW = Attribute(
-    "endturn.stop.raw",
-    "string",
-    "The provider's own value, verbatim where it is a word of at most 64 characters.",
-    examples=("length", "max_tokens"),
+REASON = _attribute("endturn.stop.reason", "string", "Why the model stopped, normalised.", values=tuple(StopReason))
+RAW = _attribute(
+    "endturn.stop.raw", "string", "The provider's own value, where it is a word of at most 64 characters.", "length"
 )
-STOP_TRUNCATED = Attribute(
+STOP_TRUNCATED = _attribute(
     "endturn.stop.truncated", "boolean", "The response was cut off: max_tokens, context_window_exceeded or missing."
 )
-SUSPECTED = Attribute(
-    "endturn.stop.suspected",
-    "boolean",
-    "A clean stop was claimed, yet the token budget was used up; only ever true.",
+SUSPECTED = _attribute(
+    "endturn.stop.suspected", "boolean", "A clean stop was claimed, yet the token budget was used up; only ever true."
 )
-TURN_ID = Attribute("endturn.turn.id", "string", "The turn that the call belongs to.", examples=("9f2c4e0d11aa87b3",))
-ITERATION = Attribute("endturn.turn.iteration", "int", "Which call of the turn, from 1.", examples=(1,))
-CONTINUATION_INDEX = Attribute(
+TURN_ID = _attribute("endturn.turn.id", "string", "The turn that the call belongs to.", "9f2c4e0d11aa87b3")
+ITERATION = _attribute("endturn.turn.iteration", "int", "Which call of the turn, from 1.", 1)
+CONTINUATION_INDEX = _attribute(
     "endturn.continuation.index", "int", "Which continuation of the turn this call is, from 1; absent on other calls."
 )
-COUNTED = Attribute(
-    "endturn.counted",
-    "boolean",
-    "This process already counted the response in its metrics: whoever counts spans should skip it.",
+COUNTED = _attribute(
+    "endturn.counted", "boolean", "This process counted the response in its metrics: who counts spans should skip it."
 )
-OUTCOME = Attribute("endturn.turn.outcome", "string", "How the turn ended.", tuple(TurnOutcome))
-COMPLETE = Attribute("endturn.turn.complete", "boolean", "The turn's answer is whole.")
-TRUNCATED = Attribute("endturn.turn.truncated", "boolean", "Some response of the turn was cut off.", ("true", "false"))
-CONTINUED = Attribute("endturn.turn.continued", "boolean", "A continuation was requested.", ("true", "false"))
-ITERATIONS = Attribute("endturn.turn.iterations", "int", "Calls of the turn.", examples=(2,))
-CONTINUATIONS = Attribute("endturn.turn.continuations", "int", "Continuations of the turn.", examples=(1,))
-TURN_REPAIRS = Attribute("endturn.turn.repairs", "int", "Calls of the turn that asked for cut tool calls again.")
-ESTIMATED = Attribute(
-    "endturn.turn.estimated",
-    "boolean",
-    "A provider counted no tokens, and figures of the turn are estimates; only ever true.",
+OUTCOME = _attribute("endturn.turn.outcome", "string", "How the turn ended.", values=tuple(TurnOutcome))
+COMPLETE = _attribute("endturn.turn.complete", "boolean", "The turn's answer is whole.")
+TRUNCATED = _attribute("endturn.turn.truncated", "boolean", "Some response of the turn was cut off.", values=BOOLEANS)
+CONTINUED = _attribute("endturn.turn.continued", "boolean", "A continuation was requested.", values=BOOLEANS)
+ITERATIONS = _attribute("endturn.turn.iterations", "int", "Calls of the turn.", 2)
+CONTINUATIONS = _attribute("endturn.turn.continuations", "int", "Continuations of the turn.", 1)
+TURN_REPAIRS = _attribute("endturn.turn.repairs", "int", "Calls of the turn that asked for cut tool calls again.")
+ESTIMATED = _attribute(
+    "endturn.turn.estimated", "boolean", "A provider counted no tokens: figures are estimates; only ever true."
 )
-INFERRED = Attribute(
+INFERRED = _attribute(
     "endturn.turn.inferred", "boolean", "The turn was recognised from its calls, not declared; only ever true."
 )
-TURN_INPUT_TOKENS = Attribute("endturn.turn.input_tokens", "int", "Prompt tokens over all calls of the turn.")
-TURN_OUTPUT_TOKENS = Attribute("endturn.turn.output_tokens", "int", "Generated tokens over all calls of the turn.")
-STRATEGY = Attribute("endturn.continuation.strategy", "string", "How the rest was asked for.", tuple(Strategy))
-ATTEMPTS = Attribute("endturn.continuation.attempts", "int", "Continuations requested in the turn so far.")
-ATTEMPTS_LEFT = Attribute("endturn.continuation.attempts_remaining", "int", "Continuations still allowed.")
-TOKENS_LEFT = Attribute("endturn.continuation.tokens_remaining", "int", "Output tokens still allowed.")
-CHARS_LEFT = Attribute("endturn.continuation.chars_remaining", "int", "Characters still allowed.")
-TOKENS_SO_FAR = Attribute("endturn.continuation.output_tokens", "int", "Output tokens of the turn so far.")
-CHARS_SO_FAR = Attribute("endturn.continuation.output_chars", "int", "Characters of the turn's answer so far.")
-ISSUE = Attribute(
-    "endturn.repair.issue",
-    "string",
-    "What was wrong with the tool payload.",
-    ("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal", "suspected", "provider_rejected",
-     "no_calls"),
+TURN_INPUT_TOKENS = _attribute("endturn.turn.input_tokens", "int", "Prompt tokens over all calls of the turn.")
+TURN_OUTPUT_TOKENS = _attribute("endturn.turn.output_tokens", "int", "Generated tokens over all calls of the turn.")
+STRATEGY = _attribute("endturn.continuation.strategy", "string", "How the rest was asked for.", values=tuple(Strategy))
+ATTEMPTS = _attribute("endturn.continuation.attempts", "int", "Continuations requested in the turn so far.")
+ATTEMPTS_LEFT = _attribute("endturn.continuation.attempts_remaining", "int", "Continuations still allowed.")
+TOKENS_LEFT = _attribute("endturn.continuation.tokens_remaining", "int", "Output tokens still allowed.")
+CHARS_LEFT = _attribute("endturn.continuation.chars_remaining", "int", "Characters still allowed.")
+TOKENS_SO_FAR = _attribute("endturn.continuation.output_tokens", "int", "Output tokens of the turn so far.")
+CHARS_SO_FAR = _attribute("endturn.continuation.output_chars", "int", "Characters of the turn's answer so far.")
+ISSUE = _attribute(
+    "endturn.repair.issue", "string", "What was wrong with the tool payload.",
+    values=("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal", "suspected",
+            "provider_rejected", "no_calls"),
 )  # fmt: skip
-REPAIR_CALLS = Attribute("endturn.repair.calls", "int", "How many calls the payload held.", examples=(1,))
-ATTEMPTED = Attribute("endturn.repair.attempted", "boolean", "A complete payload was asked for.")
-SUCCEEDED = Attribute("endturn.repair.succeeded", "boolean", "It came, and passed the gate.")
-REPAIR_RESULT = Attribute(
-    "endturn.repair.result", "string", "How a repair went.", ("succeeded", "failed", "not_attempted")
+REPAIR_CALLS = _attribute("endturn.repair.calls", "int", "How many calls the payload held.", 1)
+ATTEMPTED = _attribute("endturn.repair.attempted", "boolean", "A complete payload was asked for.")
+SUCCEEDED = _attribute("endturn.repair.succeeded", "boolean", "It came, and passed the gate.")
+REPAIR_RESULT = _attribute(
+    "endturn.repair.result", "string", "How a repair went.", values=("succeeded", "failed", "not_attempted")
 )
-BLOCK_REASON = Attribute(
-    "endturn.block.reason",
-    "string",
-    "Why tool calls were not run.",
-    ("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json", "schema_mismatch",
-     "unknown_tool", "duplicate_id", "repair_failed", "repeated"),
+BLOCK_REASON = _attribute(
+    "endturn.block.reason", "string", "Why tool calls were not run.",
+    values=("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json", "schema_mismatch",
+            "unknown_tool", "duplicate_id", "repair_failed", "repeated"),
 )  # fmt: skip
-BLOCKED_CALLS = Attribute("endturn.block.calls", "int", "How many calls were not run.", examples=(1,))
-BLOCKED_NAMES = Attribute("endturn.block.names", "string[]", "Their tools.", examples=("search",), opt_in=True)
-SIGNAL = Attribute("endturn.termination.signal", "string", "What ended the turn.", examples=("finish_task",))
-STATUS = Attribute("endturn.termination.status", "string", "The status that came with it.", examples=("done",))
-MAX_ITERATIONS = Attribute("endturn.termination.max_iterations", "int", "The policy's limit of calls.")
-REQUIRES_REVIEW = Attribute("endturn.termination.requires_review", "boolean", "A person has to approve the result.")
-CONTENT_CUT = Attribute(
-    "endturn.content.cut",
-    "boolean",
-    "What was said is not recorded whole: it is longer than the host wants; only ever true.",
-    opt_in=True,
+BLOCKED_CALLS = _attribute("endturn.block.calls", "int", "How many calls were not run.", 1)
+BLOCKED_NAMES = _attribute("endturn.block.names", "string[]", "Their tools.", "search", opt_in=True)
+SIGNAL = _attribute("endturn.termination.signal", "string", "What ended the turn.", "finish_task")
+STATUS = _attribute("endturn.termination.status", "string", "The status that came with it.", "done")
+MAX_ITERATIONS = _attribute("endturn.termination.max_iterations", "int", "The policy's limit of calls.")
+REQUIRES_REVIEW = _attribute("endturn.termination.requires_review", "boolean", "A person has to approve the result.")
+CONTENT_CUT = _attribute(
+    "endturn.content.cut", "boolean", "What was said is longer than what is recorded; only ever true.", opt_in=True
 )
-CAPPED = Attribute(
-    "endturn.series.capped_label",
-    "string",
-    "The label whose cap was reached.",
-    ("provider", "model", "agent", "server_address", "error_type"),
-)
-LISTENER = Attribute("endturn.listener.name", "string", "The listener that raised.", examples=("Recorder",))
+CAPPED = _attribute(
+    "endturn.series.capped_label", "string", "The label whose cap was reached.",
+    values=("provider", "model", "agent", "server_address", "error_type"),
+)  # fmt: skip
+LISTENER = _attribute("endturn.listener.name", "string", "The listener that raised.", "Recorder")
 
 CONTENT: Final = (SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS, CONTENT_CUT)
 """What was said: only where the host asked for it."""
@@ -354,17 +317,17 @@ LISTENER_FAILURES = Metric(
 OPERATION_DURATION = Metric(
     "gen_ai.client.operation.duration", "histogram", "s", "Duration of a call to a provider.",
     (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT, ERROR_TYPE),
-    "How long does one call take?", SECONDS, standard=True,
+    "How long does one call take?", SECONDS,
 )  # fmt: skip
 TOKEN_USAGE = Metric(
     "gen_ai.client.token.usage", "histogram", "{token}", "Tokens of a call.",
     (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT, TOKEN_TYPE),
-    "How many tokens does one call take?", TOKENS, standard=True,
+    "How many tokens does one call take?", TOKENS,
 )  # fmt: skip
 FIRST_CHUNK = Metric(
     "gen_ai.client.operation.time_to_first_chunk", "histogram", "s", "Time to a stream's first chunk.",
     (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT),
-    "How long until something is seen?", SECONDS, standard=True,
+    "How long until something is seen?", SECONDS,
 )  # fmt: skip
 
 METRICS: Final = (
