@@ -125,7 +125,12 @@ def _metrics(metrics: Sequence[Metric]) -> str:
 def _recorded(count: indicators.Count, config: RuleConfig) -> tuple[str, str, str]:
     selector = rules.recorded(count, config)
     extra = ", ".join(f"`{label}`" for label in sorted(selector.labels - {promql.JOB}))
-    return f"`{selector.name}`", count.says, extra
+    conditions = [
+        f"{attribute.label} {verb} {', '.join(sorted(values))}"
+        for verb, rows in (("=", count.only), ("≠", count.never))
+        for attribute, values in rows
+    ]
+    return f"`{selector.name}`", "; ".join((f"`{count.metric.name}`", *conditions)), extra
 
 
 def _numbers() -> list[Rate | Number]:

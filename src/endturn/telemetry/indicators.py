@@ -36,7 +36,6 @@ class Count:
 
     name: str
     metric: Metric
-    says: str
     by: tuple[Attribute, ...] = schema.CALL
     only: tuple[Condition, ...] = ()
     never: tuple[Condition, ...] = ()
@@ -113,82 +112,32 @@ ANSWERS: Final = _is(schema.REASON, *(reason for reason in StopReason if reason 
 
 # --- What is recorded ---------------------------------------------------------------------------------------------
 
-RESPONSES = Count(
-    name="responses", metric=schema.RESPONSES, says="Responses by stop reason.", by=(*schema.CALL, schema.REASON)
-)
-TURNS = Count(name="turns", metric=schema.TURNS, says="Turns by outcome.", by=(*schema.CALL, schema.OUTCOME))
+RESPONSES = Count(name="responses", metric=schema.RESPONSES, by=(*schema.CALL, schema.REASON))
+TURNS = Count(name="turns", metric=schema.TURNS, by=(*schema.CALL, schema.OUTCOME))
 TRUNCATED_TURNS = Count(
     name="turns_truncated",
     metric=schema.TURNS,
-    says="Turns with a truncated response, but for those that a person stopped.",
     by=(*schema.CALL, schema.OUTCOME),
     only=(_is(schema.TRUNCATED, "true"),),
     never=(PERSON,),
 )
-CONTINUED_TURNS = Count(
-    name="turns_continued",
-    metric=schema.TURNS,
-    says="Turns in which a continuation was requested.",
-    only=(_is(schema.CONTINUED, "true"),),
-)
-EXITS = Count(
-    name="turn_exits",
-    metric=schema.TRUNCATION_EXITS,
-    says="Turns that ended while a truncated response stood unfinished, but for those that a person stopped.",
-    by=(*schema.CALL, schema.OUTCOME),
-    never=(PERSON,),
-)
-CONTINUATIONS = Count(
-    name="continuations",
-    metric=schema.CONTINUATIONS_METRIC,
-    says="Continuations by strategy.",
-    by=(*schema.CALL, schema.STRATEGY),
-)
-REPAIRS = Count(
-    name="tool_payload_repairs",
-    metric=schema.REPAIRS,
-    says="Cut or unverified tool payloads by result.",
-    by=(*schema.CALL, schema.REPAIR_RESULT),
-)
-BLOCKED = Count(
-    name="tool_calls_blocked",
-    metric=schema.BLOCKED,
-    says="Tool calls that were not run, by reason.",
-    by=(*schema.CALL, schema.BLOCK_REASON),
-)
-SUSPECTED = Count(name="truncations_suspected", metric=schema.SUSPECTED_METRIC, says="Suspected truncations.")
-UNMAPPED = Count(name="stop_reasons_unmapped", metric=schema.UNMAPPED, says="Stop reasons without a row.")
-CAPPED = Count(
-    name="series_capped", metric=schema.SERIES_CAPPED, says="Measurements under `other`.", by=(schema.CAPPED,)
-)
-LISTENER_FAILURES = Count(
-    name="listener_failures", metric=schema.LISTENER_FAILURES, says="Telemetry that failed.", by=(schema.LISTENER,)
-)
-ATTEMPTS = Count(name="turn_continuations", metric=schema.TURN_CONTINUATIONS, says="Truncated turns by attempts.")
-DURATIONS = Count(
-    name="turn_duration",
-    metric=schema.TURN_DURATION,
-    says="Turns by duration.",
-    by=(*schema.CALL, schema.CONTINUED),
-)
-OUTPUTS = Count(
-    name="turn_output",
-    metric=schema.TURN_OUTPUT,
-    says="Turns by output tokens of their longest answer.",
-    by=(*schema.CALL, schema.COMPLETE),
-)
-BUDGETS_USED = Count(
-    name="budget_used", metric=schema.BUDGET_USED, says="Responses by the share of their token limit that they used."
-)
+CONTINUED_TURNS = Count(name="turns_continued", metric=schema.TURNS, only=(_is(schema.CONTINUED, "true"),))
+EXITS = Count(name="turn_exits", metric=schema.TRUNCATION_EXITS, by=(*schema.CALL, schema.OUTCOME), never=(PERSON,))
+CONTINUATIONS = Count(name="continuations", metric=schema.CONTINUATIONS_METRIC, by=(*schema.CALL, schema.STRATEGY))
+REPAIRS = Count(name="tool_payload_repairs", metric=schema.REPAIRS, by=(*schema.CALL, schema.REPAIR_RESULT))
+BLOCKED = Count(name="tool_calls_blocked", metric=schema.BLOCKED, by=(*schema.CALL, schema.BLOCK_REASON))
+SUSPECTED = Count(name="truncations_suspected", metric=schema.SUSPECTED_METRIC)
+UNMAPPED = Count(name="stop_reasons_unmapped", metric=schema.UNMAPPED)
+CAPPED = Count(name="series_capped", metric=schema.SERIES_CAPPED, by=(schema.CAPPED,))
+LISTENER_FAILURES = Count(name="listener_failures", metric=schema.LISTENER_FAILURES, by=(schema.LISTENER,))
+ATTEMPTS = Count(name="turn_continuations", metric=schema.TURN_CONTINUATIONS)
+DURATIONS = Count(name="turn_duration", metric=schema.TURN_DURATION, by=(*schema.CALL, schema.CONTINUED))
+OUTPUTS = Count(name="turn_output", metric=schema.TURN_OUTPUT, by=(*schema.CALL, schema.COMPLETE))
+BUDGETS_USED = Count(name="budget_used", metric=schema.BUDGET_USED)
 CONTINUATION_TOKENS = Count(
-    name="continuation_tokens",
-    metric=schema.CONTINUATION_TOKENS,
-    says="Tokens of continuation calls.",
-    by=(*schema.CALL, schema.TOKEN_TYPE),
+    name="continuation_tokens", metric=schema.CONTINUATION_TOKENS, by=(*schema.CALL, schema.TOKEN_TYPE)
 )
-CONTINUATION_COST = Count(
-    name="continuation_cost", metric=schema.CONTINUATION_COST, says="US dollars spent on continuation calls."
-)
+CONTINUATION_COST = Count(name="continuation_cost", metric=schema.CONTINUATION_COST)
 
 COUNTS: Final = (
     RESPONSES, TURNS, TRUNCATED_TURNS, CONTINUED_TURNS, EXITS, CONTINUATIONS, REPAIRS, BLOCKED, SUSPECTED, UNMAPPED,
