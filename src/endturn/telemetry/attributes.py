@@ -1,7 +1,8 @@
-"""The attributes of each span and event: pure functions from announced records to dictionaries of schema keys."""
+"""The attributes of spans and events: pure functions from announced records to dictionaries of schema keys."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from endturn.errors import ProviderError
@@ -15,7 +16,6 @@ from endturn.records import (
     TerminationSignalled,
     ToolStarted,
     Turn,
-    TurnEnded,
     TurnOutcome,
 )
 from endturn.stop import Stop, word_shown
@@ -29,15 +29,35 @@ MOST_CHOICES: Final = 128
 """Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
 but does not bound how many values one holds."""
 
+_TOKENS: Final = {
+    "input_tokens": s.INPUT_TOKENS,
+    "output_tokens": s.OUTPUT_TOKENS,
+    "reasoning_tokens": s.REASONING_TOKENS,
+    "cache_read_tokens": s.CACHE_READ_TOKENS,
+    "cache_write_tokens": s.CACHE_WRITE_TOKENS,
+}
+"""By the field of a `Usage`."""
+
 
 def known(*pairs: tuple[s.Attribute, Value | None]) -> Attributes:
     """Those that have a value."""
     return {attribute.key: value for attribute, value in pairs if value is not None}
 
 
-def chat_asked(started: CallStarted) -> Attributes:
+def declared(signal: s.Span | s.Event, *found: Mapping[str, Value]) -> Attributes:
+    """Of what is known, what the schema declares for a span or an event; what comes later goes first."""
+    known_so_far = {key: value for each in found for key, value in each.items()}
+    return {each.key: known_so_far[each.key] for each in signal.attributes if each.key in known_so_far}
+
+
+def for_another(found: Attributes) -> Attributes:
+    """Of what is known, what a span of another instrumentation is given: ours, and the reasons."""
+    return {key: value for key, value in found.items() if key.startswith("endturn.") or key == s.FINISH_REASONS.key}
+
+
+def of_call(started: CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
-    address = started.server_address
+    address, continuation = started.server_address, started.continuation
     return known(
         (s.OPERATION, started.operation),
         *_whose(started.provider, started.model),
@@ -50,44 +70,32 @@ def chat_asked(started: CallStarted) -> Attributes:
         (s.REQUEST_TOP_P, started.top_p),
         (s.REQUEST_SEED, started.seed),
         (s.CONVERSATION, started.turn.conversation),
-    ) | chat_placed(started)
-
-
-def chat_placed(started: CallStarted) -> Attributes:
-    """Where the call stands in its turn."""
-    continuation = started.continuation
-    return known(
         (s.TURN_ID, started.turn.id),
         (s.ITERATION, started.iteration),
         (s.CONTINUATION_INDEX, None if continuation is None else continuation.index),
     )
 
 
-def chat_answered(ended: CallEnded, error: str | None) -> Attributes:
-    """What the response said, besides why it stopped; `error` is the type of the error that it failed with."""
-    by, usage = ended.response_model, ended.usage
+def of_answer(ended: CallEnded, error: str | None, *, counted: bool) -> Attributes:
+    """What the response said, and why it stopped.
+
+    Args:
+        error: the type of the error that the call failed with.
+        counted: the response is counted by metrics of this process.
+    """
+    stop, by = ended.stop, ended.response_model
     return known(
         (s.RESPONSE_ID, None if ended.response_id is None else name_shown(ended.response_id)),
         (s.RESPONSE_MODEL, None if by is None else name_shown(by)),
         (s.RESPONSE_FIRST_CHUNK, ended.first_chunk_s),
-        (s.INPUT_TOKENS, None if usage is None else usage.input_tokens),
-        (s.OUTPUT_TOKENS, None if usage is None else usage.output_tokens),
-        (s.REASONING_TOKENS, None if usage is None else usage.reasoning_tokens),
-        (s.CACHE_READ_TOKENS, None if usage is None else usage.cache_read_tokens),
-        (s.CACHE_WRITE_TOKENS, None if usage is None else usage.cache_write_tokens),
-        (s.ERROR_TYPE, error),
-    )
-
-
-def chat_stopped(ended: CallEnded) -> Attributes:
-    """Why the call stopped: all that a span of another instrumentation is given besides the turn."""
-    stop = ended.stop
-    return known(
+        *((attribute, getattr(ended.usage, name, None)) for name, attribute in _TOKENS.items()),
         (s.FINISH_REASONS, finish_reasons(stop, ended.reasons)),
         (s.REASON, stop.reason.value),
         (s.STOP_TRUNCATED, stop.truncated),
         (s.RAW, None if stop.raw is None else raw_shown(stop)),
         (s.SUSPECTED, stop.suspected or None),
+        (s.COUNTED, counted or None),
+        (s.ERROR_TYPE, error),
     )
 
 
@@ -114,28 +122,25 @@ def name_shown(name: str) -> str:
     return name[:LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
-def turn_began(turn: Turn) -> Attributes:
-    """What is known when a turn begins."""
+def of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
+    """What has come of a turn so far, or in the end."""
     return known(
+        *_whose(turn.provider, turn.model),
         (s.TURN_ID, turn.id),
         (s.AGENT, turn.agent),
         (s.CONVERSATION, turn.conversation),
-        (s.INFERRED, turn.inferred or None),
-    )
-
-
-def turn_tally(turn: Turn, outcome: TurnOutcome) -> Attributes:
-    """What has come of a turn, when it ends or so far."""
-    return known(
-        (s.OUTCOME, outcome.value),
-        (s.COMPLETE, outcome in COMPLETE and not turn.unfinished),
+        (s.OUTCOME, None if outcome is None else outcome.value),
+        (s.COMPLETE, None if outcome is None else outcome in COMPLETE and not turn.unfinished),
         (s.TRUNCATED, turn.truncated),
         (s.CONTINUED, turn.continued),
         (s.ITERATIONS, turn.iterations),
         (s.CONTINUATIONS, turn.continuations),
+        (s.ATTEMPTS, turn.continuations),
         (s.TURN_REPAIRS, turn.repairs),
         (s.TURN_INPUT_TOKENS, turn.input_tokens),
         (s.TURN_OUTPUT_TOKENS, turn.output_tokens),
+        (s.TOKENS_SO_FAR, turn.output_tokens),
+        (s.CHARS_SO_FAR, turn.output_chars),
         (s.INFERRED, turn.inferred or None),
         (s.ESTIMATED, turn.estimated or None),
     )
@@ -151,23 +156,6 @@ def tool_began(started: ToolStarted) -> Attributes:
     )
 
 
-def observed(ended: CallEnded) -> Attributes:
-    """`endturn.stop_reason_observed`."""
-    started, stop = ended.started, ended.stop
-    return known(
-        *_whose(started.provider, started.model),
-        (s.REASON, stop.reason.value),
-        (s.RAW, None if stop.raw is None else raw_shown(stop)),
-        (s.TURN_ID, started.turn.id),
-        (s.ITERATION, started.iteration),
-    )
-
-
-def unmapped(ended: CallEnded) -> Attributes:
-    """`endturn.stop_reason_unmapped`."""
-    return known(*_whose(ended.started.provider, ended.started.model), (s.RAW, raw_shown(ended.stop)))
-
-
 def attempted(record: ContinuationAttempted) -> Attributes:
     """`endturn.continuation_attempt`."""
     return known(
@@ -181,21 +169,6 @@ def attempted(record: ContinuationAttempted) -> Attributes:
         (s.TOKENS_LEFT, record.tokens_remaining),
         (s.CHARS_LEFT, record.chars_remaining),
         (s.ESTIMATED, record.turn.estimated or None),
-    )
-
-
-def terminated(ended: TurnEnded) -> Attributes:
-    """`endturn.continuation_terminated`."""
-    turn = ended.turn
-    return known(
-        *_whose(turn.provider, turn.model),
-        (s.TURN_ID, turn.id),
-        (s.OUTCOME, ended.outcome.value),
-        (s.ATTEMPTS, turn.continuations),
-        (s.TURN_REPAIRS, turn.repairs),
-        (s.TOKENS_SO_FAR, turn.output_tokens),
-        (s.CHARS_SO_FAR, turn.output_chars),
-        (s.ESTIMATED, turn.estimated or None),
     )
 
 

@@ -88,7 +88,7 @@ class Recorder:
         self._open: dict[int, OpenSpan] = {}
         self._turns: dict[str, OpenSpan] = {}
         self._cut: dict[int, SpanContext] = {}
-        self._unmapped: set[tuple[str, str, str]] = set()
+        self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
             CallStarted: self._call_started,
             CallEnded: self._call_ended,
@@ -160,7 +160,7 @@ class Recorder:
         span = out.tracer.start_span(
             f"{started.operation} {started.model}".rstrip(),
             kind=SpanKind.CLIENT,
-            attributes=attributes.chat_asked(started),
+            attributes=attributes.of_call(started),
             links=None if continued is None else (Link(continued),),
             start_time=started.started_ns,
         )
@@ -169,7 +169,7 @@ class Recorder:
     def _adopt(self, started: CallStarted, adopted: foreign_spans.AdoptedSpan) -> None:
         span = adopted.span
         if span.is_recording():
-            span.set_attributes(attributes.chat_placed(started))
+            span.set_attributes(attributes.for_another(attributes.of_call(started)))
             continued = self._continued(started)
             if continued is not None:
                 span.add_link(continued)
@@ -187,21 +187,21 @@ class Recorder:
         # Whoever stops a call on purpose sees its exception too.
         error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        stopped, answered = attributes.chat_stopped(ended), attributes.chat_answered(ended, error)
+        found = attributes.of_answer(ended, error, counted=out.counted())
         said = None if ended.content is None else self._said(ended.content, opened)
         if opened is not None:
-            self._describe(opened, ended, stopped, answered, said)
+            self._describe(opened, ended, found, said)
         foreign_spans.call_ended(ended)
         self._tell_agent(ended)
         if out.takes_events():
             level: Level = "warn" if stop.truncated else "info"
-            self._emit(schema.STOP_REASON_OBSERVED, level, attributes.observed(ended), opened, ended_ns)
-            if not stop.mapped:
-                self._say_unmapped(ended, opened, ended_ns)
+            found = attributes.of_call(started) | found
+            self._emit(schema.STOP_REASON_OBSERVED, level, found, opened, ended_ns)
+            if not stop.mapped and self._is_news(started.provider, started.model, attributes.raw_shown(stop)):
+                self._emit(schema.STOP_REASON_UNMAPPED, "warn", found, opened, ended_ns)
             if self._capturing.details and not content_by_another(opened):
-                found = {**attributes.chat_asked(started), **stopped, **answered}
-                found |= (said or {}) if self._capturing.on_event else {}
-                self._emit(schema.INFERENCE_DETAILS, "info", found, opened, ended_ns)
+                whole = {**found, **((said or {}) if self._capturing.on_event else {})}
+                self._emit(schema.INFERENCE_DETAILS, "info", whole, opened, ended_ns)
         if out.meters is not None:
             standard = out.options.gen_ai_metrics
             if standard is None:
@@ -214,22 +214,14 @@ class Recorder:
             opened.span.end(ended_ns)
 
     def _describe(
-        self,
-        opened: OpenSpan,
-        ended: CallEnded,
-        stopped: attributes.Attributes,
-        answered: attributes.Attributes,
-        said: dict[str, Any] | None,
+        self, opened: OpenSpan, ended: CallEnded, found: attributes.Attributes, said: dict[str, Any] | None
     ) -> None:
         """Say on the span what came, and remember it for what may follow."""
         span, turn, stop = opened.span, ended.started.turn, ended.stop
         if span.is_recording():
-            found: dict[str, Any] = {**stopped, **answered} if opened.ours else dict(stopped)
-            if self._out.counted():
-                found[schema.COUNTED.key] = True
+            span.set_attributes(found if opened.ours else attributes.for_another(found))
             if said and self._capturing.on_span:
-                found |= as_text(said)
-            span.set_attributes(found)
+                span.set_attributes(as_text(said))
         if stop.truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context())
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
@@ -248,11 +240,12 @@ class Recorder:
             swallow("recording what was said")
             return None
 
-    def _say_unmapped(self, ended: CallEnded, opened: OpenSpan | None, ended_ns: int) -> None:
-        key = ended.started.provider, ended.started.model, attributes.raw_shown(ended.stop)
-        if key not in self._unmapped and len(self._unmapped) < REMEMBERED:
-            self._unmapped.add(key)
-            self._emit(schema.STOP_REASON_UNMAPPED, "warn", attributes.unmapped(ended), opened, ended_ns)
+    def _is_news(self, *unmapped: str) -> bool:
+        """Whether this provider, model and raw reason have not been told of yet."""
+        if unmapped in self._unmapped or len(self._unmapped) >= REMEMBERED:
+            return False
+        self._unmapped.add(unmapped)
+        return True
 
     # --- Turns ---------------------------------------------------------------------------------------------------
 
@@ -265,14 +258,13 @@ class Recorder:
             span = current
             self._remember_turn(turn, OpenSpan(span, ours=False))
         if span is not None:
-            ours = {key: value for key, value in attributes.turn_began(turn).items() if key.startswith("endturn.")}
-            span.set_attributes(ours)
+            span.set_attributes(attributes.for_another(_of_turn(turn)))
             return None
         if self._out.tracer is None:
             return None
         span = self._out.tracer.start_span(
             "turn" if turn.agent is None else f"turn {turn.agent}",
-            attributes=attributes.turn_began(turn),
+            attributes=_of_turn(turn),
             start_time=turn.started_ns,
         )
         opened = OpenSpan(span)
@@ -285,7 +277,7 @@ class Recorder:
         span = foreign_spans.agents_span(turn)
         if span is not None and span.is_recording():
             outcome = completed(turn) if ended.error is None else outcome_of(ended)
-            span.set_attributes(attributes.turn_tally(turn, outcome))
+            span.set_attributes(attributes.for_another(_of_turn(turn, outcome)))
 
     def _turn_ended(self, ended: TurnEnded) -> None:
         turn, outcome = ended.turn, ended.outcome
@@ -300,14 +292,15 @@ class Recorder:
             self._emit(
                 schema.CONTINUATION_TERMINATED,
                 level,
-                attributes.terminated(ended),
+                attributes.of_turn(turn, outcome),
                 opened,
                 turn.started_ns + round(ended.duration_s * 1e9),
             )
         if self._out.meters is not None:
             self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _exemplar(opened))
         if opened is not None and turn.kind is not TurnKind.IMPLICIT:
-            opened.span.set_attributes(attributes.turn_tally(turn, outcome))
+            found = _of_turn(turn, outcome)
+            opened.span.set_attributes(found if opened.ours else attributes.for_another(found))
             if opened.ours:
                 _end(opened.span, ended.error, turn.started_ns + round(ended.duration_s * 1e9))
 
@@ -368,6 +361,7 @@ class Recorder:
     ) -> None:
         """Emit one event: to the log with its context, and where that is asked for to a span that is open."""
         out = self._out
+        found = attributes.declared(event, found)
         if out.logger is not None:
             out.logger.emit(
                 event_name=event.name,
@@ -381,6 +375,11 @@ class Recorder:
             # An implicit turn's last span has ended: what is current is the nearest that can still be written to.
             span = trace.get_current_span() if opened is None or not opened.span.is_recording() else opened.span
             span.add_event(event.name, as_text(found), timestamp_ns)
+
+
+def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> attributes.Attributes:
+    """What a turn's span says of it."""
+    return attributes.declared(schema.TURN_SPAN, attributes.of_turn(turn, outcome))
 
 
 def _end(span: Span, error: BaseException | None, ended_ns: int) -> None:
