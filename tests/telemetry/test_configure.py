@@ -399,7 +399,7 @@ from endturn.instrumentation import instrument
 endturn.configure(content="SPAN_ONLY")
 endturn.configure(redact=str.upper, events="spans", content="SPAN_AND_EVENT")
 used = instrument.recorder()
-print(used._capturing.redact, used._capturing.on_event, used._out.options.events)
+print(used._out.content.redact, used._out.content.on_event, used._out.options.events)
 for wrong in ({"redact": 1}, {"content": "ALL"}, {"events": "everywhere"}):
     try:
         endturn.configure(**wrong)

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from endturn import records
 from endturn.errors import ProviderError
-from endturn.records import (
-    COMPLETE,
-    CallEnded,
-    CallStarted,
-    ContinuationAttempted,
-    DispatchBlocked,
-    PayloadRepaired,
-    TerminationSignalled,
-    ToolStarted,
-    Turn,
-    TurnOutcome,
-)
 from endturn.stop import Stop, word_shown
 from endturn.telemetry import schema as s
 
@@ -55,7 +44,7 @@ def for_another(found: Attributes) -> Attributes:
     return {key: value for key, value in found.items() if key.startswith("endturn.") or key == s.FINISH_REASONS.key}
 
 
-def of_call(started: CallStarted) -> Attributes:
+def of_call(started: records.CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
     address, continuation = started.server_address, started.continuation
     return known(
@@ -76,7 +65,7 @@ def of_call(started: CallStarted) -> Attributes:
     )
 
 
-def of_answer(ended: CallEnded, error: str | None, *, counted: bool) -> Attributes:
+def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> Attributes:
     """What the response said, and why it stopped.
 
     Args:
@@ -122,7 +111,7 @@ def name_shown(name: str) -> str:
     return name[:LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
-def of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
+def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> Attributes:
     """What has come of a turn so far, or in the end."""
     return known(
         *_whose(turn.provider, turn.model),
@@ -130,7 +119,7 @@ def of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
         (s.AGENT, turn.agent),
         (s.CONVERSATION, turn.conversation),
         (s.OUTCOME, None if outcome is None else outcome.value),
-        (s.COMPLETE, None if outcome is None else outcome in COMPLETE and not turn.unfinished),
+        (s.COMPLETE, None if outcome is None else outcome in records.COMPLETE and not turn.unfinished),
         (s.TRUNCATED, turn.truncated),
         (s.CONTINUED, turn.continued),
         (s.ITERATIONS, turn.iterations),
@@ -146,7 +135,7 @@ def of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
     )
 
 
-def tool_began(started: ToolStarted) -> Attributes:
+def tool_began(started: records.ToolStarted) -> Attributes:
     """A tool call's span."""
     return known(
         (s.OPERATION, "execute_tool"),
@@ -156,7 +145,7 @@ def tool_began(started: ToolStarted) -> Attributes:
     )
 
 
-def attempted(record: ContinuationAttempted) -> Attributes:
+def attempted(record: records.ContinuationAttempted) -> Attributes:
     """`endturn.continuation_attempt`."""
     return known(
         *_whose(record.provider, record.model),
@@ -172,7 +161,7 @@ def attempted(record: ContinuationAttempted) -> Attributes:
     )
 
 
-def repaired(record: PayloadRepaired) -> Attributes:
+def repaired(record: records.PayloadRepaired) -> Attributes:
     """`endturn.tool_payload_repair`."""
     return known(
         *_whose(record.provider, record.model),
@@ -184,7 +173,7 @@ def repaired(record: PayloadRepaired) -> Attributes:
     )
 
 
-def blocked(record: DispatchBlocked, *, names: bool) -> Attributes:
+def blocked(record: records.DispatchBlocked, *, names: bool) -> Attributes:
     """`endturn.tool_dispatch_blocked`, with the tools' names only where the host opted in."""
     return known(
         *_whose(record.provider, record.model),
@@ -195,7 +184,7 @@ def blocked(record: DispatchBlocked, *, names: bool) -> Attributes:
     )
 
 
-def signalled(record: TerminationSignalled) -> Attributes:
+def signalled(record: records.TerminationSignalled) -> Attributes:
     """`endturn.termination_signal`."""
     return known(
         (s.TURN_ID, record.turn.id),

@@ -26,14 +26,7 @@ from endturn.telemetry.attributes import port_shown
 from endturn.telemetry.schema import Metric
 
 if TYPE_CHECKING:
-    from endturn.records import (
-        CallEnded,
-        ContinuationAttempted,
-        DispatchBlocked,
-        PayloadRepaired,
-        TurnEnded,
-        UsageEstimated,
-    )
+    from endturn import records
 
 QUEUED: Final = 2_048
 """Measurements that wait at most, some 300 calls. Past it, one is recorded for each that comes."""
@@ -241,7 +234,7 @@ class Instruments:
             self._add(schema.UNMAPPED, pair, 0)
 
     def count_call(
-        self, ended: CallEnded, context: Context, *, price: Price | None, standard: bool, error: str | None
+        self, ended: records.CallEnded, context: Context, *, price: Price | None, standard: bool, error: str | None
     ) -> None:
         """Count a call.
 
@@ -267,7 +260,7 @@ class Instruments:
                 self._measure_standard(ended, pair, context, error)
         self._relieve()
 
-    def count_turn(self, ended: TurnEnded, agent: str | None, context: Context) -> None:
+    def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
@@ -283,30 +276,15 @@ class Instruments:
                 self._measure(schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context)
         self._relieve()
 
-    def count_continuation(self, record: ContinuationAttempted) -> None:
-        """Count a continuation."""
+    def count(self, metric: Metric, provider: str, model: str, *rest: str, amount: float = 1) -> None:
+        """Count what has a provider, a model, and these values of the metric's further attributes."""
         with self._lock:
-            pair = self._caps.pair(record.provider, record.model)
-            self._add(schema.CONTINUATIONS_METRIC, (*pair, record.continuation.strategy.value))
+            self._add(metric, (*self._caps.pair(provider, model), *rest), amount)
 
-    def count_estimate(self, record: UsageEstimated, price: Price | None) -> None:
-        """Count the estimated tokens of a continuation."""
-        usage = record.usage
+    def count_tokens(self, provider: str, model: str, asked: int, answered: int, price: Price | None) -> None:
+        """Count the tokens of a continuation, and what they cost."""
         with self._lock:
-            pair = self._caps.pair(record.provider, record.model)
-            self._count_tokens(pair, usage.input_tokens or 0, usage.output_tokens or 0, price)
-
-    def count_repair(self, record: PayloadRepaired) -> None:
-        """Count a cut or unverified tool payload."""
-        result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
-        with self._lock:
-            self._add(schema.REPAIRS, (*self._caps.pair(record.provider, record.model), result))
-
-    def count_blocked(self, record: DispatchBlocked) -> None:
-        """Count tool calls that were not run."""
-        with self._lock:
-            pair = self._caps.pair(record.provider, record.model)
-            self._add(schema.BLOCKED, (*pair, record.reason), len(record.names) or 1)
+            self._count_tokens(self._caps.pair(provider, model), asked, answered, price)
 
     # --- With the lock held --------------------------------------------------------------------------------------
 
@@ -322,7 +300,9 @@ class Instruments:
         if price is not None:
             self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
 
-    def _measure_standard(self, ended: CallEnded, pair: tuple[str, str], context: Context, error: str | None) -> None:
+    def _measure_standard(
+        self, ended: records.CallEnded, pair: tuple[str, str], context: Context, error: str | None
+    ) -> None:
         started, usage, by = ended.started, ended.usage, ended.response_model
         if by is not None:
             by = pair[1] if by == started.model else self._caps.pair(started.provider, by)[1]

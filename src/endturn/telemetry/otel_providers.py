@@ -71,9 +71,10 @@ class OTelProviders:
     Attributes:
         mirrors_events: events go onto spans too.
         agent: whether turn metrics carry the agent's name.
+        content: what is recorded of what was said.
     """
 
-    __slots__ = ("_missing", "agent", "logger", "meters", "mirrors_events", "options", "tracer")
+    __slots__ = ("_missing", "agent", "content", "logger", "meters", "mirrors_events", "options", "tracer")
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class OTelProviders:
         options: Options,
     ) -> None:
         self.options = options
+        self.content = Capturing.of(options.content, options.content_max_chars, options.redact)
         self.agent = options.agent
         if self.agent is None:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"

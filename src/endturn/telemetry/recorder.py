@@ -15,27 +15,10 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 
 from endturn import records
 from endturn.announce import Activation, swallow
-from endturn.records import (
-    CallEnded,
-    CallStarted,
-    Content,
-    ContinuationAttempted,
-    DispatchBlocked,
-    PayloadRepaired,
-    Record,
-    TerminationSignalled,
-    ToolEnded,
-    ToolStarted,
-    Turn,
-    TurnEnded,
-    TurnKind,
-    TurnOutcome,
-    TurnStarted,
-    UsageEstimated,
-)
+from endturn.records import Record, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, foreign_spans, schema
-from endturn.telemetry.content import Capturing, as_text
+from endturn.telemetry.content import as_text
 from endturn.telemetry.open_span import (
     NO_SPAN,
     REMEMBERED,
@@ -90,17 +73,17 @@ class Recorder:
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
-            CallStarted: self._call_started,
-            CallEnded: self._call_ended,
-            TurnStarted: self._turn_started,
-            TurnEnded: self._turn_ended,
-            ContinuationAttempted: self._continuation_attempted,
-            PayloadRepaired: self._payload_repaired,
-            UsageEstimated: self._usage_estimated,
-            DispatchBlocked: self._dispatch_blocked,
-            ToolStarted: self._tool_started,
-            ToolEnded: self._tool_ended,
-            TerminationSignalled: self._termination_signalled,
+            records.CallStarted: self._call_started,
+            records.CallEnded: self._call_ended,
+            records.TurnStarted: self._turn_started,
+            records.TurnEnded: self._turn_ended,
+            records.ContinuationAttempted: self._continuation_attempted,
+            records.PayloadRepaired: self._payload_repaired,
+            records.UsageEstimated: self._usage_estimated,
+            records.DispatchBlocked: self._dispatch_blocked,
+            records.ToolStarted: self._tool_started,
+            records.ToolEnded: self._tool_ended,
+            records.TerminationSignalled: self._termination_signalled,
         }
         if hasattr(os, "register_at_fork"):
             forked = WeakMethod(self._forked)
@@ -119,11 +102,8 @@ class Recorder:
         Raises:
             UsageError: as when it is made; then nothing changes.
         """
-        capturing = Capturing.of(options.content, options.content_max_chars, options.redact)
-        out = OTelProviders(tracer_provider, meter_provider, logger_provider, options)
-        self._out = out
-        self._capturing = capturing
-        self.takes_content = capturing.takes_content
+        self._out = OTelProviders(tracer_provider, meter_provider, logger_provider, options)
+        self.takes_content = self._out.content.takes_content
         """Whether it wants to be told what was said; `announce` asks, when it begins to listen."""
 
     def __call__(self, record: Record) -> Activation | None:
@@ -145,7 +125,7 @@ class Recorder:
 
     # --- Calls ---------------------------------------------------------------------------------------------------
 
-    def _call_started(self, started: CallStarted) -> Activation | None:
+    def _call_started(self, started: records.CallStarted) -> Activation | None:
         out = self._out
         out.look()
         if out.meters is not None:
@@ -166,7 +146,7 @@ class Recorder:
         )
         return self._opened(started.number, span)
 
-    def _adopt(self, started: CallStarted, adopted: foreign_spans.AdoptedSpan) -> None:
+    def _adopt(self, started: records.CallStarted, adopted: foreign_spans.AdoptedSpan) -> None:
         span = adopted.span
         if span.is_recording():
             span.set_attributes(attributes.for_another(attributes.of_call(started)))
@@ -176,12 +156,12 @@ class Recorder:
         opened = OpenSpan(span, ours=False, scopes=adopted.scopes)
         remember(self._open, started.number, opened, most=IN_FLIGHT)
 
-    def _continued(self, started: CallStarted) -> SpanContext | None:
+    def _continued(self, started: records.CallStarted) -> SpanContext | None:
         """The span of the call that this one continues, where it is remembered."""
         continuation = started.continuation
         return None if continuation is None or continuation.of is None else self._cut.get(continuation.of)
 
-    def _call_ended(self, ended: CallEnded) -> None:
+    def _call_ended(self, ended: records.CallEnded) -> None:
         started, stop, out = ended.started, ended.stop, self._out
         opened = self._open.pop(started.number, None)
         # Whoever stops a call on purpose sees its exception too.
@@ -199,8 +179,8 @@ class Recorder:
             self._emit(schema.STOP_REASON_OBSERVED, level, found, opened, ended_ns)
             if not stop.mapped and self._is_news(started.provider, started.model, attributes.raw_shown(stop)):
                 self._emit(schema.STOP_REASON_UNMAPPED, "warn", found, opened, ended_ns)
-            if self._capturing.details and not content_by_another(opened):
-                whole = {**found, **((said or {}) if self._capturing.on_event else {})}
+            if self._out.content.details and not content_by_another(opened):
+                whole = {**found, **((said or {}) if self._out.content.on_event else {})}
                 self._emit(schema.INFERENCE_DETAILS, "info", whole, opened, ended_ns)
         if out.meters is not None:
             standard = out.options.gen_ai_metrics
@@ -214,13 +194,13 @@ class Recorder:
             opened.span.end(ended_ns)
 
     def _describe(
-        self, opened: OpenSpan, ended: CallEnded, found: attributes.Attributes, said: dict[str, Any] | None
+        self, opened: OpenSpan, ended: records.CallEnded, found: attributes.Attributes, said: dict[str, Any] | None
     ) -> None:
         """Say on the span what came, and remember it for what may follow."""
         span, turn, stop = opened.span, ended.started.turn, ended.stop
         if span.is_recording():
             span.set_attributes(found if opened.ours else attributes.for_another(found))
-            if said and self._capturing.on_span:
+            if said and self._out.content.on_span:
                 span.set_attributes(as_text(said))
         if stop.truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context())
@@ -228,14 +208,14 @@ class Recorder:
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
             self._remember_turn(turn, opened)
 
-    def _said(self, content: Content, opened: OpenSpan | None) -> dict[str, Any] | None:
+    def _said(self, content: records.Content, opened: OpenSpan | None) -> dict[str, Any] | None:
         """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
-        on_event = self._capturing.on_event and self._out.takes_events()
-        on_span = self._capturing.on_span and opened is not None and opened.span.is_recording()
+        on_event = self._out.content.on_event and self._out.takes_events()
+        on_span = self._out.content.on_span and opened is not None and opened.span.is_recording()
         if content_by_another(opened) or not (on_event or on_span):
             return None
         try:
-            return self._capturing.attributes(content)
+            return self._out.content.attributes(content)
         except Exception:
             swallow("recording what was said")
             return None
@@ -249,7 +229,7 @@ class Recorder:
 
     # --- Turns ---------------------------------------------------------------------------------------------------
 
-    def _turn_started(self, started: TurnStarted) -> Activation | None:
+    def _turn_started(self, started: records.TurnStarted) -> Activation | None:
         self._out.look()
         turn = started.turn
         current = trace.get_current_span()
@@ -271,7 +251,7 @@ class Recorder:
         self._remember_turn(turn, opened)
         return opened
 
-    def _tell_agent(self, ended: CallEnded) -> None:
+    def _tell_agent(self, ended: records.CallEnded) -> None:
         """Write what has come of an agent's turn so far on its span: when that has ended nothing can be written."""
         turn = ended.started.turn.so_far()
         span = foreign_spans.agents_span(turn)
@@ -279,7 +259,7 @@ class Recorder:
             outcome = completed(turn) if ended.error is None else outcome_of(ended)
             span.set_attributes(attributes.for_another(_of_turn(turn, outcome)))
 
-    def _turn_ended(self, ended: TurnEnded) -> None:
+    def _turn_ended(self, ended: records.TurnEnded) -> None:
         turn, outcome = ended.turn, ended.outcome
         opened = self._turns.pop(turn.id, None)
         agents = foreign_spans.agents_span(turn)
@@ -304,32 +284,32 @@ class Recorder:
             if opened.ours:
                 _end(opened.span, ended.error, turn.started_ns + round(ended.duration_s * 1e9))
 
-    def _continuation_attempted(self, record: ContinuationAttempted) -> None:
-        self._tell(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
-        if self._out.meters is not None:
-            self._out.meters.count_continuation(record)
+    # --- Continuations and tools ---------------------------------------------------------------------------------
 
-    def _termination_signalled(self, record: TerminationSignalled) -> None:
+    def _continuation_attempted(self, record: records.ContinuationAttempted) -> None:
+        self._tell(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
+        self._count(schema.CONTINUATIONS_METRIC, record, record.continuation.strategy.value)
+
+    def _termination_signalled(self, record: records.TerminationSignalled) -> None:
         self._tell(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
 
-    # --- Tools ---------------------------------------------------------------------------------------------------
-
-    def _payload_repaired(self, record: PayloadRepaired) -> None:
+    def _payload_repaired(self, record: records.PayloadRepaired) -> None:
         self._tell(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
-        if self._out.meters is not None:
-            self._out.meters.count_repair(record)
+        result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
+        self._count(schema.REPAIRS, record, result)
 
-    def _usage_estimated(self, record: UsageEstimated) -> None:
-        if self._out.meters is not None and record.continues:
-            self._out.meters.count_estimate(record, self._out.price(record.model))
-
-    def _dispatch_blocked(self, record: DispatchBlocked) -> None:
-        found = attributes.blocked(record, names=self._capturing.on_event)
+    def _dispatch_blocked(self, record: records.DispatchBlocked) -> None:
+        found = attributes.blocked(record, names=self._out.content.on_event)
         self._tell(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
-        if self._out.meters is not None:
-            self._out.meters.count_blocked(record)
+        self._count(schema.BLOCKED, record, record.reason, amount=len(record.names) or 1)
 
-    def _tool_started(self, started: ToolStarted) -> Activation | None:
+    def _usage_estimated(self, record: records.UsageEstimated) -> None:
+        if self._out.meters is not None and record.continues:
+            asked, answered = record.usage.input_tokens or 0, record.usage.output_tokens or 0
+            price = self._out.price(record.model)
+            self._out.meters.count_tokens(record.provider, record.model, asked, answered, price)
+
+    def _tool_started(self, started: records.ToolStarted) -> Activation | None:
         if self._out.tracer is None:
             return None
         name, found = f"execute_tool {started.name}", attributes.tool_began(started)
@@ -337,7 +317,7 @@ class Recorder:
             started.number, self._out.tracer.start_span(name, attributes=found, start_time=self._clock())
         )
 
-    def _tool_ended(self, ended: ToolEnded) -> None:
+    def _tool_ended(self, ended: records.ToolEnded) -> None:
         opened = self._open.pop(ended.started.number, None)
         if opened is not None:
             _end(opened.span, ended.error, self._clock())
@@ -351,6 +331,16 @@ class Recorder:
 
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
+
+    def _count(
+        self,
+        metric: schema.Metric,
+        record: records.ContinuationAttempted | records.PayloadRepaired | records.DispatchBlocked,
+        label: str,
+        amount: int = 1,
+    ) -> None:
+        if self._out.meters is not None:
+            self._out.meters.count(metric, record.provider, record.model, label, amount=amount)
 
     def _tell(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
         """Emit an event of a turn: on its span, else on whatever span is current."""
