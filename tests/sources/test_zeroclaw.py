@@ -157,8 +157,8 @@ def test_a_provider_without_usage_has_one_estimate_everywhere() -> None:
     (ended,) = telemetry.events("continuation_terminated")
     first, total = attempt["endturn.continuation.output_tokens"], ended["endturn.continuation.output_tokens"]
     assert 0 < first < total
-    assert total == usage.output_tokens == telemetry.turn()["endturn.turn.output_tokens"]
-    assert telemetry.turn()["endturn.turn.input_tokens"] == usage.input_tokens
+    assert total == usage.output_tokens == telemetry.turn()["gen_ai.usage.output_tokens"]
+    assert telemetry.turn()["gen_ai.usage.input_tokens"] == usage.input_tokens
     assert telemetry.total("endturn.continuation.tokens", gen_ai_token_type="output") == total - first
 
 
@@ -171,7 +171,7 @@ def test_a_provider_with_usage_has_its_own_figures_everywhere() -> None:
     (attempt,) = telemetry.events("continuation_attempt")
     (ended,) = telemetry.events("continuation_terminated")
     assert attempt["endturn.continuation.output_tokens"] == 100
-    assert ended["endturn.continuation.output_tokens"] == telemetry.turn()["endturn.turn.output_tokens"] == 103
+    assert ended["endturn.continuation.output_tokens"] == telemetry.turn()["gen_ai.usage.output_tokens"] == 103
     assert telemetry.total("endturn.continuation.tokens", gen_ai_token_type="output") == 3
 
 

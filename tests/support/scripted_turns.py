@@ -176,7 +176,7 @@ class Telemetry:
 
     def turn(self) -> dict[str, Any]:
         """The attributes of the one turn's span."""
-        (found,) = [span for span in self.spans.get_finished_spans() if span.name.startswith("turn")]
+        (found,) = [span for span in self.spans.get_finished_spans() if span.name.startswith("invoke_agent")]
         return dict(found.attributes or {})
 
     def events(self, name: str) -> list[dict[str, Any]]:

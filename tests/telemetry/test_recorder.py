@@ -282,9 +282,12 @@ def test_a_call_within_a_turn_is_its_child(stage: Stage) -> None:
     """An explicit turn is a span of its own, with the tally of its calls."""
     everything(stage)
     spans = {span["name"]: span for span in stage.finished()}
-    turn = spans["turn support"]
+    turn = spans["invoke_agent support"]
     assert (turn["kind"], turn["time"], turn["status"]) == ("INTERNAL", (0.0, 3.0), "UNSET")
     assert turn["attributes"] == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-5",
         "gen_ai.agent.name": "support",
         "gen_ai.conversation.id": "c-1",
         "endturn.turn.id": "turn-1",
@@ -295,8 +298,8 @@ def test_a_call_within_a_turn_is_its_child(stage: Stage) -> None:
         "endturn.turn.iterations": 2,
         "endturn.turn.continuations": 1,
         "endturn.turn.repairs": 0,
-        "endturn.turn.input_tokens": 200,
-        "endturn.turn.output_tokens": 40,
+        "gen_ai.usage.input_tokens": 200,
+        "gen_ai.usage.output_tokens": 40,
     }
     assert spans["execute_tool search"]["attributes"] == {
         "gen_ai.operation.name": "execute_tool",
@@ -311,7 +314,7 @@ def test_a_turn_without_an_agent_is_just_a_turn(stage: Stage) -> None:
     """Its error is the span's."""
     stage.close(stage.turn(TurnKind.OBSERVED), TurnOutcome.PROVIDER_ERROR, error=ValueError("planted"))
     (span,) = stage.finished()
-    assert (span["name"], span["status"], span["attributes"]["error.type"]) == ("turn", "ERROR", "ValueError")
+    assert (span["name"], span["status"], span["attributes"]["error.type"]) == ("invoke_agent", "ERROR", "ValueError")
 
 
 def test_a_tool_that_raises_fails_its_span(stage: Stage) -> None:
@@ -501,7 +504,7 @@ def test_events_can_be_mirrored_on_spans(monkeypatch: pytest.MonkeyPatch, mode: 
     assert {span["name"]: [name for name, _ in span["events"]] for span in stage.finished()} == {
         "chat gpt-5": ["endturn.stop_reason_observed"],
         "execute_tool search": [],
-        "turn support": [
+        "invoke_agent support": [
             "endturn.continuation_attempt",
             "endturn.tool_payload_repair",
             "endturn.tool_dispatch_blocked",
@@ -1084,7 +1087,7 @@ def test_disabled_providers_are_no_providers(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_schema_declares_all_that_is_emitted(stage: Stage) -> None:
     """The stage refuses any other name; here is that it was not idle."""
     everything(stage)
-    assert {span["name"].split()[0] for span in stage.finished()} == {"chat", "turn", "execute_tool"}
+    assert {span["name"].split()[0] for span in stage.finished()} == {"chat", "invoke_agent", "execute_tool"}
     declared = {event.name for event in schema.EVENTS} - {
         "endturn.stop_reason_unmapped",
         "gen_ai.client.inference.operation.details",  # only where a host asked for content

@@ -114,6 +114,7 @@ def name_shown(name: str) -> str:
 def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> Attributes:
     """What has come of a turn so far, or in the end."""
     return known(
+        (s.OPERATION, "invoke_agent"),
         *_whose(turn.provider, turn.model),
         (s.TURN_ID, turn.id),
         (s.AGENT, turn.agent),
@@ -126,8 +127,8 @@ def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> A
         (s.CONTINUATIONS, turn.continuations),
         (s.ATTEMPTS, turn.continuations),
         (s.TURN_REPAIRS, turn.repairs),
-        (s.TURN_INPUT_TOKENS, turn.input_tokens),
-        (s.TURN_OUTPUT_TOKENS, turn.output_tokens),
+        (s.INPUT_TOKENS, turn.input_tokens),
+        (s.OUTPUT_TOKENS, turn.output_tokens),
         (s.TOKENS_SO_FAR, turn.output_tokens),
         (s.CHARS_SO_FAR, turn.output_chars),
         (s.INFERRED, turn.inferred or None),

@@ -243,7 +243,7 @@ class Recorder:
         if self._out.tracer is None:
             return None
         span = self._out.tracer.start_span(
-            "turn" if turn.agent is None else f"turn {turn.agent}",
+            f"invoke_agent {turn.agent or ''}".rstrip(),
             attributes=_of_turn(turn),
             start_time=turn.started_ns,
         )

@@ -121,7 +121,7 @@ PROVIDERS: Final = (
 )  # fmt: skip
 """The conventions' well-known providers. A custom one is passed through, capped like every open label."""
 
-OPERATION = _attribute("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "generate_content")
+OPERATION = _attribute("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "invoke_agent")
 PROVIDER = _attribute("gen_ai.provider.name", "string", "Who answered, where that is known.", "openai", "anthropic")
 REQUEST_MODEL = _attribute("gen_ai.request.model", "string", "The model, where the request names one.", "gpt-5-mini")
 REQUEST_MAX_TOKENS = _attribute("gen_ai.request.max_tokens", "int", "The output limit that the request set.", 1024)
@@ -193,8 +193,6 @@ ESTIMATED = _attribute(
 INFERRED = _attribute(
     "endturn.turn.inferred", "boolean", "The turn was recognised from its calls, not declared; only ever true."
 )
-TURN_INPUT_TOKENS = _attribute("endturn.turn.input_tokens", "int", "Prompt tokens over all calls of the turn.")
-TURN_OUTPUT_TOKENS = _attribute("endturn.turn.output_tokens", "int", "Generated tokens over all calls of the turn.")
 STRATEGY = _attribute("endturn.continuation.strategy", "string", "How the rest was asked for.", values=tuple(Strategy))
 ATTEMPTS = _attribute("endturn.continuation.attempts", "int", "Continuations requested in the turn so far.")
 ATTEMPTS_LEFT = _attribute("endturn.continuation.attempts_remaining", "int", "Continuations still allowed.")
@@ -397,9 +395,11 @@ CHAT_SPAN = Span(
     (*INFERENCE, COUNTED, *CONTENT),
 )  # fmt: skip
 TURN_SPAN = Span(
-    "turn {gen_ai.agent.name}", "internal", "One explicit turn: from the user's input to the answer handed back.",
-    (AGENT, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED, ITERATIONS, CONTINUATIONS, TURN_REPAIRS,
-     INFERRED, TURN_INPUT_TOKENS, TURN_OUTPUT_TOKENS, ESTIMATED, ERROR_TYPE),
+    "invoke_agent {gen_ai.agent.name}", "internal",
+    "One explicit turn: from the user's input to the answer handed back, with the tokens of all its calls. An agent's "
+    "span of another instrumentation is given our attributes instead.",
+    (OPERATION, PROVIDER, REQUEST_MODEL, AGENT, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED,
+     ITERATIONS, CONTINUATIONS, TURN_REPAIRS, INFERRED, INPUT_TOKENS, OUTPUT_TOKENS, ESTIMATED, ERROR_TYPE),
 )  # fmt: skip
 TOOL_SPAN = Span(
     "execute_tool {gen_ai.tool.name}", "internal", "One tool call that passed the gate and was run.",
