@@ -25,8 +25,8 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import Content
 from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import bounded, cleanup, content, parts, schema
-from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, Capturing, as_text
+from endturn.telemetry import cleanup, content, messages, schema
+from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
 from endturn.wires import Context, wire
 from tests.telemetry.mocked import adopting
 from tests.telemetry.stage import Stage
@@ -77,7 +77,6 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for variable in (CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(content, "_said", set())
-    monkeypatch.setattr(bounded, "_said", set())
     monkeypatch.setattr(announce, "_failed", {})
     yield
     uninstrument()
@@ -170,7 +169,7 @@ def test_an_unknown_word_is_warned_of_once(
     """The warning names the variable and the words that it takes."""
     monkeypatch.setenv(CAPTURE, word)
     for _ in range(3):
-        Capturing.of(None, None, None)
+        ContentPolicy.of(None, None, None)
     assert len(caplog.records) == warned
     assert not warned or (CAPTURE in caplog.text and "SPAN_ONLY" in caplog.text)
 
@@ -213,6 +212,7 @@ def test_mirrored_on_a_span_the_event_is_flat() -> None:
     [
         ({"content": "some"}, "content='some'"),
         ({"content_max_chars": 0}, "content_max_chars=0"),
+        ({"content_max_chars": -1}, "content_max_chars=-1"),
         ({"content_max_chars": "9"}, "content_max_chars='9'"),
         ({"redact": "strict"}, "redact"),
     ],
@@ -465,7 +465,7 @@ def test_every_wire_gives_the_conventions_messages(name: str, streamed: bool) ->
     for item in reply if streamed else [reply]:
         watch.see(item)
     watch.close()
-    found = Capturing.of("SPAN_AND_EVENT", None, None).attributes(scope.content())
+    found = ContentPolicy.of("SPAN_AND_EVENT", None, None).attributes(scope.content())
     for key, value in found.items():
         jsonschema.validate(value, SCHEMAS[key])
     (answer,) = found.pop(OUTPUT)
@@ -627,7 +627,7 @@ def test_a_span_of_another_keeps_its_own_content() -> None:
 def attributes(*messages: Message, max_chars: int | None = None, redact: Any = None) -> dict[str, Any]:
     """What is recorded of a request."""
     asked = Content(request=Request(model="m", messages=messages))
-    return Capturing.of("SPAN_ONLY", max_chars, redact).attributes(asked)
+    return ContentPolicy.of("SPAN_ONLY", max_chars, redact).attributes(asked)
 
 
 def test_a_text_is_cut_and_says_so() -> None:
@@ -686,7 +686,7 @@ def test_the_length_by_variable(
 ) -> None:
     """A number, 1 or more; anything else is warned of and stands for the default."""
     monkeypatch.setenv(MAX_CHARS, word)
-    assert Capturing.of("SPAN_ONLY", None, None).longest == longest
+    assert ContentPolicy.of("SPAN_ONLY", None, None).longest == longest
     assert (MAX_CHARS in caplog.text) is warned
 
 
@@ -703,7 +703,7 @@ def test_the_length_by_variable(
 )
 def test_an_address_loses_what_may_be_a_key(url: str, shown: str) -> None:
     """User, password, query and fragment go; one that is none is nothing."""
-    assert parts.address(url) == shown
+    assert messages.address(url) == shown
 
 
 # --- Redaction ---------------------------------------------------------------------------------------------------
@@ -727,14 +727,14 @@ def test_every_text_is_redacted() -> None:
         ),
     )
     answer = ChatResponse(text="Dear Ann", reasoning="Ann…", stop=Stop(StopReason.END_TURN))
-    capturing = Capturing.of("SPAN_ONLY", 1_000, hide)
+    capturing = ContentPolicy.of("SPAN_ONLY", 1_000, hide)
     found = capturing.attributes(Content(request=request, beside=True, responses=(answer,)))
     text = json.dumps(found)
     assert text.count("[name]") == 7
     assert "Ann" not in text
     assert "4111" not in text
     assert '"n": 1' in text
-    cut_short = Capturing.of("SPAN_ONLY", 8, hide).attributes(
+    cut_short = ContentPolicy.of("SPAN_ONLY", 8, hide).attributes(
         Content(request=Request(model="m", messages=(Message(role="user", content="card: 4111111111111111"),)))
     )
     assert "4111" not in json.dumps(cut_short)
@@ -791,7 +791,7 @@ def test_what_raises_while_it_is_recorded_costs_only_the_content(
     caplog.set_level(logging.DEBUG, "endturn")
     stage = recording(content="SPAN_AND_EVENT")
     monkeypatch.setattr(announce, "_noted", set())
-    monkeypatch.setattr(parts, "answered", failing)
+    monkeypatch.setattr(messages.MessageWriter, "answer", failing)
     client = chat(ScriptedProvider([call("find", {"q": "x"}), think("Hm", text="So"), truncate("So much", after=1)]))
     for _ in range(3):
         client.chat.completions.create(**ASK)

@@ -20,8 +20,8 @@ from weakref import WeakMethod
 from endturn.errors import UsageError
 from endturn.instrumentation import worker_exit
 from endturn.telemetry import cleanup
-from endturn.telemetry.bounded import Redact
 from endturn.telemetry.instruments import instruments_of
+from endturn.telemetry.messages import Redact
 from endturn.telemetry.otel_providers import Options, Prices
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import narrower
+from endturn.telemetry.messages import Redact
 from endturn.telemetry.otel_providers import Options
 
 

@@ -9,43 +9,50 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from importlib import import_module
-from typing import Any, Final
+from enum import Flag
+from functools import cache
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from endturn import announce
 from endturn.errors import UsageError
 from endturn.records import Content
-from endturn.telemetry import parts, schema
-from endturn.telemetry.attributes import raw_shown
-from endturn.telemetry.bounded import Bound, Redact, RedactionFailed
+from endturn.telemetry import schema
+from endturn.telemetry.messages import MessageWriter, Redact, RedactionFailed
+from endturn.wires.reading import items, member
+
+if TYPE_CHECKING:
+    from endturn.chat import Request, Tool
 
 log = logging.getLogger("endturn")
+
+Value = TypeVar("Value")
 
 CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EMIT_EVENT: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 MAX_CHARS: Final = "ENDTURN_CONTENT_MAX_CHARS"
 REDACT: Final = "ENDTURN_REDACT"
 
-_NAMED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-
 LONGEST: Final = 8_192
 """Characters of one text that are recorded, where the host does not say."""
 
 
-class Capture(StrEnum):
+class Capture(Flag):
     """Where what was said is recorded: the words of the conventions' variable."""
 
-    NO_CONTENT = "NO_CONTENT"
-    SPAN_ONLY = "SPAN_ONLY"
-    EVENT_ONLY = "EVENT_ONLY"
-    SPAN_AND_EVENT = "SPAN_AND_EVENT"
+    NO_CONTENT = 0
+    SPAN_ONLY = 1
+    EVENT_ONLY = 2
+    SPAN_AND_EVENT = 3
+
+
+WORDS: Final = ", ".join(Capture.__members__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capturing:
+class ContentPolicy:
     """What is recorded of what is said.
 
     Attributes:
@@ -62,28 +69,27 @@ class Capturing:
     redact: Redact | None = None
 
     @classmethod
-    def of(cls, content: str | None, max_chars: int | None, redact: Redact | None) -> Capturing:
+    def of(cls, content: str | None, max_chars: int | None, redact: Redact | None) -> ContentPolicy:
         """What the arguments say, and the environment where they do not.
 
         Raises:
             UsageError: an argument cannot be used. A variable that cannot is warned of: nothing is captured then.
         """
         capture = _capture(content)
-        on_event = capture in (Capture.EVENT_ONLY, Capture.SPAN_AND_EVENT)
-        details = _flag(EMIT_EVENT, otherwise=on_event)
+        on_event = Capture.EVENT_ONLY in capture
+        told = "is neither true nor false: it is as if it were not set"
+        details = _variable(EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, told=told)
+        if isinstance(max_chars, bool) or not (max_chars is None or (isinstance(max_chars, int) and max_chars > 0)):
+            raise UsageError(f"content_max_chars={max_chars!r}: give a number of characters, 1 or more")
         if redact is not None and not callable(redact):
             raise UsageError(f"redact is a function from text to text, not a value of type {type(redact).__name__}")
-        named = os.environ.get(REDACT, "").strip()
-        if named and not _NAMED.fullmatch(named):
-            say_once(
-                REDACT, f"is not module:function: {named!r} redacts nothing, so nothing of what was said is recorded"
-            )
+        told = f"is no number of characters: {LONGEST:,} are recorded"
         return cls(
-            on_span=capture in (Capture.SPAN_ONLY, Capture.SPAN_AND_EVENT),
+            on_span=Capture.SPAN_ONLY in capture,
             on_event=on_event and details,
             details=details,
-            longest=_longest(max_chars),
-            redact=redact or (_Named(named) if named else None),
+            longest=max_chars or _variable(MAX_CHARS, _characters, otherwise=LONGEST, told=told),
+            redact=redact or _named_redaction(),
         )
 
     @property
@@ -93,30 +99,31 @@ class Capturing:
 
     def attributes(self, content: Content) -> dict[str, Any]:
         """What was said, as the attributes of an event; `{}` where the redaction failed. `as_text` is for spans."""
-        bounds: list[Bound] = []
-
-        def bounded(kept: Iterable[Any], *, newest: bool = False) -> list[Any]:
-            bound = Bound(self.longest, self.redact)
-            bounds.append(bound)
-            return bound.all(list(kept), newest=newest)
-
+        writer = MessageWriter(self.longest, self.redact)
         found: dict[str, Any] = {}
         try:
-            if content.request is not None:
-                system, messages = parts.asked(content.request, beside=content.beside)
-                found[schema.SYSTEM_INSTRUCTIONS.key] = bounded(system)
-                found[schema.INPUT_MESSAGES.key] = bounded(messages, newest=True)
-                found[schema.TOOL_DEFINITIONS.key] = bounded(parts.tools(content.request))
-            found[schema.OUTPUT_MESSAGES.key] = bounded(
-                parts.answered(each, schema.finish_reason(each.stop.reason, raw_shown(each.stop)))
-                for each in content.responses
-            )
-        except RedactionFailed:
+            if (request := content.request) is not None:
+                messages = request.messages
+                beside = int(content.beside and bool(messages) and messages[0].role == "system")
+                system = writer.attribute(writer.message, messages[:beside])
+                found[schema.SYSTEM_INSTRUCTIONS.key] = [part for each in system for part in each["parts"]]
+                # The newest are kept where there is no room for all.
+                newest = writer.attribute(writer.message, reversed(messages[beside:]))
+                found[schema.INPUT_MESSAGES.key] = newest[::-1]
+                found[schema.TOOL_DEFINITIONS.key] = writer.attribute(writer.tool, _tools(request))
+            found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
+        except RedactionFailed as failed:
+            if announce.is_strict():
+                raise
+            announce.lost("redact")
+            name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
+            told = "endturn: the redaction %s failed; what was said in such calls is not recorded"
+            if _is_first(name):
+                log.error(told, name, exc_info=failed.__cause__)
             return {}
-        found = {key: value for key, value in found.items() if value}
-        if any(bound.cut for bound in bounds):
+        if writer.cut:
             found[schema.CONTENT_CUT.key] = True
-        return found
+        return {key: value for key, value in found.items() if value}
 
 
 def narrower(before: str | None, asked: str | None) -> str | None:
@@ -125,12 +132,7 @@ def narrower(before: str | None, asked: str | None) -> str | None:
     Raises:
         UsageError: one is no such word.
     """
-    if asked is None:
-        return before
-    one, other = _capture(before), _capture(asked)
-    if Capture.SPAN_AND_EVENT in (one, other):
-        return other if one is Capture.SPAN_AND_EVENT else one
-    return one if one is other else Capture.NO_CONTENT
+    return before if asked is None else (_capture(before) & _capture(asked)).name
 
 
 def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,69 +143,70 @@ def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Named:
-    """A redaction named by a variable, `module:function`, imported when first needed: its module may be the agent's."""
-
-    __slots__ = ("_function", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._function: Redact | None = None
-
-    def __call__(self, text: str) -> str:
-        if self._function is None:
-            module, _, path = self.name.partition(":")
-            found: Any = import_module(module)
-            for each in path.split("."):
-                found = getattr(found, each)
-            self._function = found
-        return self._function(text)
+def say_once(variable: str, told: str) -> None:
+    """Warn of a variable that cannot be used, the first time that it is read."""
+    if _is_first(variable):
+        log.warning("endturn: %s %s", variable, told)
 
 
 _said: set[str] = set()
 
 
-def say_once(variable: str, told: str) -> None:
-    """Warn of a variable that cannot be used, the first time that it is read."""
-    if variable not in _said:
-        _said.add(variable)
-        log.warning("endturn: %s %s", variable, told)
+def _is_first(name: str) -> bool:
+    is_first = name not in _said
+    _said.add(name)
+    return is_first
+
+
+def _tools(request: Request) -> list[Tool | Mapping[str, Any]]:
+    """The tools that were offered, also those that are the provider's own."""
+    known = {"function", *(tool.name for tool in request.tools)}
+    own = [raw for raw in items(request.extra.get("tools")) if isinstance(member(raw, "type"), str)]
+    return [*request.tools, *(raw for raw in own if known.isdisjoint((raw["type"], raw.get("name"))))]
+
+
+def _variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told: str) -> Value:
+    """What a variable says, whatever its case; where that cannot be read, it is told once."""
+    word = os.environ.get(name, "").strip().upper()
+    try:
+        return read(word) if word else otherwise
+    except (KeyError, ValueError):
+        say_once(name, told)
+        return otherwise
 
 
 def _capture(given: str | None) -> Capture:
-    if given is not None:
-        try:
-            return Capture(given.strip().upper())
-        except (ValueError, AttributeError):
-            raise UsageError(f"content={given!r}: use one of {', '.join(Capture)}") from None
-    word = os.environ.get(CAPTURE, "").strip().upper()
-    if word in ("", "FALSE"):
-        return Capture.NO_CONTENT
+    if given is None:
+        # `true` is none of them: it is an older generation's word, for something else.
+        words = {"FALSE": Capture.NO_CONTENT, **Capture.__members__}
+        told = f"is none of {WORDS}: no content is recorded"
+        return _variable(CAPTURE, words.__getitem__, otherwise=Capture.NO_CONTENT, told=told)
     try:
-        return Capture(word)
-    except ValueError:
-        # `true` too: it is an older generation's word, for something else.
-        say_once(CAPTURE, f"is none of {', '.join(Capture)}: no content is recorded")
-        return Capture.NO_CONTENT
+        return Capture[given.strip().upper()]
+    except (KeyError, AttributeError):
+        raise UsageError(f"content={given!r}: use one of {WORDS}") from None
 
 
-def _flag(variable: str, *, otherwise: bool) -> bool:
-    word = os.environ.get(variable, "").strip().lower()
-    if word in ("true", "false"):
-        return word == "true"
-    if word:
-        say_once(variable, "is neither true nor false: it is as if it were not set")
-    return otherwise
+def _characters(word: str) -> int:
+    if int(word) < 1:
+        raise ValueError
+    return int(word)
 
 
-def _longest(given: int | None) -> int:
-    if given is not None:
-        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise UsageError(f"content_max_chars={given!r}: give a number of characters, 1 or more")
-        return given
-    word = os.environ.get(MAX_CHARS, "").strip()
-    if word.isascii() and word.isdigit() and int(word) > 0:
-        return int(word)
-    if word:
-        say_once(MAX_CHARS, f"is no number of characters: {LONGEST:,} are recorded")
-    return LONGEST
+def _named_redaction() -> Redact | None:
+    """The redaction that a variable names, imported when it is first needed: its module may be the agent's own."""
+    name = os.environ.get(REDACT, "").strip()
+    if not name:
+        return None
+    if not all(name.partition(":")):
+        say_once(REDACT, f"is not module:function: {name!r} redacts nothing, so nothing of what was said is recorded")
+
+    def redact(text: str) -> str:
+        shown: str = _resolve(name)(text)
+        return shown
+
+    redact.__qualname__ = name
+    return redact
+
+
+_resolve = cache(resolve_name)

@@ -15,9 +15,9 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
-from endturn.telemetry.bounded import Redact
-from endturn.telemetry.content import Capturing, say_once
+from endturn.telemetry.content import ContentPolicy, say_once
 from endturn.telemetry.instruments import Instruments, instruments_of
+from endturn.telemetry.messages import Redact
 
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
@@ -62,7 +62,7 @@ class Options:
     def check(self) -> None:
         """Raises UsageError where a value cannot be used."""
         _events_go_to(self.events)
-        Capturing.of(self.content, self.content_max_chars, self.redact)
+        ContentPolicy.of(self.content, self.content_max_chars, self.redact)
 
 
 class OTelProviders:
@@ -84,7 +84,7 @@ class OTelProviders:
         options: Options,
     ) -> None:
         self.options = options
-        self.content = Capturing.of(options.content, options.content_max_chars, options.redact)
+        self.content = ContentPolicy.of(options.content, options.content_max_chars, options.redact)
         self.agent = options.agent
         if self.agent is None:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"

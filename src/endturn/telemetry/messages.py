@@ -1,0 +1,254 @@
+"""What was said, as the GenAI conventions' messages of parts: every text redacted, then cut, and all of it bounded.
+
+The schemas are those of semantic-conventions-genai (`model/gen-ai/gen-ai-*-messages.json`, read 2026-11). Media are
+placeholders: their bytes are never copied, and an address loses what may hold a key. Of a part of a kind that is not
+known here, the kind alone is recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from endturn.telemetry import schema
+from endturn.telemetry.attributes import raw_shown
+from endturn.wires.reading import text
+
+if TYPE_CHECKING:
+    from endturn.chat import ChatResponse, Message, Tool, ToolCall
+
+Part = dict[str, Any]
+Thing = TypeVar("Thing")
+
+Redact = Callable[[str], str]
+"""Is given each text before it is recorded, and gives what may be."""
+
+TEXTS: Final = 8
+"""How many texts of the greatest length one attribute has room for."""
+
+_OVERHEAD: Final = 8
+"""What anything counts besides its text: a million empty strings are not small."""
+_DEPTH: Final = 32
+_KIND: Final = 64
+"""The longest name of a kind of part, or of media, that is handed on."""
+
+_THOUGHTS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
+_TEXTS: Final = ("text", "refusal", "guardContent")
+"""Members that hold a text. The last is Bedrock's, which a guardrail looks at."""
+_OBJECTS: Final = ("json", "document")
+"""Members that hold a tool's result: Bedrock's and Cohere's."""
+_MODALITIES: Final = ("image", "audio", "video")
+_MEDIA: Final = (*_MODALITIES, "document", "file", "media", "inlinedata", "inline_data")
+"""Words in the names of the kinds of part that are media."""
+_PLACES: Final = {
+    "file": ("file_id", "fileId"),
+    "blob": ("data", "bytes", "file_data", "b64_json"),
+    "uri": ("url", "uri", "fileUri", "file_uri", "file_url", "image_url", "audio_url", "video_url", "document_url"),
+}
+"""Where a medium is: the conventions' kinds of part, and the members that hold it."""
+_TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
+_HOST: Final = re.compile(r"(\[.*\]|[^:]*)(:\d+)?")
+
+
+class RedactionFailed(Exception):
+    """The host's redaction raised, or gave no text: its cause says which."""
+
+
+class MessageWriter:
+    """Writes what was said, while there is room.
+
+    Args:
+        longest: characters of one text.
+        redact: the host's redaction.
+
+    Attributes:
+        cut: something was left out.
+    """
+
+    def __init__(self, longest: int, redact: Redact | None) -> None:
+        self.cut = False
+        self._longest = longest
+        self._left = 0
+        self._redact = redact
+
+    def attribute(self, write: Callable[[Thing], Part | None], things: Iterable[Thing]) -> list[Part]:
+        """What one attribute holds: as many of the things, the first ones, as it has room for.
+
+        Raises:
+            RedactionFailed: none of it may be recorded.
+        """
+        self._left = self._longest * TEXTS
+        return self._all(write, things)
+
+    def message(self, message: Message) -> Part:
+        """A message of a conversation."""
+        content = message.content
+        if message.role == "tool":
+            result = self._value(content) if isinstance(content, str) else self._all(self.part, content)
+            parts = [{**self._typed("tool_call_response", id=message.tool_call_id), "response": result}]
+        else:
+            blocks = message.blocks.items if message.blocks is not None and message.role == "assistant" else ()
+            parts = self._parts(message, *(thought for block in blocks if (thought := _thought(block))))
+        return {"role": message.role, "parts": parts}
+
+    def answer(self, response: ChatResponse) -> Part:
+        """One answer of the model."""
+        parts = self._parts(response.message(include_cut=True), response.reasoning or "")
+        reason = schema.finish_reason(response.stop.reason, raw_shown(response.stop))
+        return {"role": "assistant", "parts": parts, "finish_reason": reason}
+
+    def tool(self, tool: Tool | Mapping[str, Any]) -> Part:
+        """A tool that was offered: a function whole, a provider's own by type and name."""
+        if isinstance(tool, Mapping):
+            kind = tool["type"][:_KIND]
+            return self._typed(kind, name=tool.get("name") or kind)
+        about = tool.description or None
+        return self._typed("function", name=tool.name, description=about, parameters=tool.parameters)
+
+    def part(self, raw: Mapping[str, Any]) -> Part | None:
+        """One part of a message, in whatever format's shape."""
+        thought = _thought(raw)
+        if thought is not None:
+            return self._typed("reasoning", content=thought)
+        said = next((said for name in _TEXTS if (said := _words(raw.get(name)))), None)
+        if said is not None:
+            return self._typed("text", content=said)
+        media = self._media(raw)
+        if media is not None:
+            return media
+        result = next((raw[name] for name in _OBJECTS if isinstance(raw.get(name), Mapping)), None)
+        if result is not None:
+            return self._typed("json", content=result)
+        kind = text(raw.get("type")) or str(next(iter(raw), ""))
+        return {"type": kind[:_KIND]} if kind else None
+
+    # --- Parts ---
+
+    def _all(self, write: Callable[[Thing], Part | None], things: Iterable[Thing]) -> list[Part]:
+        return [part for thing in self._while_room(things) if (part := write(thing)) is not None]
+
+    def _parts(self, message: Message, *thoughts: str) -> list[Part]:
+        """Thinking, text, media, calls. Where our text of a message is known, its own blocks have the media."""
+        content = message.content
+        said = [{"text": content}] if isinstance(content, str) and content else content or ()
+        parts = self._all(self.part, [*({"thinking": thought} for thought in thoughts if thought), *said])
+        if isinstance(content, str):
+            parts += self._all(self._media, _within(message))
+        return parts + self._all(self._call, message.tool_calls)
+
+    def _typed(self, kind: str, **told: Any) -> Part:
+        return {"type": kind, **{name: self._value(value) for name, value in told.items()}}
+
+    def _call(self, call: ToolCall) -> Part:
+        given = call.arguments if call.arguments is not None else call.arguments_raw
+        return self._typed("tool_call", id=call.id, name=call.name, arguments=given)
+
+    def _media(self, raw: Mapping[str, Any]) -> Part | None:
+        """A placeholder for an image, a sound or a file; None for what is none of these."""
+        names = (text(raw.get("type")) or " ".join(map(str, raw))).lower()
+        told = dict(_members(raw)) if any(word in names for word in _MEDIA) else {}
+        found = next(((kind, told[name]) for kind, places in _PLACES.items() for name in places if name in told), None)
+        if found is None:
+            return None
+        kind, value = found
+        mime = next((str(told[name]) for name in _TYPES if name in told), "")
+        if isinstance(value, str) and value.startswith("data:"):
+            kind, mime = "blob", re.split("[;,]", value[5:], maxsplit=1)[0] or mime
+        modality = next((each for each in _MODALITIES if each in names + mime), "document")
+        about = {"mime_type": mime[:_KIND] if "/" in mime else None, "modality": modality}  # Bedrock says "png"
+        if kind == "blob":  # how much of it, never the data
+            size = len(value) if isinstance(value, bytes) else len(value.rpartition(",")[2]) * 3 // 4
+            return self._typed(kind, **about, content="", size=size)
+        shown = {"uri": address(str(value))} if kind == "uri" else {"file_id": str(value)}
+        return self._typed(kind, **about, **shown)
+
+    # --- Texts and values ---
+
+    def _while_room(self, things: Iterable[Thing]) -> Iterator[Thing]:
+        for thing in things:
+            if self._left <= 0:
+                self.cut = True
+                return
+            self._left -= _OVERHEAD
+            yield thing
+
+    def _value(self, value: Any, depth: int = _DEPTH) -> Any:
+        """A value of the host's, or the model's, as JSON can hold it."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int | float):
+            # What no exporter can send, or JSON cannot say, is text.
+            shown = self._text(str(value))
+            return value if shown == str(value) and abs(value) < 1 << 63 else shown
+        if isinstance(value, Mapping) and depth:
+            pairs = self._while_room(value.items())
+            return {self._text(str(key)): self._value(inner, depth - 1) for key, inner in pairs}
+        if isinstance(value, list | tuple) and depth:
+            return [self._value(inner, depth - 1) for inner in self._while_room(value)]
+        self.cut = True  # Too deep, or bytes, and what else an SDK takes that JSON does not have.
+        return None
+
+    def _text(self, text: str) -> str:
+        """A text, redacted whole and then cut: half of a secret is one that no redaction finds."""
+        try:
+            shown = text if self._redact is None else self._redact(text)
+            shown = shown.encode("utf-8", "replace").decode()  # what UTF-8 cannot hold no exporter can send
+        except Exception as error:
+            raise RedactionFailed from error
+        room = max(0, min(self._longest, self._left))
+        if len(shown) > room:
+            self.cut = True
+            shown = f"{shown[:room]}… [{len(shown) - room:,} more characters]"
+        self._left -= len(shown)
+        return shown
+
+
+def address(url: str) -> str:
+    """An address without user, password, query and fragment: signed links hold keys there."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    host = _HOST.match(parts.netloc.rpartition("@")[2])
+    return urlunsplit((parts.scheme, host[0] if host else "", parts.path, "", ""))
+
+
+def _within(message: Message) -> Iterator[Mapping[str, Any]]:
+    """The parts that may be media: a message's blocks, or what its one block holds."""
+    for block in () if message.blocks is None else message.blocks.items:
+        images, content = block.get("images"), block.get("content")
+        if isinstance(images, list):  # Ollama's
+            yield from ({"image": {"data": data}} for data in images)
+        else:
+            yield from content if isinstance(content, list) else (block,)
+
+
+def _thought(raw: Mapping[str, Any]) -> str | None:
+    """The text of a part that is thinking; None where it is none. What is encrypted stays out."""
+    if raw.get("thought") is True:
+        return _words(raw)
+    is_thought = raw.get("type") in ("thinking", "reasoning", "redacted_thinking")
+    names = (*_THOUGHTS, "summary", "content") if is_thought else _THOUGHTS
+    return next((said for name in names if (said := _words(raw.get(name)))), "" if is_thought else None)
+
+
+def _words(value: Any) -> str:
+    """The text of a string, of a part, or of a list of parts."""
+    if isinstance(value, Mapping):
+        return _words(value.get("text") or value.get("reasoningText"))
+    if isinstance(value, list | tuple):
+        return "".join(map(_words, value))
+    return value if isinstance(value, str) else ""
+
+
+def _members(raw: Mapping[str, Any], depth: int = 3) -> Iterator[tuple[str, str | bytes]]:
+    """The texts and bytes in an object, and in the objects within it."""
+    for name, value in raw.items():
+        if isinstance(value, Mapping) and depth:
+            yield from _members(value, depth - 1)
+        elif isinstance(value, str | bytes) and value:
+            yield name, value
