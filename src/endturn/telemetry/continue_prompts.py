@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from endturn.telemetry.fingerprints import only_text, role, text_of
+from endturn.telemetry.open_span import remember
 from endturn.wires import Asked
 
 LONGEST: Final = 600
@@ -50,16 +50,13 @@ class ContinuePrompts:
     """Knows a message that asks to go on: by the patterns, or because a controller of this process sent it as one."""
 
     def __init__(self) -> None:
-        self._learnt: OrderedDict[bytes, None] = OrderedDict()
+        self._learnt: dict[bytes, None] = {}
 
     def learn(self, asked: Asked) -> None:
         """The last message of this request asks to go on."""
-        if asked.length:
-            last = asked.history[asked.length - 1]
-            if role(last) == "user":
-                self._learnt[_digest(_folded(text_of(last)))] = None
-                if len(self._learnt) > REMEMBERED:
-                    self._learnt.popitem(last=False)
+        last = asked.history[asked.length - 1] if asked.length else None
+        if role(last) == "user" and text_of(last).strip():
+            remember(self._learnt, _digest(text_of(last)), None, most=REMEMBERED)
 
     def is_one(self, message: Any) -> bool:
         """Whether this is a user's message that only asks to go on."""
@@ -67,9 +64,7 @@ class ContinuePrompts:
 
     def known(self, text: str) -> bool:
         """Whether this text only asks to go on."""
-        if not text.strip() or len(text) > LONGEST:
-            return False
-        return asks_to_go_on(text) or _digest(_folded(text)) in self._learnt
+        return len(text) <= LONGEST and (asks_to_go_on(text) or (bool(text.strip()) and _digest(text) in self._learnt))
 
 
 def asks_to_go_on(text: str) -> bool:
@@ -83,9 +78,8 @@ def asks_to_go_on(text: str) -> bool:
     patterns = _patterns()
     folded = patterns.rest.sub("continue", folded)
     words = _WORD.findall(folded)
-    if patterns.asks.search(folded) is not None and patterns.words.issuperset(words):
-        return True
-    return " ".join(words) in patterns.alone
+    is_known = patterns.words.issuperset(words)
+    return (is_known and patterns.asks.search(folded) is not None) or " ".join(words) in patterns.alone
 
 
 def question_of(asked: Asked) -> bytes | None:
@@ -94,7 +88,7 @@ def question_of(asked: Asked) -> bytes | None:
         message = asked.history[position]
         text = text_of(message) if role(message) == "user" else ""
         if text.strip() and not asks_to_go_on(text):
-            return _digest(_folded(text))
+            return _digest(text)
     return None
 
 
@@ -103,4 +97,4 @@ def _folded(text: str) -> str:
 
 
 def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(_folded(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
-from weakref import WeakSet
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
+from typing import Final, Literal
 
-from endturn import announce, records
+from endturn import announce, records, turns
 from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, question_of
-from endturn.telemetry.fingerprints import digests, role
-from endturn.telemetry.pending_turns import Addition, PendingTurn, PendingTurns
+from endturn.telemetry.fingerprints import digests, role, text_of
+from endturn.telemetry.pending_turns import Key, PendingTurn, PendingTurns
 from endturn.turns import end_turn, outcome_of
 from endturn.wires import Asked
 
@@ -34,25 +34,23 @@ take that for a continuation would hide unfinished answers wherever one prompt i
 OPEN_TURNS: Final = 1_024
 """How many turns may wait at once; the oldest ends first."""
 
+Match = Literal["history", "bare", "name"]
+"""How a cut turn was found: by its history, by that without its system prompts, or by a name that a server knows."""
+
 
 class TurnInference:
     """An `Inference`: implicit turns, and continuations within observed ones.
 
     Args:
         idle_s: how long a cut turn waits for its continuation.
-        limit: how many may wait.
         clock: seconds, monotonic.
     """
 
-    def __init__(
-        self, *, idle_s: float = IDLE_S, limit: int = OPEN_TURNS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, idle_s: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._idle_s = idle_s
-        self._limit = limit
         self._clock = clock
         self._prompts = ContinuePrompts()
         self.forget()
-        _every.add(self)
 
     def forget(self) -> None:
         """Begin anew. A forked child does: the turns that were open are its parent's."""
@@ -71,14 +69,11 @@ class TurnInference:
                 self._prompts.learn(asked)
             return turn, continuation
         self.sweep()
-        if not self._pending or not isinstance(asked, Asked):
-            return turn or Turn(kind=TurnKind.IMPLICIT), None
-        cut, strategy, left = self._find(asked, turn)
-        for other in left:
-            self._end(other)
-        if cut is None or strategy is None:
-            return turn or Turn(kind=TurnKind.IMPLICIT), None
-        return cut.turn, self._continue(cut, strategy, asked)
+        if self._pending and isinstance(asked, Asked):
+            found = self._find(asked, turn)
+            if found is not None:
+                return _continue(*found, asked)
+        return turn or Turn(kind=TurnKind.IMPLICIT), None
 
     def answered(self, ended: CallEnded, asked: object) -> None:
         """A whole response in an observed turn finishes what was cut of the answers to the same message."""
@@ -87,28 +82,27 @@ class TurnInference:
             return
         question = question_of(asked) if isinstance(asked, Asked) else None
         with self._lock:
-            waiting = self._pending.by_number.values()
-            other = {cut.number for cut in waiting if cut.turn is turn and cut.question != question}
+            other = {cut.number for cut in self._pending if cut.turn is turn and cut.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
         turn.cut &= other if question is not None else set()
 
     def ended(self, ended: CallEnded, asked: object, tail: str) -> None:
         """A call has ended: its turn ends with it, or waits for a continuation."""
-        turn = ended.started.turn
+        turn, continuation = ended.started.turn, ended.started.continuation
         if turn.kind is TurnKind.CONTROLLER:
             return
-        before = None
-        if ended.started.continuation is not None:
-            with self._lock:
-                before = self._taken.pop(ended.started.continuation.of or 0, None)
+        before = None if continuation is None else self._taken.pop(continuation.of or 0, None)
         if turn.outcome is not None:
             return
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
-        if (ended.stop.truncated or (before is not None and failed)) and isinstance(asked, Asked):
-            cut = self._cut(ended, asked, tail, before, failed=failed and not ended.stop.truncated)
-            if cut is not None:
-                self._wait(cut)
+        if isinstance(asked, Asked) and (ended.stop.truncated or (before is not None and failed)):
+            cut = self._cut(ended, asked, tail, before)
+            if cut.keys:
+                with self._lock:
+                    self._pending.add(cut)
+                    excess = list(islice(self._pending, max(0, self.open_turns - OPEN_TURNS)))
+                self._leave(excess)
                 return
         if turn.kind is TurnKind.IMPLICIT:
             outcome = outcome_of(ended)
@@ -127,184 +121,171 @@ class TurnInference:
         """End the turns that have waited too long."""
         if self._pending:
             limit = self._clock() - self._idle_s
-            self._end_all(lambda cut: cut.touched <= limit)
+            with self._lock:
+                idle = [cut for cut in self._pending if cut.touched <= limit]
+            self._leave(idle)
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
         with self._lock:
-            over = [*self._pending.by_number.values(), *self._taken.values()]
-            self._pending = PendingTurns()
-            self._taken.clear()
+            over = [*self._pending, *self._taken.values()]
+            self._pending, self._taken = PendingTurns(), {}
         for cut in over:
-            self._end(cut)
+            _end(cut)
 
     # --- within ---
 
-    def _end_all(self, is_over: Callable[[PendingTurn], bool]) -> None:
+    def _leave(self, left: Iterable[PendingTurn]) -> None:
         with self._lock:
-            over = [cut for cut in self._pending.by_number.values() if is_over(cut)]
-            for cut in over:
-                self._pending.remove(cut)
+            over = [cut for cut in left if self._pending.remove(cut)]
         for cut in over:
-            self._end(cut)
+            _end(cut)
 
-    def _find(self, asked: Asked, turn: Turn | None) -> tuple[PendingTurn | None, Strategy | None, list[PendingTurn]]:
-        """The cut turn that a call continues and how; and the turns that it shows to have been left."""
+    def _find(self, asked: Asked, turn: Turn | None) -> tuple[PendingTurn, Strategy] | None:
+        """The cut turn that a call continues, and how. Those that it shows to have been left end."""
         with self._lock:
             lengths = self._pending.lengths(asked.length)
-        left: list[PendingTurn] = []
         for bare in (False, True):
             # One that is the same but for its system prompts has to repeat the answer.
             begun = [length for length in lengths if length < asked.length] if bare else lengths
             # Outside the lock: a long history takes a while.
             found = digests(asked, begun, bare=bare) if begun else {}
+            left: list[PendingTurn] = []
             with self._lock:
-                for cut, added in self._candidates(asked, found, bare=bare):
+                for cut, begin, match in self._candidates(asked, found, bare=bare):
                     if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
                         continue
-                    same, strategy = self._judge(cut, added)
+                    is_same, strategy = self._judge(cut, asked, begin, match)
                     if strategy is not None:
                         self._pending.remove(cut)
                         self._taken[cut.number] = cut
-                        return cut, strategy, []
-                    if same and cut not in left:
+                        return cut, strategy
+                    if is_same:
                         left.append(cut)
-                for cut in left:
-                    self._pending.remove(cut)
+            self._leave(left)
             if left:
                 break
-        return None, None, left
+        return None
 
     def _candidates(
         self, asked: Asked, found: dict[int, bytes], *, bare: bool
-    ) -> Iterator[tuple[PendingTurn, Addition]]:
-        """PendingTurn turns that the call's history begins with, and what it adds.
+    ) -> Iterator[tuple[PendingTurn, int, Match]]:
+        """Turns that the call's history begins with, how long that is, and how they were found.
 
         The longest history first; among equals those of the same model, then the latest. Then those that it names.
         """
         for length in sorted(found, reverse=True):
-            same = list(self._pending.of((length, found[length])))
-            added = Addition(asked, length, bare=bare)
-            yield from ((cut, added) for cut in sorted(same, key=lambda cut: cut.turn.model != asked.model))
-        if bare:
-            return
-        added = Addition(asked, 0, named=True)
-        for kind, name in (("response", asked.previous_id), ("conversation", asked.conversation_id)):
-            if name is not None:
-                yield from ((cut, added) for cut in self._pending.of((kind, name)))
+            same = sorted(self._pending.of((length, found[length])), key=lambda cut: cut.turn.model != asked.model)
+            yield from ((cut, length, "bare" if bare else "history") for cut in same)
+        if not bare:
+            for name in _names(asked.previous_id, asked.conversation_id):
+                yield from ((cut, 0, "name") for cut in self._pending.of(name))
 
-    def _judge(self, cut: PendingTurn, added: Addition) -> tuple[bool, Strategy | None]:
-        """Whether the call is of the same conversation, and how it continues the cut answer, if it does."""
-        asked, history = added.asked, added.asked.history
-        if added.bare and not (added.answers and cut.tail.strip()):
+    def _judge(self, cut: PendingTurn, asked: Asked, begin: int, match: Match) -> tuple[bool, Strategy | None]:
+        """Whether the call is of the same conversation, and how it continues the cut answer, if it does.
+
+        Args:
+            begin: where what it says beyond the cut call begins in its history.
+        """
+        added, tail = asked.history[begin : asked.length], cut.tail.strip()
+        # A format may tell an answer in several messages.
+        answers = list(takewhile(lambda message: role(message) in ("assistant", "thought"), added))
+        rest = added[len(answers) :]
+        if match == "bare" and not (answers and tail):
             return False, None  # another agent was asked the same: its instructions are all that tells it apart
-        if not added.number and not added.named:
-            if asked.model != cut.turn.model:
-                return False, None  # one prompt sent to several models: each has its own turn
-            if cut.lost:
-                return True, Strategy.RETRY
-            raised = cut.maximum is not None and (asked.maximum is None or asked.maximum > cut.maximum)
-            if not raised and (cut.again or self._clock() - cut.touched > AGAIN_S):
-                return False, None
-            return True, Strategy.RESEND
-        if added.answers:
-            if not _ends_with(added.text, cut.tail):
+        if not added and match != "name":
+            return self._asked_again(cut, asked)
+        if answers:
+            said = "".join(text_of(message) for message in answers if role(message) == "assistant").strip()
+            # Hosts strip an answer, and merge parts into one.
+            if not (said.endswith(tail) if tail else not said):
                 return False, None  # another sample of the same prompt: somebody else's conversation
-        elif not added.named and (cut.tail.strip() or not self._prompts.is_one(history[added.begin])):
+        elif match != "name" and (tail or not self._prompts.is_one(added[0])):
             # An answer of which nothing could be seen may be left out.
-            return role(history[added.begin]) in ("user", "tool"), None
-        if added.number == added.answers:
+            return role(added[0]) in ("user", "tool"), None
+        if not rest:
             return True, Strategy.PREFILL
-        is_last = added.number == added.answers + 1
-        return True, Strategy.PROMPT if is_last and self._prompts.is_one(history[asked.length - 1]) else None
+        return True, Strategy.PROMPT if len(rest) == 1 and self._prompts.is_one(rest[0]) else None
 
-    def _continue(self, cut: PendingTurn, strategy: Strategy, asked: Asked) -> Continuation:
-        turn = cut.turn
-        turn.continuations += 1
-        turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
-        continuation = Continuation(turn.continuations, strategy, cut.number)
-        announce.announce(
-            records.ContinuationAttempted(
-                turn=turn,
-                provider=turn.provider,
-                model=asked.model or turn.model,
-                continuation=continuation,
-                output_tokens=turn.output_tokens,
-                output_chars=turn.output_chars,
-            )
-        )
-        return continuation
+    def _asked_again(self, cut: PendingTurn, asked: Asked) -> tuple[bool, Strategy | None]:
+        """The same of a call that adds nothing."""
+        if asked.model != cut.turn.model:
+            return False, None  # one prompt sent to several models: each has its own turn
+        if cut.lost:
+            return True, Strategy.RETRY
+        is_raised = cut.maximum is not None and (asked.maximum is None or asked.maximum > cut.maximum)
+        if not is_raised and (cut.again or self._clock() - cut.touched > AGAIN_S):
+            return False, None
+        return True, Strategy.RESEND
 
-    def _cut(
-        self, ended: CallEnded, asked: Asked, tail: str, before: PendingTurn | None, *, failed: bool
-    ) -> PendingTurn | None:
-        """How the continuation of this call would be known; None where it could not be."""
-        keys, bare = (before.keys, before.bare) if before is not None else ((), ())
-        if before is not None and failed:
-            tail, response_id = before.tail, before.response_id
-        else:
-            keys, bare, response_id = keys[:1], bare[:1], ended.response_id
+    def _cut(self, ended: CallEnded, asked: Asked, tail: str, before: PendingTurn | None) -> PendingTurn:
+        """How the continuation of this call would be known; without keys where it could not be."""
+        started, failed = ended.started, not ended.stop.truncated
+        own: list[Key] = []
         if asked.length:
-            lengths = [asked.length]
-            keys = tuple(dict.fromkeys((*keys, *digests(asked, lengths).items())))
-            bare = tuple(dict.fromkeys((*bare, *digests(asked, lengths, bare=True).items())))
-        if not keys and response_id is None and asked.conversation_id is None:
-            return None
-        lost = failed or ended.stop.reason is StopReason.MISSING
-        number, question = ended.started.number, question_of(asked)
-        if before is not None and failed:
-            number = before.number  # it is still that answer that is cut
-        turn, maximum = ended.started.turn, asked.maximum
-        again = before is not None and not before.lost and before.maximum == maximum and _resent(ended)
+            for bare in (False, True):
+                own += digests(asked, [asked.length], bare=bare).items()
+        first = tuple(own) if before is None else before.first or tuple(own)
+        # What failed continued nothing: it is still the answer before it that is cut.
+        kept = before if failed else None
+        earlier = first if kept is None else kept.keys
+        is_resent = started.continuation is not None and started.continuation.strategy is Strategy.RESEND
         return PendingTurn(
-            turn=turn, number=number, question=question, keys=keys, bare=bare, tail=tail, lost=lost, failed=failed,
-            response_id=response_id, conversation_id=asked.conversation_id, maximum=maximum, again=again,
+            turn=started.turn,
+            number=started.number if kept is None else kept.number,
+            question=question_of(asked),
+            first=first,
+            keys=tuple(dict.fromkeys((*earlier, *own, *_names(ended.response_id, asked.conversation_id)))),
+            tail=tail if kept is None else kept.tail,
+            lost=failed or ended.stop.reason is StopReason.MISSING,
+            failed=failed,
+            maximum=asked.maximum,
+            again=is_resent and before is not None and not before.lost and before.maximum == asked.maximum,
             touched=self._clock(),
-        )  # fmt: skip
-
-    def _wait(self, cut: PendingTurn) -> None:
-        with self._lock:
-            self._pending.add(cut)
-            oldest = next(iter(self._pending.by_number.values())) if len(self._pending) > self._limit else None
-            if oldest is not None:
-                self._pending.remove(oldest)
-        if oldest is not None:
-            self._end(oldest)
-
-    @staticmethod
-    def _end(cut: PendingTurn) -> None:
-        # An observed turn is ended by whoever opened it; only its waiting is over.
-        if cut.turn.kind is TurnKind.IMPLICIT:
-            end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
+        )
 
 
-def _resent(ended: CallEnded) -> bool:
-    """Whether the call only repeated what was asked."""
-    continuation = ended.started.continuation
-    return continuation is not None and continuation.strategy is Strategy.RESEND
+def _names(response_id: str | None, conversation_id: str | None) -> list[Key]:
+    """What a server knows a response, and its conversation, by."""
+    named = (("response", response_id), ("conversation", conversation_id))
+    return [(kind, name) for kind, name in named if name is not None]
 
 
-_every: WeakSet[TurnInference] = WeakSet()
+def _continue(cut: PendingTurn, strategy: Strategy, asked: Asked) -> tuple[Turn, Continuation]:
+    turn = cut.turn
+    turn.continuations += 1
+    turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
+    continuation = Continuation(turn.continuations, strategy, cut.number)
+    announce.announce(
+        records.ContinuationAttempted(
+            turn=turn,
+            provider=turn.provider,
+            model=asked.model or turn.model,
+            continuation=continuation,
+            output_tokens=turn.output_tokens,
+            output_chars=turn.output_chars,
+        )
+    )
+    return turn, continuation
 
 
-def _sweep() -> None:
-    for inference in list(_every):
-        inference.sweep()
+def _end(cut: PendingTurn) -> None:
+    # An observed turn is ended by whoever opened it; only its waiting is over.
+    if cut.turn.kind is TurnKind.IMPLICIT:
+        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
 
 
-cleanup.each_time(_sweep)
+def _with_current(do: Callable[[TurnInference], None]) -> Callable[[], None]:
+    """Do it with the inference that is in place, if there is one."""
+
+    def done() -> None:
+        inference = turns.inference()
+        if isinstance(inference, TurnInference):
+            do(inference)
+
+    return done
 
 
-def _forked() -> None:
-    for inferring in list(_every):
-        inferring.forget()
-
-
+cleanup.each_time(_with_current(TurnInference.sweep))
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
-def _ends_with(text: str, tail: str) -> bool:
-    """Whether an answer, as the host kept it, is the one that was cut: hosts strip, and merge parts into one."""
-    tail = tail.strip()
-    return text.endswith(tail) if tail else not text
+    os.register_at_fork(after_in_child=_with_current(TurnInference.forget))
