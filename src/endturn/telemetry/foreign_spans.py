@@ -25,9 +25,9 @@ from endturn.calls import Layer, open_call
 from endturn.records import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.open_span import remember
-from endturn.telemetry.span_conventions import Kind, attributes_of, kind_of
+from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
 from endturn.turns import declared_turn, end_turn
-from endturn.wires.reading import text_or_none
+from endturn.wires.reading import number, text_or_none
 
 OPEN: Final = 16_384
 """How many open spans are kept; the oldest is given up first."""
@@ -35,23 +35,22 @@ OPEN: Final = 16_384
 RECENT: Final = 1_024
 """How many calls are kept to recognise the spans of instrumentations that never make theirs current."""
 
-NESTING: Final = 256
-"""How many spans out a span's surroundings are looked for."""
-
 
 @dataclass(slots=True, eq=False)
 class ForeignSpan:
-    """A span that has not ended.
+    """A span that has not ended, or was handed over with a stream.
 
     Attributes:
         parent: the id of its parent span, 0 of a root.
         is_counted: a call was announced within it, or another process has counted what it tells of.
+        is_handed_over: it is Logfire's, and ended before its stream was read: another span tells of the end.
         turn: of an agent's span, once a call was made in it.
     """
 
     span: ref[Any]
     parent: int
     is_counted: bool = False
+    is_handed_over: bool = False
     turn: Turn | None = None
 
 
@@ -86,13 +85,13 @@ class _RecentCall:
     response_id: str | None = None
 
 
+_CALLS: Final = (Kind.CALL, Kind.STREAM_END)
+
 _open: dict[int, ForeignSpan] = {}
 _agents: dict[str, ForeignSpan] = {}
 """Agents' spans by the ids of their turns."""
 _recent: dict[int, _RecentCall] = {}
 """By the calls' numbers, in the order in which they began."""
-_handed_over: dict[int, ForeignSpan] = {}
-"""Logfire's spans that ended before their streams were read, until a span tells of the end."""
 
 
 # --- What the span processor tells -----------------------------------------------------------------------------------
@@ -103,32 +102,33 @@ def began(span: Any, is_counted: Callable[[], bool]) -> None:
     own = span.get_span_context().span_id
     if own in _open:
         return
-    entry = ForeignSpan(ref(span), _parent_of(span))
+    entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id)
     if schema.COUNTED.key in attributes_of(span):
         entry.is_counted = True
-    elif kind_of(span) in (Kind.CALL, Kind.STREAM_END) and is_counted():
+    elif kind_of(span) in _CALLS and is_counted():
         span.set_attribute(schema.COUNTED.key, True)
     _open[own] = entry
     if len(_open) > OPEN:
-        _end_turn(_open.pop(next(iter(_open))), TurnOutcome.CANCELLED)
+        _drop(next(iter(_open)))
 
 
 def ended(span: Any) -> None:
     """A span has ended: an agent's turn ends with it; a call that nobody announced is announced. It is only read."""
     own = span.get_span_context().span_id
-    entry = _open.pop(own, None)
+    entry = _open.get(own)
     if entry is None:
         return
-    if entry.turn is not None:
-        entry.turn.agent = entry.turn.agent or span_conventions.agent_of(span)
-        _end_turn(entry, span_conventions.outcome_of(span))
     kind = kind_of(span)
     if kind is Kind.CALL and span_conventions.is_handed_over(span):
-        remember(_handed_over, own, entry, most=RECENT)
+        entry.is_handed_over = True
         return
+    del _open[own]
+    if entry.turn is not None:
+        entry.turn.agent = entry.turn.agent or text_or_none(facts_of(span).get(schema.AGENT.key))
+        _end_turn(entry, span_conventions.outcome_of(span))
     if kind is Kind.STREAM_END:
         entry.is_counted |= _take_handed_over(entry.parent)
-    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted and not _was_announced(span):
+    if kind in _CALLS and not entry.is_counted and not _was_announced(span):
         _announce(span, entry)
 
 
@@ -141,7 +141,7 @@ def close_all() -> None:
 
 def forget() -> None:
     """Let go of everything. A forked child does: what is open is its parent's to end."""
-    for kept in (_open, _agents, _recent, _handed_over):
+    for kept in (_open, _agents, _recent):
         kept.clear()
 
 
@@ -158,13 +158,13 @@ def span_of_call() -> AdoptedSpan | None:
         spans = [current]  # of a provider that no processor of ours is added to
     if not spans:
         return None
-    found = AdoptedSpan(spans[0], tuple(map(span_conventions.scope_of, spans)), own)
+    found = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
     return None if found.is_taken else found
 
 
 def turn_here() -> Turn | None:
     """The turn of the agent's span that the running code is in."""
-    return _turn_around(trace.get_current_span().get_span_context().span_id) if _open else None
+    return _turn_around(_current_id()) if _open else None
 
 
 # --- What the recorder tells and asks --------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def turn_here() -> Turn | None:
 def call_started(started: CallStarted, *, counted: bool) -> None:
     """A call has been announced: the spans around it need not be counted."""
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
-    around = trace.get_current_span().get_span_context().span_id if adopted is None else adopted.around
+    around = _current_id() if adopted is None else adopted.around
     for entry in _around(around):
         entry.is_counted = True
     for span in _calls_around(around) if counted else ():
@@ -201,25 +201,23 @@ def agents_span(turn: Turn) -> Span | None:
 # --- Within ----------------------------------------------------------------------------------------------------------
 
 
-def _parent_of(span: Any) -> int:
-    parent = getattr(span, "parent", None)
-    return 0 if parent is None else parent.span_id
+def _current_id() -> int:
+    return trace.get_current_span().get_span_context().span_id
 
 
 def _around(span_id: int) -> Iterator[ForeignSpan]:
     """The open span of that id and those that it is in, the innermost first."""
-    for _ in range(NESTING):
-        entry = _open.get(span_id) or _handed_over.get(span_id)
-        if entry is None:
-            return
+    while (entry := _open.get(span_id)) is not None:
         yield entry
         span_id = entry.parent
 
 
 def _take_handed_over(parent: int) -> bool:
     """Whether the call is counted whose stream has ended: the last that was handed over where its end is told."""
-    found = next((own for own, entry in reversed(list(_handed_over.items())) if entry.parent == parent), None)
-    return found is not None and _handed_over.pop(found).is_counted
+    for own, entry in reversed(list(_open.items())):
+        if entry.is_handed_over and entry.parent == parent:
+            return _open.pop(own).is_counted
+    return False
 
 
 def _calls_around(span_id: int) -> Iterator[Any]:
@@ -227,7 +225,7 @@ def _calls_around(span_id: int) -> Iterator[Any]:
     for entry in _around(span_id):
         span = entry.span()
         kind = kind_of(span)
-        if kind is Kind.AGENT or kind is Kind.TOOL:
+        if kind in (Kind.AGENT, Kind.TOOL):
             return
         if kind is Kind.CALL and span is not None and span.is_recording():
             yield span
@@ -244,7 +242,7 @@ def _turn_around(span_id: int) -> Turn | None:
 def _begin_turn(entry: ForeignSpan, span: Any) -> Turn:
     entry.turn = turn = Turn(
         kind=TurnKind.OBSERVED,
-        agent=span_conventions.agent_of(span),
+        agent=text_or_none(facts_of(span).get(schema.AGENT.key)),
         conversation=text_or_none(attributes_of(span).get(schema.CONVERSATION.key)),
         started_s=_perf_counter_at(span.start_time),
         started_ns=span.start_time,
@@ -275,7 +273,8 @@ def _was_announced(span: Any) -> bool:
     """Whether a call's span in which nothing was announced tells of a call that was: of the same response, or, where
     either has no id, of the same model, begun since the span was. Some say of a span that it ended before its request
     was sent."""
-    response_id, model = span_conventions.response_id_of(span), _short(span_conventions.model_of(span))
+    known = facts_of(span)
+    response_id, model = known.get(schema.RESPONSE_ID.key), _short(str(known.get(schema.REQUEST_MODEL.key, "")))
     for call in reversed(list(_recent.values())):
         if response_id is not None and call.response_id is not None:
             if response_id == call.response_id and span.start_time <= (call.ended_ns or span.start_time):
@@ -295,13 +294,13 @@ def _announce(span: Any, entry: ForeignSpan) -> None:
     if not announce.listening():
         return
     told = span_conventions.request_of(span)
-    scopes = tuple(map(span_conventions.scope_of, (span, *_calls_around(entry.parent))))
+    scopes = tuple(map(scope_of, (span, *_calls_around(entry.parent))))
     adopted = AdoptedSpan(NonRecordingSpan(span.get_span_context()), scopes, entry.parent, has_ended=True)
     call = open_call(Layer.CLIENT, late=True, adopt=adopted, **told)
     if call is None:
         return
     call.started_ns, call.started_s = span.start_time, _perf_counter_at(span.start_time)
-    call.first_chunk_s = span_conventions.first_chunk_of(span)
+    call.first_chunk_s = number(facts_of(span).get(schema.RESPONSE_FIRST_CHUNK.key))
     call.turn = declared_turn() or _turn_around(entry.parent)
     call.end(**span_conventions.result_of(span, provider=told["provider"], maximum=told["maximum"]))
 

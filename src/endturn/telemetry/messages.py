@@ -109,17 +109,13 @@ class MessageWriter:
 
     def part(self, raw: Mapping[str, Any]) -> Part | None:
         """One part of a message, in whatever format's shape."""
-        thought = _thought(raw)
-        if thought is not None:
+        if (thought := _thought(raw)) is not None:
             return self._typed("reasoning", content=thought)
-        said = next((said for name in _TEXTS if (said := _words(raw.get(name)))), None)
-        if said is not None:
+        if said := next(filter(None, (_words(raw.get(name)) for name in _TEXTS)), ""):
             return self._typed("text", content=said)
-        media = self._media(raw)
-        if media is not None:
+        if media := self._media(raw):
             return media
-        result = next((raw[name] for name in _OBJECTS if isinstance(raw.get(name), Mapping)), None)
-        if result is not None:
+        if result := next((raw[name] for name in _OBJECTS if isinstance(raw.get(name), Mapping)), None):
             return self._typed("json", content=result)
         kind = text(raw.get("type")) or str(next(iter(raw), ""))
         return {"type": kind[:_KIND]} if kind else None

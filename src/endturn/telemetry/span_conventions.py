@@ -20,7 +20,7 @@ from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
 from endturn.wires import Asked, Context, wire
-from endturn.wires.reading import count, items, member, number, text_or_none
+from endturn.wires.reading import count, member, text_or_none
 
 Attributes = Mapping[str, Any]
 
@@ -39,12 +39,8 @@ class Kind(Enum):
 
 
 _OPERATIONS: Final = {
-    "chat": Kind.CALL,
-    "generate_content": Kind.CALL,
-    "text_completion": Kind.CALL,
-    "invoke_agent": Kind.AGENT,
-    "invoke_workflow": Kind.AGENT,
-    "handle_conversation_turn": Kind.AGENT,
+    **dict.fromkeys(("chat", "generate_content", "text_completion"), Kind.CALL),
+    **dict.fromkeys(("invoke_agent", "invoke_workflow", "handle_conversation_turn"), Kind.AGENT),
     "execute_tool": Kind.TOOL,
 }
 """Embeddings, fetched responses and the rest of the conventions' operations do not stop."""
@@ -67,38 +63,44 @@ _NAMES: Final = {
 span begins with."""
 _NAMED_BY: Final = ("opentelemetry.instrumentation.", "opentelemetry.util.genai", "com.anthropic.", "pydantic-ai")
 """The beginnings of scopes whose calls are known by name. An agent's or a tool's name tells in any scope."""
-_PROVIDER: Final = (schema.PROVIDER.key, "gen_ai.system", "llm.provider", "llm.system")
-_MODEL: Final = (
-    schema.REQUEST_MODEL.key,
-    "llm.request.model_name",
-    "langfuse.observation.model.name",
-    "llm.model_name",
-    schema.RESPONSE_MODEL.key,
-)
-_REASONS: Final = (
-    "anthropic.message.stop_reason",
-    schema.FINISH_REASONS.key,
-    "llm.response.finish_reasons",
-    "llm.finish_reason",
-    "gen_ai.completion.0.finish_reason",  # OpenLLMetry before 0.50
-)
-"""The provider's own word comes before a translation."""
-_MAXIMUM: Final = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-_TOKENS: Final = {
-    "input_tokens": (schema.INPUT_TOKENS.key, "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    "output_tokens": (schema.OUTPUT_TOKENS.key, "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    "reasoning_tokens": (
-        schema.REASONING_TOKENS.key,
-        "gen_ai.usage.reasoning_tokens",
-        "llm.token_count.completion_details.reasoning",
-    ),
-    "cache_read_tokens": (schema.CACHE_READ_TOKENS.key, "llm.token_count.prompt_details.cache_read"),
-    "cache_write_tokens": (
-        schema.CACHE_WRITE_TOKENS.key,
-        "gen_ai.usage.cache_creation.input_tokens",
-        "llm.token_count.prompt_details.cache_write",
-    ),
+_RAW_REASON: Final = "anthropic.message.stop_reason"
+"""The provider's own word, which comes before a translation."""
+_JSON: Final = ("llm.invocation_parameters", "output.value")
+"""OpenInference's attributes that hold the JSON of a request and of a response."""
+_SPELLINGS: Final = {
+    "agent_name": schema.AGENT.key,
+    "gen_ai.system": schema.PROVIDER.key,
+    "llm.provider": schema.PROVIDER.key,
+    "llm.system": schema.PROVIDER.key,
+    "llm.invocation_parameters.model": schema.REQUEST_MODEL.key,
+    "llm.request.model_name": schema.REQUEST_MODEL.key,
+    "langfuse.observation.model.name": schema.REQUEST_MODEL.key,
+    "llm.model_name": schema.REQUEST_MODEL.key,
+    schema.RESPONSE_MODEL.key: schema.REQUEST_MODEL.key,
+    "gen_ai.is_streaming": schema.REQUEST_STREAM.key,
+    "llm.invocation_parameters.stream": schema.REQUEST_STREAM.key,
+    "llm.invocation_parameters.max_completion_tokens": schema.REQUEST_MAX_TOKENS.key,
+    "llm.invocation_parameters.max_output_tokens": schema.REQUEST_MAX_TOKENS.key,
+    "llm.invocation_parameters.max_tokens": schema.REQUEST_MAX_TOKENS.key,
+    "output.value.id": schema.RESPONSE_ID.key,
+    schema.FIRST_CHUNK.name: schema.RESPONSE_FIRST_CHUNK.key,
+    "llm.response.finish_reasons": schema.FINISH_REASONS.key,
+    "llm.finish_reason": schema.FINISH_REASONS.key,
+    "gen_ai.completion.0.finish_reason": schema.FINISH_REASONS.key,  # OpenLLMetry before 0.50
+    "gen_ai.output.messages": schema.FINISH_REASONS.key,  # the conventions before they had an attribute for it
+    "gen_ai.usage.prompt_tokens": schema.INPUT_TOKENS.key,
+    "llm.token_count.prompt": schema.INPUT_TOKENS.key,
+    "gen_ai.usage.completion_tokens": schema.OUTPUT_TOKENS.key,
+    "llm.token_count.completion": schema.OUTPUT_TOKENS.key,
+    "gen_ai.usage.reasoning_tokens": schema.REASONING_TOKENS.key,
+    "llm.token_count.completion_details.reasoning": schema.REASONING_TOKENS.key,
+    "llm.token_count.prompt_details.cache_read": schema.CACHE_READ_TOKENS.key,
+    "gen_ai.usage.cache_creation.input_tokens": schema.CACHE_WRITE_TOKENS.key,
+    "llm.token_count.prompt_details.cache_write": schema.CACHE_WRITE_TOKENS.key,
 }
+"""What other conventions call an attribute of ours; of several, the first that a span has counts."""
+_ANSWERED: Final = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
+_BEGUN: Final = (schema.RESPONSE_ID.key, schema.RESPONSE_MODEL.key, schema.RESPONSE_FIRST_CHUNK.key, "output.value")
 _NO_CALLS: Final = ("._prepare_chat_with_tools",)
 """Ends of names of spans that are said to be of a call, and ask no model: OpenInference's of LlamaIndex."""
 _STOPPED: Final = frozenset({"AbandonedStreamError", "CancelledError", "GeneratorExit", "KeyboardInterrupt"})
@@ -119,71 +121,59 @@ def scope_of(span: Any) -> str:
 
 def kind_of(span: Any) -> Kind | None:
     """What a span is of, as far as it says so now. Our own spans, and those that are of nothing here, have no kind."""
-    scope, known = scope_of(span), attributes_of(span)
+    scope, known, name = scope_of(span), attributes_of(span), getattr(span, "name", "")
     if scope == schema.SCOPE:
         return None
-    for key, kinds in _KINDS.items():
-        said = known.get(key)
-        if said is not None:
-            kind = kinds.get(said) if isinstance(said, str) else None
-            break
+    key = next((key for key in _KINDS if known.get(key) is not None), None)
+    if key is not None:
+        kind = _KINDS[key].get(str(known[key]))
     else:
-        kind = _NAMES.get(getattr(span, "name", "").partition(" ")[0])
+        kind = _NAMES.get(name.partition(" ")[0])
         if kind is Kind.CALL and not scope.startswith(_NAMED_BY):
-            kind = None
-    if kind is Kind.CALL and getattr(span, "name", "").endswith(_NO_CALLS):
+            return None
+    if kind is Kind.CALL and name.endswith(_NO_CALLS):
         return None
     if kind is Kind.CALL and scope.startswith("logfire"):
-        return {"log": Kind.STREAM_END, "pending_span": None}.get(known.get("logfire.span_type", ""), kind)
+        return {"log": Kind.STREAM_END, "pending_span": None}.get(str(known.get("logfire.span_type")), kind)
     return kind
 
 
 def is_handed_over(span: Any) -> bool:
     """Whether a call's span that ends well says nothing of the response: Logfire says it when the stream ends."""
-    answered = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
-    known = attributes_of(span)
-    return scope_of(span).startswith("logfire") and not _has_failed(span) and not any(key in known for key in answered)
+    is_logfires = scope_of(span).startswith("logfire")
+    return is_logfires and not _has_failed(span) and attributes_of(span).keys().isdisjoint(_ANSWERED)
 
 
-def agent_of(span: Any) -> str | None:
-    """The name of the agent whose run a span is of."""
-    known = attributes_of(span)
-    return text_or_none(known.get(schema.AGENT.key)) or text_or_none(known.get("agent_name"))
+def facts_of(span: Any) -> dict[str, Any]:
+    """A span's attributes by the conventions' names, whatever it calls them."""
+    found = dict(attributes_of(span))
+    for key in _JSON:
+        body = _json(found.get(key))
+        found |= {f"{key}.{name}": value for name, value in body.items()} if isinstance(body, dict) else {}
+    if _RAW_REASON in found:
+        found[schema.FINISH_REASONS.key] = found[_RAW_REASON]
+    for spelling, key in _SPELLINGS.items():
+        if found.get(key) is None and spelling in found:
+            found[key] = found[spelling]
+    return found
 
 
 def outcome_of(span: Any) -> TurnOutcome:
     """How an agent's turn ended, by its span's status."""
     if not _has_failed(span):
         return TurnOutcome.COMPLETED
-    return TurnOutcome.CANCELLED if _class_name(_error_of(span)) in _STOPPED else TurnOutcome.PROVIDER_ERROR
-
-
-def response_id_of(span: Any) -> str | None:
-    """The provider's id of the response that a span tells of; OpenInference keeps it in the body alone."""
-    known = attributes_of(span)
-    said = known.get(schema.RESPONSE_ID.key) or member(_json(known.get("output.value")), "id")
-    return text_or_none(said)
-
-
-def model_of(span: Any) -> str:
-    """The model as requested, else as answered; "" where the span does not say."""
-    known = attributes_of(span)
-    said = (known.get(_MODEL[0]), member(_parameters(known), "model"), *(known.get(key) for key in _MODEL[1:]))
-    return next((model for model in said if isinstance(model, str) and model), "")
+    return TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
 
 
 def request_of(span: Any) -> dict[str, Any]:
     """What a call's span says of the request: the arguments of `open_call`."""
-    known = attributes_of(span)
-    asked = _parameters(known)
-    maximum = (known.get(schema.REQUEST_MAX_TOKENS.key), *(member(asked, name) for name in _MAXIMUM))
+    known = facts_of(span)
     return {
         "provider": _provider(scope_of(span), known),
-        "model": model_of(span) or span.name.partition(" ")[2],
+        "model": text_or_none(known.get(schema.REQUEST_MODEL.key)) or span.name.partition(" ")[2],
         "operation": text_or_none(known.get(schema.OPERATION.key)) or "chat",
-        "stream": True
-        in (known.get(schema.REQUEST_STREAM.key), known.get("gen_ai.is_streaming"), member(asked, "stream")),
-        "maximum": next((figure for each in maximum if (figure := count(each)) is not None), None),
+        "stream": known.get(schema.REQUEST_STREAM.key) is True,
+        "maximum": count(known.get(schema.REQUEST_MAX_TOKENS.key)),
         "choices": count(known.get(schema.REQUEST_CHOICES.key)) or 1,
         "server_address": text_or_none(known.get(schema.SERVER_ADDRESS.key)),
         "server_port": count(known.get(schema.SERVER_PORT.key)),
@@ -195,46 +185,36 @@ def result_of(span: Any, *, provider: str, maximum: int | None) -> dict[str, Any
     from endturn import frameworks  # with pydantic, which takes long to import, and most processes read no span
     from endturn.chat import Usage
 
-    known = attributes_of(span)
-    reasons = _reasons(known)
-    tokens: dict[str, Any] = {name: _first_count(known, keys) for name, keys in _TOKENS.items()}
-    usage = Usage(**tokens)
+    known = facts_of(span)
+    usage = Usage(
+        input_tokens=count(known.get(schema.INPUT_TOKENS.key)),
+        output_tokens=count(known.get(schema.OUTPUT_TOKENS.key)),
+        reasoning_tokens=count(known.get(schema.REASONING_TOKENS.key)),
+        cache_read_tokens=count(known.get(schema.CACHE_READ_TOKENS.key)),
+        cache_write_tokens=count(known.get(schema.CACHE_WRITE_TOKENS.key)),
+    )
+    reasons = _reasons(known.get(schema.FINISH_REASONS.key))
     failed = _has_failed(span)
-    if next(iter(reasons), None) is not None:
-        told = {
-            schema.FINISH_REASONS.key: list(reasons),
-            schema.PROVIDER.key: provider,
-            schema.OUTPUT_TOKENS.key: usage.output_tokens,
-            schema.REQUEST_MAX_TOKENS.key: maximum,
-        }
-        stop = frameworks.otel(told)
+    if reasons and reasons[0] is not None:
+        stop = frameworks.otel({**known, schema.FINISH_REASONS.key: list(reasons)}, provider=provider)
     elif failed:
-        stop = _failure(span, known)
+        stop = _failure(span)
     else:
         stop = _of_body(known, provider, maximum) or Stop(StopReason.UNKNOWN, detail="untold")
     return {
         "stop": stop,
         "usage": usage,
-        "response_id": response_id_of(span),
+        "response_id": text_or_none(known.get(schema.RESPONSE_ID.key)),
         "response_model": text_or_none(known.get(schema.RESPONSE_MODEL.key)),
         "reasons": reasons,
-        "error": _reported(_class_name(_error_of(span)) or "_OTHER")() if failed else None,
+        "error": _reported(_error_of(span) or "_OTHER")() if failed else None,
     }
 
 
-def first_chunk_of(span: Any) -> float | None:
-    """Seconds until the first piece of a stream came."""
-    known = attributes_of(span)
-    return number(known.get(schema.RESPONSE_FIRST_CHUNK.key) or known.get(schema.FIRST_CHUNK.name))
-
-
-class ReportedError(EndturnError):
-    """An error that only a span tells of. Its class has the name of the one that was raised."""
-
-
 @lru_cache(maxsize=64)
-def _reported(name: str) -> type[ReportedError]:
-    return type(name, (ReportedError,), {})
+def _reported(name: str) -> type[EndturnError]:
+    """The class of an error that only a span tells of, with the name of the one that was raised."""
+    return type(name, (EndturnError,), {})
 
 
 def _provider(scope: str, known: Attributes) -> str:
@@ -242,35 +222,29 @@ def _provider(scope: str, known: Attributes) -> str:
     from endturn.exchange import PROVIDERS
     from endturn.frameworks.rows import named
 
-    for key in _PROVIDER:
-        said = known.get(key)
-        if isinstance(said, str) and said:
-            name = named(said)
-            first = name.partition(".")[0]
-            return name if name in PROVIDERS or first not in PROVIDERS else first
-    return next((part for part in ("openai", "anthropic") if part in scope), "")
+    said = text_or_none(known.get(schema.PROVIDER.key))
+    if said is None:
+        return next((part for part in ("openai", "anthropic") if part in scope), "")
+    name = named(said)
+    first = name.partition(".")[0]
+    return name if name in PROVIDERS or first not in PROVIDERS else first
 
 
-def _reasons(known: Attributes) -> tuple[str | None, ...]:
-    """Why each choice stopped, in whatever words."""
-    for key in _REASONS:
-        said = known.get(key)
-        listed = _json(said)
-        found = items(listed if isinstance(listed, list) else said) or ((said,) if raw_text(said) is not None else ())
-        if found:
-            return tuple(map(raw_text, found))
-    messages = items(_json(known.get("gen_ai.output.messages")))  # the conventions before they had an attribute for it
-    return tuple(raw_text(member(each, "finish_reason")) for each in messages)
+def _reasons(said: Any) -> tuple[str | None, ...]:
+    """Why each choice stopped, in whatever words: one, a list, a list of messages, or the JSON of such a list."""
+    listed = _json(said) or said
+    found = listed if isinstance(listed, list | tuple) else (said,)
+    words = (raw_text(member(each, "finish_reason") if isinstance(each, Mapping) else each) for each in found)
+    return () if said is None else tuple(words)
 
 
-def _failure(span: Any, known: Attributes) -> Stop:
+def _failure(span: Any) -> Stop:
     """Why a response stopped whose span ended in an error: stopped on purpose, cut once it had begun, or failed."""
-    name, said = _class_name(_error_of(span)), span.status.description
-    if name in _STOPPED or said == "abandoned stream":
-        return Stop(StopReason.CANCELLED, detail="abandoned" if said == "abandoned stream" else None, incomplete=True)
+    name, is_abandoned = _error_of(span), span.status.description == "abandoned stream"
+    if name in _STOPPED or is_abandoned:
+        return Stop(StopReason.CANCELLED, detail="abandoned" if is_abandoned else None, incomplete=True)
     timeout = "timeout" if "Timeout" in name else None
-    begun = (schema.RESPONSE_ID.key, schema.RESPONSE_MODEL.key, schema.RESPONSE_FIRST_CHUNK.key, "output.value")
-    if any(key in known for key in begun) and any(part in name for part in _LOST):
+    if any(part in name for part in _LOST) and not attributes_of(span).keys().isdisjoint(_BEGUN):
         return Stop(StopReason.MISSING, detail=timeout or name, terminal_seen=False, incomplete=True)
     return Stop(StopReason.ERROR, detail=timeout, incomplete=True)
 
@@ -288,25 +262,10 @@ def _has_failed(span: Any) -> bool:
 
 
 def _error_of(span: Any) -> str:
-    """The class of a failed span's error; "" where it does not say."""
-    said = text_or_none(attributes_of(span).get(schema.ERROR_TYPE.key))
-    if said is not None:
-        return said
-    raised = [(event.attributes or {}).get("exception.type") for event in span.events or ()]
-    return next((name for name in reversed(raised) if isinstance(name, str)), "")
-
-
-def _class_name(error: str) -> str:
-    return error.rpartition(".")[2]
-
-
-def _first_count(known: Attributes, keys: tuple[str, ...]) -> int | None:
-    return next((found for key in keys if (found := count(known.get(key))) is not None), None)
-
-
-def _parameters(known: Attributes) -> Any:
-    """OpenInference's JSON of what was asked for."""
-    return _json(known.get("llm.invocation_parameters"))
+    """The name of a failed span's error; "" where it does not say."""
+    raised = [text_or_none((event.attributes or {}).get("exception.type")) for event in reversed(span.events or ())]
+    said = text_or_none(attributes_of(span).get(schema.ERROR_TYPE.key)) or next(filter(None, raised), "")
+    return said.rpartition(".")[2]
 
 
 def _json(value: object) -> Any:

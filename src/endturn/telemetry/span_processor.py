@@ -41,29 +41,23 @@ class _SpanObserver(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """A span begins: a model call's is marked as counted where this process counts it."""
         if self.is_active:
-            try:
-                foreign_spans.began(span, _is_counting)
-            except Exception:
-                swallow("looking at a span")
+            _safely(foreign_spans.began, span, _is_counting)
 
     def on_end(self, span: ReadableSpan) -> None:
         """A span has ended. It is only read."""
         if self.is_active:
-            try:
-                foreign_spans.ended(span)
-            except Exception:
-                swallow("looking at a span")
+            _safely(foreign_spans.ended, span)
 
     def shutdown(self) -> None:
         """End the turns of agents' spans that are open."""
-        try:
-            foreign_spans.close_all()
-        except Exception:
-            swallow("ending turns")
+        _safely(foreign_spans.close_all)
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing waits here."""
-        return True
+
+def _safely(tell: Callable[..., None], *told: Any) -> None:
+    try:
+        tell(*told)
+    except Exception:
+        swallow("looking at a span")
 
 
 class AdoptingSpanProcessor(_SpanObserver):
@@ -110,23 +104,23 @@ class _FallbackRecorder:
         self.recorder = recorder
 
     def __call__(self, record: Record) -> announce.Activation | None:
-        return None if _instrumented() else self.recorder(record)
+        return None if _is_instrumented() else self.recorder(record)
 
     def awake(self) -> bool:
         """Whether anything would come of a record now."""
-        return _instrumented() is None and self.recorder.awake()
+        return not _is_instrumented() and self.recorder.awake()
+
+    def counted(self) -> bool:
+        """Whether responses are counted here, by metrics that leave this process."""
+        return not _is_instrumented() and self.recorder.counted()
 
 
-def _instrumented() -> Recorder | None:
-    return next((each for each in announce.listeners() if isinstance(each, Recorder)), None)
+def _is_instrumented() -> bool:
+    return any(isinstance(each, Recorder) for each in announce.listeners())
 
 
 def _is_counting() -> bool:
-    """Whether this process counts responses by metrics that leave it."""
-    recorder = _instrumented()
-    if recorder is not None:
-        return recorder.counted()
-    return any(each.recorder.counted() for each in announce.listeners() if isinstance(each, _FallbackRecorder))
+    return any(each.counted() for each in announce.listeners() if isinstance(each, Recorder | _FallbackRecorder))
 
 
 _observer = _SpanObserver()
