@@ -117,9 +117,8 @@ class ContentPolicy:
                 raise
             announce.lost("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
-            told = "endturn: the redaction %s failed; what was said in such calls is not recorded"
-            if _is_first(name):
-                log.error(told, name, exc_info=failed.__cause__)
+            told = "failed; what was said in such calls is not recorded"
+            say_once(f"the redaction {name}", told, error=failed.__cause__)
             return {}
         if writer.cut:
             found[schema.CONTENT_CUT.key] = True
@@ -143,19 +142,14 @@ def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def say_once(variable: str, told: str) -> None:
-    """Warn of a variable that cannot be used, the first time that it is read."""
-    if _is_first(variable):
-        log.warning("endturn: %s %s", variable, told)
-
-
 _said: set[str] = set()
 
 
-def _is_first(name: str) -> bool:
-    is_first = name not in _said
-    _said.add(name)
-    return is_first
+def say_once(what: str, told: str, *, error: BaseException | None = None) -> None:
+    """Warn of a variable that cannot be used, or of what failed, the first time."""
+    if what not in _said:
+        _said.add(what)
+        log.warning("endturn: %s %s", what, told, exc_info=error)
 
 
 def _tools(request: Request) -> list[Tool | Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from weakref import finalize, ref
 
 from opentelemetry import trace
-from opentelemetry.trace import NonRecordingSpan, Span
+from opentelemetry.trace import NonRecordingSpan, Span, SpanKind
 
 from endturn import announce
 from endturn.calls import Layer, open_call
@@ -100,7 +100,7 @@ _recent: dict[int, _RecentCall] = {}
 def began(span: Any, is_counted: Callable[[], bool]) -> None:
     """A span begins. Where calls are counted in this process, a call's span says so from now on."""
     own = span.get_span_context().span_id
-    if own in _open:
+    if own in _open or (span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE):
         return
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id)
     if schema.COUNTED.key in attributes_of(span):
@@ -174,10 +174,11 @@ def call_started(started: CallStarted, *, counted: bool) -> None:
     """A call has been announced: the spans around it need not be counted."""
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
     around = _current_id() if adopted is None else adopted.around
-    for entry in _around(around):
-        entry.is_counted = True
-    for span in _calls_around(around) if counted else ():
-        span.set_attribute(schema.COUNTED.key, True)
+    if _open:
+        for entry in _around(around):
+            entry.is_counted = True
+        for span in _calls_around(around) if counted else ():
+            span.set_attribute(schema.COUNTED.key, True)
     models = set() if adopted is not None and adopted.has_ended else {_short(started.model)}
     remember(_recent, started.number, _RecentCall(started.started_ns, models), most=RECENT)
 

@@ -68,8 +68,8 @@ class TurnInference:
             if continuation is not None and continuation.strategy is Strategy.PROMPT and isinstance(asked, Asked):
                 self._prompts.learn(asked)
             return turn, continuation
-        self.sweep()
         if self._pending and isinstance(asked, Asked):
+            self.sweep()
             found = self._find(asked, turn)
             if found is not None:
                 return _continue(*found, asked)
