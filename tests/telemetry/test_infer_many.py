@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import count
@@ -223,28 +224,24 @@ def test_in_many_tasks_that_hop_between_threads(stage: Stage) -> None:
     stage.check(played)
 
 
-def test_a_call_looks_at_few_of_those_that_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a thousand open turns a call is compared with those of its own history alone."""
-    judged: list[object] = []
-    judge = TurnInference._judge
+def test_with_many_open_turns_a_call_finds_its_own_at_once(stage: Stage) -> None:
+    """A thousand that wait cost a call milliseconds at most, and it continues the one of its own history."""
 
-    def judging(*given: Any) -> Any:
-        judged.append(given)
-        return judge(*given)
-
-    monkeypatch.setattr(TurnInference, "_judge", judging)
-
-    def call(text: str, reason: StopReason) -> None:
+    def call(text: str, reason: StopReason) -> CallEnded:
         history = [SYSTEM, {"role": "user", "content": text}]
-        call = open_call(Layer.CLIENT, Asked(model="m", history=history, length=2), provider="p", model="m")
+        maximum = 2 if reason is StopReason.END_TURN else 1
+        asked = Asked(model="m", maximum=maximum, history=history, length=2)
+        call = open_call(Layer.CLIENT, asked, provider="p", model="m")
         assert call is not None
-        call.end(Stop(reason), tail=text)
+        ended = call.end(Stop(reason), tail=text)
+        assert ended is not None
+        return ended
 
-    for number in range(OPEN_TURNS):
-        call(f"{number}", StopReason.MAX_TOKENS)
+    cut = [call(f"{number}", StopReason.MAX_TOKENS) for number in range(OPEN_TURNS)]
     assert stage.inferring.open_turns == OPEN_TURNS
-    assert not judged
-    call("something else", StopReason.END_TURN)
-    assert not judged
-    call("7", StopReason.END_TURN)
-    assert len(judged) == 1
+    began = time.process_time()
+    for number in range(100):
+        assert call(f"something else {number}", StopReason.END_TURN).started.continuation is None
+    assert time.process_time() - began < 2.0
+    assert stage.inferring.open_turns == OPEN_TURNS
+    assert call("7", StopReason.END_TURN).started.turn is cut[7].started.turn

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Final, Literal
+from typing import Final
 
 from endturn import announce, records, turns
 from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
@@ -20,7 +21,6 @@ from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, question_of
 from endturn.telemetry.fingerprints import digests, role, text_of
-from endturn.telemetry.pending_turns import Key, PendingTurn, PendingTurns
 from endturn.turns import end_turn, outcome_of
 from endturn.wires import Asked
 
@@ -34,8 +34,37 @@ take that for a continuation would hide unfinished answers wherever one prompt i
 OPEN_TURNS: Final = 1_024
 """How many turns may wait at once; the oldest ends first."""
 
-Match = Literal["history", "bare", "name"]
-"""How a cut turn was found: by its history, by that without its system prompts, or by a name that a server knows."""
+Key = tuple[int | str, bytes | str]
+"""A history: how many messages it has, and their hash. Or what a server keeps: "response" or "conversation", its id."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PendingTurn:
+    """A turn whose response was cut off, and how its continuation would be known.
+
+    Attributes:
+        number: of the call.
+        question: the digest of the user's message that it answers.
+        first: the history of the turn's first call, with its system prompts and without.
+        keys: that, and the history and the names of its latest call: frameworks append each part, or merge them.
+        tail: the last visible characters of the cut answer.
+        lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
+        failed: the latest attempt raised.
+        maximum: the output limit that cut it; again: it had cut the same answer before.
+        touched: when it was cut, in seconds of the clock.
+    """
+
+    turn: Turn
+    number: int
+    question: bytes | None
+    first: tuple[Key, ...]
+    keys: tuple[Key, ...]
+    tail: str
+    lost: bool
+    failed: bool
+    maximum: int | None
+    again: bool
+    touched: float
 
 
 class TurnInference:
@@ -56,7 +85,8 @@ class TurnInference:
         """Begin anew. A forked child does: the turns that were open are its parent's."""
         # Another instrumentation's destructor may end a span, and with it a call, within any of our regions.
         self._lock = threading.RLock()
-        self._pending = PendingTurns()
+        self._pending: dict[int, PendingTurn] = {}
+        """By the calls' numbers, the oldest first."""
         self._taken: dict[int, PendingTurn] = {}
 
     # --- Inference ---
@@ -82,7 +112,7 @@ class TurnInference:
             return
         question = question_of(asked) if isinstance(asked, Asked) else None
         with self._lock:
-            other = {cut.number for cut in self._pending if cut.turn is turn and cut.question != question}
+            other = {cut.number for cut in self._pending.values() if cut.turn is turn and cut.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
         turn.cut &= other if question is not None else set()
 
@@ -100,8 +130,8 @@ class TurnInference:
             cut = self._cut(ended, asked, tail, before)
             if cut.keys:
                 with self._lock:
-                    self._pending.add(cut)
-                    excess = list(islice(self._pending, max(0, self.open_turns - OPEN_TURNS)))
+                    self._pending[cut.number] = cut
+                    excess = list(islice(self._pending.values(), max(0, self.open_turns - OPEN_TURNS)))
                 self._leave(excess)
                 return
         if turn.kind is TurnKind.IMPLICIT:
@@ -122,14 +152,14 @@ class TurnInference:
         if self._pending:
             limit = self._clock() - self._idle_s
             with self._lock:
-                idle = [cut for cut in self._pending if cut.touched <= limit]
+                idle = [cut for cut in self._pending.values() if cut.touched <= limit]
             self._leave(idle)
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
         with self._lock:
-            over = [*self._pending, *self._taken.values()]
-            self._pending, self._taken = PendingTurns(), {}
+            over = [*self._pending.values(), *self._taken.values()]
+            self._pending, self._taken = {}, {}
         for cut in over:
             _end(cut)
 
@@ -137,27 +167,30 @@ class TurnInference:
 
     def _leave(self, left: Iterable[PendingTurn]) -> None:
         with self._lock:
-            over = [cut for cut in left if self._pending.remove(cut)]
+            over = [cut for cut in left if self._pending.pop(cut.number, None) is not None]
         for cut in over:
             _end(cut)
 
     def _find(self, asked: Asked, turn: Turn | None) -> tuple[PendingTurn, Strategy] | None:
         """The cut turn that a call continues, and how. Those that it shows to have been left end."""
         with self._lock:
-            lengths = self._pending.lengths(asked.length)
+            kept = {kind for cut in self._pending.values() for kind, _ in cut.keys}
+        lengths = sorted(kind for kind in kept if isinstance(kind, int) and kind <= asked.length)
         for bare in (False, True):
             # One that is the same but for its system prompts has to repeat the answer.
             begun = [length for length in lengths if length < asked.length] if bare else lengths
             # Outside the lock: a long history takes a while.
             found = digests(asked, begun, bare=bare) if begun else {}
+            begins: dict[Key, int] = {(length, digest): length for length, digest in found.items()}
+            begins |= {} if bare else dict.fromkeys(_names(asked.previous_id, asked.conversation_id), 0)
             left: list[PendingTurn] = []
             with self._lock:
-                for cut, begin, match in self._candidates(asked, found, bare=bare):
+                for begin, cut in self._candidates(asked, begins):
                     if cut.turn is not turn if turn is not None else cut.turn.kind is not TurnKind.IMPLICIT:
                         continue
-                    is_same, strategy = self._judge(cut, asked, begin, match)
+                    is_same, strategy = self._judge(cut, asked, begin, bare=bare)
                     if strategy is not None:
-                        self._pending.remove(cut)
+                        del self._pending[cut.number]
                         self._taken[cut.number] = cut
                         return cut, strategy
                     if is_same:
@@ -167,40 +200,36 @@ class TurnInference:
                 break
         return None
 
-    def _candidates(
-        self, asked: Asked, found: dict[int, bytes], *, bare: bool
-    ) -> Iterator[tuple[PendingTurn, int, Match]]:
-        """Turns that the call's history begins with, how long that is, and how they were found.
+    def _candidates(self, asked: Asked, begins: Mapping[Key, int]) -> list[tuple[int, PendingTurn]]:
+        """Turns that have one of these keys, each with where what the call adds to it begins.
 
-        The longest history first; among equals those of the same model, then the latest. Then those that it names.
+        The longest history first, those found by name last; among equals those of the same model, then the latest.
         """
-        for length in sorted(found, reverse=True):
-            same = sorted(self._pending.of((length, found[length])), key=lambda cut: cut.turn.model != asked.model)
-            yield from ((cut, length, "bare" if bare else "history") for cut in same)
-        if not bare:
-            for name in _names(asked.previous_id, asked.conversation_id):
-                yield from ((cut, 0, "name") for cut in self._pending.of(name))
+        latest = reversed(self._pending.values())
+        found = [(begins[key], cut) for cut in latest for key in cut.keys if key in begins]
+        return sorted(found, key=lambda row: (-row[0], row[1].turn.model != asked.model))
 
-    def _judge(self, cut: PendingTurn, asked: Asked, begin: int, match: Match) -> tuple[bool, Strategy | None]:
+    def _judge(self, cut: PendingTurn, asked: Asked, begin: int, *, bare: bool) -> tuple[bool, Strategy | None]:
         """Whether the call is of the same conversation, and how it continues the cut answer, if it does.
 
         Args:
-            begin: where what it says beyond the cut call begins in its history.
+            begin: where what it says beyond the cut call begins in its history; 0 where it only names that.
+            bare: the histories are the same but for their system prompts.
         """
         added, tail = asked.history[begin : asked.length], cut.tail.strip()
         # A format may tell an answer in several messages.
         answers = list(takewhile(lambda message: role(message) in ("assistant", "thought"), added))
         rest = added[len(answers) :]
-        if match == "bare" and not (answers and tail):
+        if bare and not (answers and tail):
             return False, None  # another agent was asked the same: its instructions are all that tells it apart
-        if not added and match != "name":
+        if begin and not added:
             return self._asked_again(cut, asked)
         if answers:
             said = "".join(text_of(message) for message in answers if role(message) == "assistant").strip()
             # Hosts strip an answer, and merge parts into one.
             if not (said.endswith(tail) if tail else not said):
                 return False, None  # another sample of the same prompt: somebody else's conversation
-        elif match != "name" and (tail or not self._prompts.is_one(added[0])):
+        elif begin and (tail or not self._prompts.is_one(added[0])):
             # An answer of which nothing could be seen may be left out.
             return role(added[0]) in ("user", "tool"), None
         if not rest:
