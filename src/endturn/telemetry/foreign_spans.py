@@ -27,7 +27,7 @@ from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.open_span import remember
 from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
 from endturn.turns import declared_turn, end_turn
-from endturn.wires.reading import number, text_or_none
+from endturn.wires.reading import number, text, text_or_none
 
 OPEN: Final = 16_384
 """How many open spans are kept; the oldest is given up first."""
@@ -275,7 +275,7 @@ def _was_announced(span: Any) -> bool:
     either has no id, of the same model, begun since the span was. Some say of a span that it ended before its request
     was sent."""
     known = facts_of(span)
-    response_id, model = known.get(schema.RESPONSE_ID.key), _short(str(known.get(schema.REQUEST_MODEL.key, "")))
+    response_id, model = known.get(schema.RESPONSE_ID.key), _short(text(known.get(schema.REQUEST_MODEL.key)))
     for call in reversed(list(_recent.values())):
         if response_id is not None and call.response_id is not None:
             if response_id == call.response_id and span.start_time <= (call.ended_ns or span.start_time):

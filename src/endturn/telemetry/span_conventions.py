@@ -65,40 +65,38 @@ _NAMED_BY: Final = ("opentelemetry.instrumentation.", "opentelemetry.util.genai"
 """The beginnings of scopes whose calls are known by name. An agent's or a tool's name tells in any scope."""
 _RAW_REASON: Final = "anthropic.message.stop_reason"
 """The provider's own word, which comes before a translation."""
-_JSON: Final = ("llm.invocation_parameters", "output.value")
-"""OpenInference's attributes that hold the JSON of a request and of a response."""
-_SPELLINGS: Final = {
-    "agent_name": schema.AGENT.key,
-    "gen_ai.system": schema.PROVIDER.key,
-    "llm.provider": schema.PROVIDER.key,
-    "llm.system": schema.PROVIDER.key,
-    "llm.invocation_parameters.model": schema.REQUEST_MODEL.key,
-    "llm.request.model_name": schema.REQUEST_MODEL.key,
-    "langfuse.observation.model.name": schema.REQUEST_MODEL.key,
-    "llm.model_name": schema.REQUEST_MODEL.key,
-    schema.RESPONSE_MODEL.key: schema.REQUEST_MODEL.key,
-    "gen_ai.is_streaming": schema.REQUEST_STREAM.key,
-    "llm.invocation_parameters.stream": schema.REQUEST_STREAM.key,
-    "llm.invocation_parameters.max_completion_tokens": schema.REQUEST_MAX_TOKENS.key,
-    "llm.invocation_parameters.max_output_tokens": schema.REQUEST_MAX_TOKENS.key,
-    "llm.invocation_parameters.max_tokens": schema.REQUEST_MAX_TOKENS.key,
-    "output.value.id": schema.RESPONSE_ID.key,
-    schema.FIRST_CHUNK.name: schema.RESPONSE_FIRST_CHUNK.key,
-    "llm.response.finish_reasons": schema.FINISH_REASONS.key,
-    "llm.finish_reason": schema.FINISH_REASONS.key,
-    "gen_ai.completion.0.finish_reason": schema.FINISH_REASONS.key,  # OpenLLMetry before 0.50
-    "gen_ai.output.messages": schema.FINISH_REASONS.key,  # the conventions before they had an attribute for it
-    "gen_ai.usage.prompt_tokens": schema.INPUT_TOKENS.key,
-    "llm.token_count.prompt": schema.INPUT_TOKENS.key,
-    "gen_ai.usage.completion_tokens": schema.OUTPUT_TOKENS.key,
-    "llm.token_count.completion": schema.OUTPUT_TOKENS.key,
-    "gen_ai.usage.reasoning_tokens": schema.REASONING_TOKENS.key,
-    "llm.token_count.completion_details.reasoning": schema.REASONING_TOKENS.key,
-    "llm.token_count.prompt_details.cache_read": schema.CACHE_READ_TOKENS.key,
-    "gen_ai.usage.cache_creation.input_tokens": schema.CACHE_WRITE_TOKENS.key,
-    "llm.token_count.prompt_details.cache_write": schema.CACHE_WRITE_TOKENS.key,
+_JSON: Final = {"llm.invocation_parameters": "asked", "output.value": "body"}
+"""OpenInference's attributes that hold the JSON of a request and of a response; what its members are called below."""
+_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    schema.AGENT.key: ("agent_name",),
+    schema.PROVIDER.key: ("gen_ai.system", "llm.provider", "llm.system"),
+    schema.REQUEST_MODEL.key: (
+        "asked.model",
+        "llm.request.model_name",
+        "langfuse.observation.model.name",
+        "llm.model_name",
+        schema.RESPONSE_MODEL.key,
+    ),
+    schema.REQUEST_STREAM.key: ("gen_ai.is_streaming", "asked.stream"),
+    schema.REQUEST_MAX_TOKENS.key: ("asked.max_completion_tokens", "asked.max_output_tokens", "asked.max_tokens"),
+    schema.RESPONSE_ID.key: ("body.id",),
+    schema.RESPONSE_FIRST_CHUNK.key: (schema.FIRST_CHUNK.name,),
+    schema.FINISH_REASONS.key: (
+        "llm.response.finish_reasons",
+        "llm.finish_reason",
+        "gen_ai.completion.0.finish_reason",  # OpenLLMetry before 0.50
+        "gen_ai.output.messages",  # the conventions before they had an attribute for it
+    ),
+    schema.INPUT_TOKENS.key: ("gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    schema.OUTPUT_TOKENS.key: ("gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    schema.REASONING_TOKENS.key: ("gen_ai.usage.reasoning_tokens", "llm.token_count.completion_details.reasoning"),
+    schema.CACHE_READ_TOKENS.key: ("llm.token_count.prompt_details.cache_read",),
+    schema.CACHE_WRITE_TOKENS.key: (
+        "gen_ai.usage.cache_creation.input_tokens",
+        "llm.token_count.prompt_details.cache_write",
+    ),
 }
-"""What other conventions call an attribute of ours; of several, the first that a span has counts."""
+"""What other conventions call an attribute; the first that a span has counts."""
 _ANSWERED: Final = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
 _BEGUN: Final = (schema.RESPONSE_ID.key, schema.RESPONSE_MODEL.key, schema.RESPONSE_FIRST_CHUNK.key, "output.value")
 _NO_CALLS: Final = ("._prepare_chat_with_tools",)
@@ -147,14 +145,13 @@ def is_handed_over(span: Any) -> bool:
 def facts_of(span: Any) -> dict[str, Any]:
     """A span's attributes by the conventions' names, whatever it calls them."""
     found = dict(attributes_of(span))
-    for key in _JSON:
+    for key, name in _JSON.items():
         body = _json(found.get(key))
-        found |= {f"{key}.{name}": value for name, value in body.items()} if isinstance(body, dict) else {}
+        found |= {f"{name}.{each}": value for each, value in body.items()} if isinstance(body, dict) else {}
     if _RAW_REASON in found:
         found[schema.FINISH_REASONS.key] = found[_RAW_REASON]
-    for spelling, key in _SPELLINGS.items():
-        if found.get(key) is None and spelling in found:
-            found[key] = found[spelling]
+    for key, spellings in _SPELLINGS.items():
+        found.setdefault(key, next((found[each] for each in spellings if found.get(each) is not None), None))
     return found
 
 

@@ -86,8 +86,8 @@ class AdoptingSpanProcessor(_SpanObserver):
         logger_provider: LoggerProvider | None = None,
         **options: Any,
     ) -> None:
-        recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
-        self._stop_listening = announce.listen(_FallbackRecorder(recorder))
+        self._recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
+        self._stop_listening = announce.listen(self)
         self.start()
 
     def shutdown(self) -> None:
@@ -96,23 +96,17 @@ class AdoptingSpanProcessor(_SpanObserver):
         self.is_active = False
         self._stop_listening()
 
-
-class _FallbackRecorder:
-    """Records while `instrument` has not been called."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-
     def __call__(self, record: Record) -> announce.Activation | None:
-        return None if _is_instrumented() else self.recorder(record)
+        """Record what is announced while `instrument` has not been called."""
+        return None if _is_instrumented() else self._recorder(record)
 
     def awake(self) -> bool:
         """Whether anything would come of a record now."""
-        return not _is_instrumented() and self.recorder.awake()
+        return not _is_instrumented() and self._recorder.awake()
 
     def counted(self) -> bool:
         """Whether responses are counted here, by metrics that leave this process."""
-        return not _is_instrumented() and self.recorder.counted()
+        return not _is_instrumented() and self._recorder.counted()
 
 
 def _is_instrumented() -> bool:
@@ -120,7 +114,7 @@ def _is_instrumented() -> bool:
 
 
 def _is_counting() -> bool:
-    return any(each.counted() for each in announce.listeners() if isinstance(each, Recorder | _FallbackRecorder))
+    return any(each.counted() for each in announce.listeners() if isinstance(each, Recorder | AdoptingSpanProcessor))
 
 
 _observer = _SpanObserver()
