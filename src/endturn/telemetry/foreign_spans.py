@@ -153,9 +153,10 @@ def span_of_call() -> AdoptedSpan | None:
     taken."""
     current = trace.get_current_span()
     own = current.get_span_context().span_id
-    spans: list[Any] = list(_calls_around(own))
-    if own not in _open and current.is_recording() and kind_of(current) is Kind.CALL:
-        spans = [current]  # of a provider that no processor of ours is added to
+    if own in _open:
+        spans: list[Any] = list(_calls_around(own))
+    else:  # of a provider that no processor of ours is added to
+        spans = [current] if current.is_recording() and kind_of(current) is Kind.CALL else []
     if not spans:
         return None
     found = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
@@ -173,8 +174,8 @@ def turn_here() -> Turn | None:
 def call_started(started: CallStarted, *, counted: bool) -> None:
     """A call has been announced: the spans around it need not be counted."""
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
-    around = _current_id() if adopted is None else adopted.around
     if _open:
+        around = _current_id() if adopted is None else adopted.around
         for entry in _around(around):
             entry.is_counted = True
         for span in _calls_around(around) if counted else ():

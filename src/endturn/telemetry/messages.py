@@ -35,6 +35,7 @@ _KIND: Final = 64
 """The longest name of a kind of part, or of media, that is handed on."""
 
 _THOUGHTS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
+_THOUGHT_KINDS: Final = ("thinking", "reasoning", "redacted_thinking")
 _TEXTS: Final = ("text", "refusal", "guardContent")
 """Members that hold a text. The last is Bedrock's, which a guardrail looks at."""
 _OBJECTS: Final = ("json", "document")
@@ -143,7 +144,7 @@ class MessageWriter:
 
     def _media(self, raw: Mapping[str, Any]) -> Part | None:
         """A placeholder for an image, a sound or a file; None for what is none of these."""
-        names = (text(raw.get("type")) or " ".join(map(str, raw))).lower()
+        names = " ".join((text(raw.get("type")), *map(str, raw))).lower()
         told = dict(_members(raw)) if any(word in names for word in _MEDIA) else {}
         found = next(((kind, told[name]) for kind, places in _PLACES.items() for name in places if name in told), None)
         if found is None:
@@ -227,7 +228,7 @@ def _thought(raw: Mapping[str, Any]) -> str | None:
     """The text of a part that is thinking; None where it is none. What is encrypted stays out."""
     if raw.get("thought") is True:
         return _words(raw)
-    is_thought = raw.get("type") in ("thinking", "reasoning", "redacted_thinking")
+    is_thought = raw.get("type") in _THOUGHT_KINDS or "reasoningContent" in raw
     names = (*_THOUGHTS, "summary", "content") if is_thought else _THOUGHTS
     return next((said for name in names if (said := _words(raw.get(name)))), "" if is_thought else None)
 
