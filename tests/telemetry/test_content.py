@@ -288,6 +288,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "tools": [
                 {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}},
                 {"type": "web_search"},
+                {"type": "find", "name": None},
             ],
         },
         {
@@ -304,7 +305,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
                 model(CALLED),
                 tool(RESULT),
             ],
-            TOOLS: [FIND, {"type": "web_search", "name": "web_search"}],
+            TOOLS: [FIND, {"type": "web_search", "name": "web_search"}, {"type": "find", "name": "find"}],
         },
     ),
     "messages": (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Flag
 from functools import cache
@@ -21,7 +21,7 @@ from endturn.errors import UsageError
 from endturn.records import Content
 from endturn.telemetry import schema
 from endturn.telemetry.messages import MessageWriter, Redact, RedactionFailed
-from endturn.wires.reading import items, member
+from endturn.wires.reading import items, member, text
 
 if TYPE_CHECKING:
     from endturn.chat import Request, Tool
@@ -152,11 +152,14 @@ def say_once(what: str, told: str, *, error: BaseException | None = None) -> Non
         log.warning("endturn: %s %s", what, told, exc_info=error)
 
 
-def _tools(request: Request) -> list[Tool | Mapping[str, Any]]:
+def _tools(request: Request) -> Iterator[Tool | Mapping[str, str]]:
     """The tools that were offered, also those that are the provider's own."""
-    known = {"function", *(tool.name for tool in request.tools)}
-    own = [raw for raw in items(request.extra.get("tools")) if isinstance(member(raw, "type"), str)]
-    return [*request.tools, *(raw for raw in own if known.isdisjoint((raw["type"], raw.get("name"))))]
+    yield from request.tools
+    known = {tool.name for tool in request.tools}
+    for raw in items(request.extra.get("tools")):
+        kind, name = text(member(raw, "type")), text(member(raw, "name"))
+        if kind not in ("", "function") and name not in known:
+            yield {"type": kind, "name": name or kind}
 
 
 def _variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told: str) -> Value:

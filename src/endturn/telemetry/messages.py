@@ -100,11 +100,10 @@ class MessageWriter:
         reason = schema.finish_reason(response.stop.reason, raw_shown(response.stop))
         return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
-    def tool(self, tool: Tool | Mapping[str, Any]) -> Part:
+    def tool(self, tool: Tool | Mapping[str, str]) -> Part:
         """A tool that was offered: a function whole, a provider's own by type and name."""
         if isinstance(tool, Mapping):
-            kind = tool["type"][:_KIND]
-            return self._typed(kind, name=tool.get("name") or kind)
+            return self._typed(tool["type"][:_KIND], name=tool["name"])
         about = tool.description or None
         return self._typed("function", name=tool.name, description=about, parameters=tool.parameters)
 
@@ -116,7 +115,7 @@ class MessageWriter:
             return self._typed("text", content=said)
         if media := self._media(raw):
             return media
-        if result := next((raw[name] for name in _OBJECTS if isinstance(raw.get(name), Mapping)), None):
+        if (result := next((raw[name] for name in _OBJECTS if isinstance(raw.get(name), Mapping)), None)) is not None:
             return self._typed("json", content=result)
         kind = text(raw.get("type")) or str(next(iter(raw), ""))
         return {"type": kind[:_KIND]} if kind else None
