@@ -97,6 +97,7 @@ _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """What other conventions call an attribute; the first that a span has counts."""
+_NOTHING: Final = (None, "", ())
 _ANSWERED: Final = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
 _BEGUN: Final = (schema.RESPONSE_ID.key, schema.RESPONSE_MODEL.key, schema.RESPONSE_FIRST_CHUNK.key, "output.value")
 _NO_CALLS: Final = ("._prepare_chat_with_tools",)
@@ -148,10 +149,11 @@ def facts_of(span: Any) -> dict[str, Any]:
     for key, name in _JSON.items():
         body = _json(found.get(key))
         found |= {f"{name}.{each}": value for each, value in body.items()} if isinstance(body, dict) else {}
-    if _RAW_REASON in found:
+    if found.get(_RAW_REASON):
         found[schema.FINISH_REASONS.key] = found[_RAW_REASON]
     for key, spellings in _SPELLINGS.items():
-        found.setdefault(key, next((found[each] for each in spellings if found.get(each) is not None), None))
+        if found.get(key) in _NOTHING:
+            found[key] = next((found[each] for each in spellings if found.get(each) not in _NOTHING), None)
     return found
 
 
