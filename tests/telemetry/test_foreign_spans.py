@@ -425,6 +425,14 @@ def test_an_agents_span_that_outlives_the_observed_function(world: World) -> Non
             "anthropic",
             id="anthropic's own",
         ),
+        pytest.param(
+            "x",
+            "chat",
+            {**CHAT, "gen_ai.response.finish_reasons": (), "llm.finish_reason": "length"},
+            "max_tokens",
+            "openai",
+            id="an empty list",
+        ),
         pytest.param("x", "chat", {**CHAT}, "unknown", "openai", id="nothing told"),
         pytest.param(
             "x", "chat", {**CHAT, "gen_ai.response.finish_reasons": ("wat",)}, "unknown", "openai", id="a new word"
