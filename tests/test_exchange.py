@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from endturn import announce
-from endturn.calls import Layer, current_call, open_call
+from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import ProviderUnavailable, RequestRejected
@@ -172,14 +172,3 @@ async def test_an_async_stream_that_is_left_is_cancelled(records: list[Record]) 
                     break
             assert ended(records).stop.reason is StopReason.CANCELLED
             assert (await other(ASKED)).text == "next"
-
-
-def test_with_nobody_listening_nothing_is_opened() -> None:
-    """Without a listener the client opens no scope."""
-
-    def answer(_: httpx.Request) -> httpx.Response:
-        assert current_call() is None
-        return httpx.Response(500)
-
-    with Client("openai", api_key=KEY, http=httpx.MockTransport(answer)) as sync, pytest.raises(ProviderUnavailable):
-        sync(ASKED)

@@ -49,11 +49,6 @@ class Layer(StrEnum):
 _call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
 
 
-def current_call() -> Call | None:
-    """The provider call that the running code is part of, at whatever layer."""
-    return _call.get()
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """One provider call as a scope: open from the request until the response has been read to its end.
@@ -79,8 +74,8 @@ class Call:
     """The explicit turn that it belongs to, where whoever opened it knows."""
     within: Turn | None = None
     """The declared turn in which it was opened: a wrapper's call is that turn's, though it begins when that is over."""
-    content: Callable[[], Content | None] | None = None
-    """Gives what was said, once the call has ended; None where nobody takes it."""
+    content: Callable[[Stop], Content | None] | None = None
+    """Gives what was said, once the call has ended so; None where nobody takes it."""
 
     def step(self) -> Step:
         """Make this call, and its span, current for one step."""
@@ -104,7 +99,7 @@ class Call:
     def said(self, request: Request | None, response: ChatResponse | None, *, beside: bool = False) -> None:
         """What was said, where somebody takes it and it is at hand; see Content."""
         responses = () if response is None else (response,)
-        self.content = lambda: Content(request=request, beside=beside, responses=responses)
+        self.content = lambda stop: Content(request=request, beside=beside, responses=responses)
 
     def first_chunk(self) -> None:
         """A stream's first chunk has arrived."""
@@ -191,7 +186,7 @@ class Call:
             error=error,
             duration_s=over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
-            content=None if self.content is None else _said(self.content),
+            content=None if self.content is None else _said(self.content, stop),
         )
         turn.count(ended)
         turns.inference().answered(ended, self.asked)
@@ -214,22 +209,22 @@ def _log_unmapped(provider: str, model: str, raw: str) -> None:
     )
 
 
-def _said(content: Callable[[], Content | None]) -> Content | None:
+def _said(content: Callable[[Stop], Content | None], stop: Stop) -> Content | None:
     try:
-        return content()
+        return content(stop)
     except Exception:
         announce.swallow("gathering what was said")
         return None
 
 
-def open_call(layer: Layer, asked: object = None, *, late: bool = False, **facts: Any) -> Call | None:
+def open_call(layer: Layer, asked: Any = None, *, late: bool = False, **facts: Any) -> Call | None:
     """Open the scope of one provider call.
 
     Args:
         layer: a client's call, or one over HTTP, is announced now; a wrapper's when it ends, unless one below was.
         late: it is announced by `Call.announced`, or when it ends.
         asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
-        facts: the fields of CallStarted that describe the request (provider, model, stream, maximum, …).
+        facts: the fields of CallStarted that describe the request, besides what it asks for, or in its place.
 
     Returns:
         The scope, None where it is part of a call that is open, and announced.
@@ -239,6 +234,17 @@ def open_call(layer: Layer, asked: object = None, *, late: bool = False, **facts
         outer = outer.outer
     if outer is not None and outer.includes(layer, asked):
         return None
+    if asked is not None:
+        facts = {
+            "model": asked.model,
+            "stream": asked.stream,
+            "maximum": asked.maximum,
+            "choices": asked.choices,
+            "temperature": asked.temperature,
+            "top_p": asked.top_p,
+            "seed": asked.seed,
+            **facts,
+        }
     within = None if turns.TURN.get() is None else turns.declared_turn()
     call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within)
     if layer is not Layer.WRAPPER and not late:

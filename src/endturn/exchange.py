@@ -310,11 +310,6 @@ class Exchange:
                 provider=endpoint.provider,
                 model=request.model,
                 stream=stream,
-                maximum=asked.maximum,
-                choices=asked.choices,
-                temperature=asked.temperature,
-                top_p=asked.top_p,
-                seed=asked.seed,
                 server_address=where.hostname,
                 server_port=where.port,
             )

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from endturn import announce
-from endturn.instrumentation import http_clients, http_exchange
+from endturn.instrumentation import exchange, http_clients
 from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, Asked, Server
@@ -72,7 +72,7 @@ def seen() -> Iterator[Seen]:
             yield found
     finally:
         http_clients.uninstall()
-        http_exchange.close_all()
+        exchange.close_all()
         stop()
 
 

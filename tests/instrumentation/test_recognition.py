@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from endturn.instrumentation.http_exchange import may_begin
+from endturn.instrumentation.exchange import may_begin
 from endturn.instrumentation.recognition import endpoint, is_asked
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

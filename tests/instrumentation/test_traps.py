@@ -22,7 +22,7 @@ import requests
 import urllib3
 
 from endturn import announce
-from endturn.instrumentation import http_exchange
+from endturn.instrumentation import exchange
 from endturn.records import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
@@ -259,7 +259,7 @@ def test_a_connection_keeps_no_exchange(seen: Seen, kind: Any) -> None:
 
 
 def exchanges() -> set[int]:
-    return {id(one) for one in gc.get_objects() if isinstance(one, http_exchange.Exchange)}
+    return {id(one) for one in gc.get_objects() if isinstance(one, exchange.Exchange)}
 
 
 # --- What SDKs make of their bytes ----------------------------------------------------------------------------------

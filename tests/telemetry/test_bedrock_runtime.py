@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from endturn.errors import ProviderError
-from endturn.instrumentation import http_exchange
+from endturn.instrumentation import exchange
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
@@ -175,9 +175,9 @@ def test_a_stream_that_is_left(records: Records, how: Callable[[Any], None], ope
         settle()
     ended = records.only()
     assert ended.stop.reason is StopReason.CANCELLED
-    assert ended.stop.detail == (None if how in (close_unread, close) else http_exchange.ABANDONED)
+    assert ended.stop.detail == (None if how in (close_unread, close) else exchange.ABANDONED)
     assert not ended.stop.truncated
-    assert not http_exchange._open
+    assert not exchange._open
 
 
 def test_a_stream_that_is_left_after_its_reason_came(records: Records) -> None:
@@ -239,7 +239,7 @@ def test_many_streams_that_are_dropped(records: Records) -> None:
         settle()  # what closing a generator raises in the first round holds its frames until the second
     assert len(records.ended) == len(records.started) == 60
     assert {ended.stop.reason for ended in records.ended} == {StopReason.CANCELLED}
-    assert not http_exchange._open
+    assert not exchange._open
 
 
 # InvokeModel
@@ -377,8 +377,8 @@ def test_a_body_that_is_not_read(records: Records, how: Callable[[Any], None]) -
         settle()
         ended = records.only()
     assert ended.stop.reason is StopReason.CANCELLED
-    assert ended.stop.detail == (None if how in (body_closed, body_begun_and_closed) else http_exchange.ABANDONED)
-    assert not http_exchange._open
+    assert ended.stop.detail == (None if how in (body_closed, body_begun_and_closed) else exchange.ABANDONED)
+    assert not exchange._open
 
 
 def test_what_the_headers_say_of_tokens(records: Records) -> None:
@@ -422,7 +422,7 @@ def test_what_nobody_could_know_is_not_cut(records: Records) -> None:
     with Server(lambda asked: answer).running() as url, closing(made(url)) as asking:
         asking.invoke_model(modelId=PROFILE, body=json.dumps({"prompt": "a cat"}))["body"].read()
     ended = records.only()
-    assert (ended.stop.reason, ended.stop.detail) == (StopReason.UNKNOWN, http_exchange.UNREADABLE)
+    assert (ended.stop.reason, ended.stop.detail) == (StopReason.UNKNOWN, exchange.UNREADABLE)
     assert not ended.stop.truncated
 
 

@@ -462,11 +462,10 @@ def test_every_wire_gives_the_conventions_messages(name: str, streamed: bool) ->
     captured = capture(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
     plain = speaks_as in ("completions", "ollama")
     reply = speaks.reply(PLAIN if plain else ANSWER, stream=streamed)
-    watch = captured.beside(speaks.watch(context))
     for item in reply if streamed else [reply]:
-        watch.see(item)
-    watch.close()
-    found = ContentPolicy.of("SPAN_AND_EVENT", None, None).attributes(scope.content())
+        captured.add(item)
+    stop = PLAIN.stop if plain else ANSWER.stop
+    found = ContentPolicy.of("SPAN_AND_EVENT", None, None).attributes(scope.content(stop))
     for key, value in found.items():
         jsonschema.validate(value, SCHEMAS[key])
     (answer,) = found.pop(OUTPUT)
@@ -485,26 +484,26 @@ def test_several_choices_are_several_messages() -> None:
         scope, asked = Scope(), speaks.inspect({**ASK, "n": 2, "stream": streamed})
         context = Context("", "p", asked)
         captured = capture(scope, speaks, ASK, context)  # type: ignore[arg-type]
-        watch = captured.beside(speaks.watch(context))
         if streamed:
             for index, text in ((1, "two"), (0, "one")):
-                watch.see({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})
+                captured.add({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})
         else:
-            watch.see(body)
-        assert [each.text for each in scope.content().responses] == ["one", "two"]
+            captured.add(body)
+        assert [each.text for each in scope.content(ANSWER.stop).responses] == ["one", "two"]
 
 
 def test_the_reason_is_that_of_the_record() -> None:
     """LiteLLM reads no stream of Anthropic's to its `message_stop`: the reason had come before."""
     speaks, scope = wire("anthropic"), Scope()
     context = Context("", "p", speaks.inspect({**ASK, "stream": True}))
-    watch = capture(scope, speaks, ASK, context).beside(speaks.watch(context))  # type: ignore[arg-type]
+    captured, watch = capture(scope, speaks, ASK, context), speaks.watch(context)  # type: ignore[arg-type]
     reply = speaks.reply(ANSWER, stream=True)
     assert isinstance(reply, list)
     for event in reply[:-1]:
+        captured.add(event)
         watch.see(event)
     stop = watch.close(left=True).stop
-    assert [each.stop for each in scope.content().responses] == [stop]
+    assert [each.stop for each in scope.content(stop).responses] == [stop]
     assert stop.reason is ANSWER.stop.reason
 
 

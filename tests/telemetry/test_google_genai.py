@@ -16,7 +16,7 @@ from google.genai import errors, types
 
 from endturn import announce
 from endturn.errors import ProviderError
-from endturn.instrumentation import http_exchange
+from endturn.instrumentation import exchange
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record, TurnEnded
 from endturn.scripted import Reply, ScriptedProvider, block, call, cut, fail, hang_up, pause, say, truncate
@@ -288,7 +288,7 @@ def test_a_stream_that_is_left(told: Told, how: Callable[[Any], None]) -> None:
         ended = told.only()
     assert ended.stop.reason is StopReason.CANCELLED
     assert not ended.stop.truncated
-    assert not http_exchange._open
+    assert not exchange._open
 
 
 def test_a_stream_that_is_left_after_its_reason_came(told: Told) -> None:
@@ -477,8 +477,8 @@ def test_a_stream_of_events_that_is_left(told: Told, how: Callable[[Any], None])
         how(asking.interactions.create(**TALK, stream=True))
         ended = told.only()
     assert ended.stop.reason is StopReason.CANCELLED
-    assert ended.stop.detail in (None, http_exchange.ABANDONED)
-    assert not http_exchange._open
+    assert ended.stop.detail in (None, exchange.ABANDONED)
+    assert not exchange._open
 
 
 async def test_async_streams_of_events_that_are_left(told: Told) -> None:

@@ -17,7 +17,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn.chat import Json
-from endturn.instrumentation import http_exchange
+from endturn.instrumentation import exchange
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
 from endturn.wires.framing import frame
@@ -106,9 +106,9 @@ async def test_a_raw_response_that_is_dropped(records: Records, how: str) -> Non
     del raw, araw
     settle()
     assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.CANCELLED, http_exchange.ABANDONED)
+        (StopReason.CANCELLED, exchange.ABANDONED)
     ] * 2
-    assert not http_exchange._open
+    assert not exchange._open
 
 
 async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records) -> None:
@@ -121,7 +121,7 @@ async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records
     del raw, araw
     settle()
     assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
-        (StopReason.CANCELLED, http_exchange.ABANDONED)
+        (StopReason.CANCELLED, exchange.ABANDONED)
     ] * 2
 
 
@@ -134,7 +134,7 @@ async def test_an_answer_that_is_dropped_on_an_open_connection(records: Records)
             del stream, raw
             settle()
             assert len(records.ended) == 2
-    assert {ended.stop.detail for ended in records.ended} == {http_exchange.ABANDONED}
+    assert {ended.stop.detail for ended in records.ended} == {exchange.ABANDONED}
 
 
 async def test_what_an_sdk_reads_to_be_rid_of_it(records: Records) -> None:
@@ -235,7 +235,7 @@ def test_what_cannot_be_unpacked(
     with library.Client(transport=library.MockTransport(answer)).stream("POST", OPENAI, json=ask) as response:
         assert b"".join(response.iter_raw()) == data
     stop = records.only().stop
-    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, http_exchange.UNREADABLE)
+    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, exchange.UNREADABLE)
     assert not caplog.records
 
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import TracerProvider
 import endturn
 from endturn import announce
 from endturn.chat import ChatResponse, Message, Request
-from endturn.instrumentation import http_exchange
+from endturn.instrumentation import exchange
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, hang_up, say, truncate
@@ -242,7 +242,7 @@ def test_an_answer_that_is_not_json(records: Records, library: Any) -> None:
     client = library.Client(transport=library.MockTransport(lambda request: page))
     assert client.post(OPENAI, json=ASK).text == "<html>"
     stop = records.only().stop
-    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, http_exchange.UNREADABLE)
+    assert (stop.reason, stop.detail) == (StopReason.UNKNOWN, exchange.UNREADABLE)
 
 
 # --- Streams -------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_an_abandoned_stream(records: Records, library: Any, read: int) -> None:
     settle()
     stop = records.only().stop
     assert stop.reason is StopReason.CANCELLED
-    assert stop.detail == http_exchange.ABANDONED
+    assert stop.detail == exchange.ABANDONED
 
 
 async def test_an_abandoned_async_stream(records: Records, library: Any) -> None:
@@ -391,7 +391,7 @@ def test_abandoned_streams_leave_nothing(records: Records, library: Any) -> None
         del request
     settle()
     assert len(records.ended) == 200
-    assert not http_exchange._open
+    assert not exchange._open
 
 
 def test_a_stream_that_is_cut_without_an_error(records: Records, library: Any) -> None:

@@ -23,7 +23,7 @@ from endturn.turns import end_turn
 from endturn.wires import Seen
 
 if TYPE_CHECKING:
-    from endturn.instrumentation.http_exchange import Exchange
+    from endturn.instrumentation.exchange import Exchange
 
 IDLE_S: Final = 3600.0
 """A response that nobody has asked after for so long is nobody's. Deep research takes half an hour."""
@@ -109,7 +109,7 @@ def close_all() -> None:
 
 
 def _give_up(key: tuple[str, str]) -> None:
-    from endturn.instrumentation.http_exchange import end_call
+    from endturn.instrumentation.exchange import end_call
 
     one = _pending.pop(key, None)
     call = None if one is None else one.exchange.call

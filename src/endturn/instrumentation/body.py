@@ -5,14 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from json import JSONDecoder
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
 from endturn.errors import DecodeError, ProviderError
 from endturn.stop import Stop, StopReason
-from endturn.wires import Context, Framing, Seen, Watch, Wire
+from endturn.wires import Context, Framing, Seen, Wire
 from endturn.wires.framing import CONTENT_TYPE, DONE, decoder, parse
+
+if TYPE_CHECKING:
+    from endturn.instrumentation.content_capture import ContentCapture
+    from endturn.instrumentation.exchange import Exchange
 
 UnpackWhole = Callable[[str, bytes], bytes]
 """Unpacks a whole body, given its content encoding. Raises ValueError where it cannot."""
@@ -24,41 +28,31 @@ _FRAMINGS: Final = {
 }
 
 
-class Passing(Protocol):
-    """What is told of an answer's bytes as they pass."""
-
-    def see(self, chunk: bytes, /) -> None: ...
-
-    def ended(self) -> None: ...
-
-    def cut(self, error: BaseException, /) -> None: ...
-
-
-def tee(chunks: Iterable[bytes], passing: Passing) -> Iterator[bytes]:
-    """Hand the chunks on, and tell `passing` of each, and how they ended.
+def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
+    """Hand the chunks on, and tell the exchange of each, and how they ended.
 
     A generator that is closed says nothing: that may be the garbage collector's doing. Whoever closes the body does.
     """
     try:
         for chunk in chunks:
-            passing.see(chunk)
+            exchange.see(chunk)
             yield chunk
     except GeneratorExit:
         raise
     except BaseException as error:
-        passing.cut(error)
+        exchange.cut(error)
         raise
-    passing.ended()
+    exchange.ended()
 
 
 class AsyncTee:
     """`tee` of chunks that arrive asynchronously. No generator: those live on until their loop closes them."""
 
-    __slots__ = ("_chunks", "_passing")
+    __slots__ = ("_chunks", "_exchange")
 
-    def __init__(self, chunks: AsyncIterator[bytes], passing: Passing) -> None:
+    def __init__(self, chunks: AsyncIterator[bytes], exchange: Exchange) -> None:
         self._chunks = chunks
-        self._passing = passing
+        self._exchange = exchange
 
     def __aiter__(self) -> AsyncTee:
         return self
@@ -67,12 +61,12 @@ class AsyncTee:
         try:
             chunk = await self._chunks.__anext__()
         except StopAsyncIteration:
-            self._passing.ended()
+            self._exchange.ended()
             raise
         except BaseException as error:
-            self._passing.cut(error)
+            self._exchange.cut(error)
             raise
-        self._passing.see(chunk)
+        self._exchange.see(chunk)
         return chunk
 
     async def aclose(self) -> None:
@@ -85,26 +79,60 @@ class AsyncTee:
 AsyncGenerator.register(AsyncTee)  # whoever reads a part of a generator closes it: so this can be closed like one
 
 
-class Answer(Protocol):
-    """Reads an answer from its bytes.
+class Answer:
+    """Reads an answer from its bytes: events as they come, or one JSON value at its end, whatever its encoding.
 
     Attributes:
         done: the stream's last word has passed, or the provider's error in its place: what follows says nothing.
         error: what the provider sent instead of an answer, or of its end; known when closed.
+        unpacker: of a body whose bytes come compressed.
     """
 
-    @property
-    def done(self) -> bool: ...
+    def __init__(
+        self,
+        speaks: Wire,
+        context: Context,
+        status: int,
+        headers: Mapping[str, str],
+        capture: ContentCapture | None = None,
+        unpack_whole: UnpackWhole | None = None,
+    ) -> None:
+        self._wire = speaks
+        self._context = context
+        self._status = status
+        self._headers = headers
+        self._capture = capture
+        self._watch = speaks.watch(context)
+        self._pieces: list[bytes] = []
+        self.done = False
+        self.error: ProviderError | None = None
+        framing = framing_of(headers.get("content-type") or "", speaks, context) if status < 300 else None
+        self._events = None if framing is None else decoder(framing)
+        encoding = (headers.get("content-encoding") or "").strip().lower()
+        self.unpacker = Unpacker(encoding, unpack_whole) if encoding not in ("", "identity") else None
 
-    @property
-    def error(self) -> ProviderError | None: ...
-
-    def see(self, chunk: bytes, /) -> None:
-        """Take the next bytes.
+    def see(self, chunk: bytes) -> None:
+        """Take the next bytes. Readers may stop at the last event, and never close the stream.
 
         Raises:
             DecodeError: they are not in the format.
         """
+        self._add(chunk if self.unpacker is None else self.unpacker.feed(chunk))
+
+    def _add(self, chunk: bytes) -> None:
+        if self._events is None:
+            self._pieces.append(chunk)
+            return
+        for event in self._events.feed(chunk):
+            self._show(event)
+            if event.data == DONE or self._watch.over or self._watch.broken:
+                self.done = True
+                return
+
+    def _show(self, item: Any) -> None:
+        if self._capture is not None:
+            self._capture.add(item)
+        self._watch.see(item)
 
     def close(self, *, left: bool = False) -> Seen:
         """What was seen; `left`, where whoever read the bytes stopped.
@@ -112,26 +140,22 @@ class Answer(Protocol):
         Raises:
             DecodeError: the body is not in the format.
         """
+        if self.unpacker is not None:
+            self._add(self.unpacker.close())
+        if self._status >= 300:
+            self.error = self._wire.decode_error(self._status, self._headers, b"".join(self._pieces), ctx=self._context)
+            # Most say nothing of the model's stop but that there was none.
+            return Seen(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
+        if self._events is None:
+            return self._whole(left=left)
+        for event in () if self.done else self._events.close():
+            self._show(event)
+        if self._watch.broken:
+            self.error = ProviderError("the provider sent an error within its stream")
+        return self._watch.close(left=left and not self.done)
 
-
-class WholeAnswer:
-    """One JSON value. One that is cut off says nothing; Gemini streams an array of what are events elsewhere."""
-
-    __slots__ = ("_headers", "_pieces", "_watch", "done", "error")
-
-    def __init__(self, watch: Watch, headers: Mapping[str, str]) -> None:
-        self._watch = watch
-        self._headers = headers
-        self._pieces: list[bytes] = []
-        self.done = False
-        self.error: ProviderError | None = None
-
-    def see(self, chunk: bytes, /) -> None:
-        """Keep the bytes."""
-        self._pieces.append(chunk)
-
-    def close(self, *, left: bool = False) -> Seen:
-        """Read them."""
+    def _whole(self, *, left: bool) -> Seen:
+        """Read one JSON value: one that is cut says nothing; Gemini streams an array of what are events elsewhere."""
         body = b"".join(self._pieces)
         try:
             found = parse(body)
@@ -141,9 +165,9 @@ class WholeAnswer:
             return self._watch.close(left=left)
         for one in found if isinstance(found, list) else (found,):
             if isinstance(one, Mapping):
-                self._watch.see(self._with_figures(one))
+                self._show(self._with_figures(one))
         seen = self._watch.close(left=left)
-        if seen.stop.reason is StopReason.MISSING and not (seen.id or seen.model or seen.usage or seen.output_chars):
+        if says_nothing(seen):
             raise DecodeError("the provider sent JSON of another format")
         return seen
 
@@ -153,125 +177,41 @@ class WholeAnswer:
         return {"ResponseMetadata": {"HTTPHeaders": figures}, "body": body} if figures else body
 
 
-class StreamedAnswer:
-    """Events, each read when its last byte has passed, and forgotten."""
+class Unpacker:
+    """Unpacks gzip as it comes. Of other encodings the HTTP library unpacks a whole body, if it can."""
 
-    __slots__ = ("_decoder", "_watch", "done")
-
-    def __init__(self, watch: Watch, framing: Framing) -> None:
-        self._watch = watch
-        self._decoder = decoder(framing)
-        self.done = False
-
-    @property
-    def error(self) -> ProviderError | None:
-        """The error that the provider wrote into the stream in place of its end."""
-        return ProviderError("the provider sent an error within its stream") if self._watch.broken else None
-
-    def see(self, chunk: bytes, /) -> None:
-        """Read the events that these bytes complete. Readers may stop at the last one, and never close the stream."""
-        watch = self._watch
-        for event in self._decoder.feed(chunk):
-            watch.see(event)
-            if event.data == DONE or watch.over or watch.broken:
-                self.done = True
-                return
-
-    def close(self, *, left: bool = False) -> Seen:
-        """Read what is whole of the last event."""
-        for event in () if self.done else self._decoder.close():
-            self._watch.see(event)
-        return self._watch.close(left=left)
-
-
-class ErrorAnswer:
-    """The body of an error answer, as far as the host reads it."""
-
-    __slots__ = ("_context", "_headers", "_pieces", "_status", "_wire", "done", "error")
-
-    def __init__(self, speaks: Wire, context: Context, status: int, headers: Mapping[str, str]) -> None:
-        self._wire = speaks
-        self._context = context
-        self._status = status
-        self._headers = headers
-        self._pieces: list[bytes] = []
-        self.done = False
-        self.error: ProviderError | None = None
-
-    def see(self, chunk: bytes, /) -> None:
-        """Keep the bytes."""
-        self._pieces.append(chunk)
-
-    def close(self, *, left: bool = False) -> Seen:
-        """What the answer says of the model's stop: most say nothing but that there was none."""
-        body = b"".join(self._pieces)
-        self.error = self._wire.decode_error(self._status, self._headers, body, ctx=self._context)
-        return Seen(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
-
-
-class PackedAnswer:
-    """A compressed body, unpacked beside for the answer in it.
-
-    gzip and deflate are unpacked as they come. Of other encodings the HTTP library unpacks a whole body, if it can.
-    """
-
-    __slots__ = ("_encoding", "_inflate", "_packed", "_unpack_whole", "inner")
-
-    def __init__(self, answer: Answer, encoding: str, unpack_whole: UnpackWhole | None) -> None:
-        self.inner = answer
+    def __init__(self, encoding: str, unpack_whole: UnpackWhole | None) -> None:
         self._encoding = encoding
         self._unpack_whole = unpack_whole
         self._packed: list[bytes] = []
-        # 32: whichever of gzip's and zlib's headers it has.
-        self._inflate = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in _INFLATED else None
+        self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding in ("gzip", "x-gzip") else None
 
-    def see(self, chunk: bytes, /) -> None:
-        """Unpack the next bytes."""
+    def feed(self, chunk: bytes) -> bytes:
+        """What these bytes give."""
         if self._inflate is None:
             self._packed.append(chunk)
-            return
+            return b""
         try:
-            found = self._inflate.decompress(chunk)
+            return self._inflate.decompress(chunk)
         except zlib.error as error:
-            if self._encoding != "deflate" or self._packed:
-                raise DecodeError(f"the body is not {self._encoding}: {error}") from None
-            # Deflate has two meanings: with zlib's header, and without any.
-            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-            self._packed.append(b"")
-            self.see(chunk)
-            return
-        self.inner.see(found)
+            raise DecodeError(f"the body is not {self._encoding}: {error}") from None
 
-    @property
-    def done(self) -> bool:
-        """As of the answer."""
-        return self.inner.done
-
-    @property
-    def error(self) -> ProviderError | None:
-        """As of the answer."""
-        return self.inner.error
-
-    def close(self, *, left: bool = False) -> Seen:
-        """As of the answer."""
-        self.unpack()
-        return self.inner.close(left=left)
-
-    def unpack(self) -> None:
-        """Unpack what could not be unpacked as it came."""
+    def close(self) -> bytes:
+        """What could not be unpacked as it came."""
         packed, self._packed = b"".join(self._packed), []
         if not packed:
-            return
+            return b""
         if self._unpack_whole is None:
             raise DecodeError(f"there is no decoder of {self._encoding} here")
         try:
-            found = self._unpack_whole(self._encoding, packed)
+            return self._unpack_whole(self._encoding, packed)
         except ValueError as error:
             raise DecodeError(f"the body is not {self._encoding}: {error}") from None
-        self.inner.see(found)
 
 
-_INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+def says_nothing(seen: Seen) -> bool:
+    """Whether nothing was seen of an answer: what was read is of another format."""
+    return seen.stop.reason is StopReason.MISSING and not (seen.id or seen.model or seen.usage or seen.output_chars)
 
 
 def framing_of(content_type: str, speaks: Wire, context: Context) -> Framing | None:
@@ -286,8 +226,6 @@ def framing_of(content_type: str, speaks: Wire, context: Context) -> Framing | N
 def _is_cut(body: bytes) -> bool:
     """Whether what is not JSON is the beginning of a JSON object, or of an array."""
     begun = body.decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
-    if not begun.startswith(("{", "[")):
-        return False
     try:
         from_json(begun, allow_partial=True)
     except ValueError:
@@ -295,7 +233,7 @@ def _is_cut(body: bytes) -> bool:
     try:
         JSONDecoder().raw_decode(begun)
     except (ValueError, RecursionError):
-        return True
+        return begun.startswith(("{", "["))
     return False  # whole, but something follows
 
 

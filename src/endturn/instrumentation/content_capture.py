@@ -12,7 +12,7 @@ from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Content
 from endturn.stop import Stop
-from endturn.wires import Context, Event, Seen, Watch, Wire
+from endturn.wires import Context, Event, Wire
 from endturn.wires.reading import plain
 
 _CHOICES: Final = ("choices", "candidates")
@@ -28,7 +28,7 @@ def capture(call: Call, speaks: Wire, body: Mapping[str, Any] | Request, context
     request = body if isinstance(body, Request) else _request(speaks, body, context)
     captured = ContentCapture(speaks, context)
     beside = context.asked.system is not None
-    call.content = lambda: Content(request=request, beside=beside, responses=captured.responses())
+    call.content = lambda stop: Content(request=request, beside=beside, responses=captured.responses(stop))
     return captured
 
 
@@ -43,26 +43,17 @@ def _request(speaks: Wire, body: Mapping[str, Any], context: Context) -> Request
 
 
 class ContentCapture:
-    """One answer while it arrives: a whole body, or events. Never raises.
-
-    Attributes:
-        stop: why the first answer stopped, once that is known: its decoder may not have been shown the end.
-    """
+    """One answer while it arrives: a whole body, or events. Never raises."""
 
     def __init__(self, speaks: Wire, context: Context) -> None:
         self._wire = speaks
         self._choices = context.asked.choices
+        self._is_stream = context.asked.stream
         # Each choice is read as if it were the only one.
         self._context = context if self._choices == 1 else replace(context, asked=replace(context.asked, choices=1))
         self._decoders: dict[int, Any] = {}
         self._body: Any = None
-        self._is_stream = context.asked.stream
         self._is_over = False
-        self.stop: Stop | None = None
-
-    def beside(self, watch: Watch) -> Watch:
-        """A watch that shows the capture what it sees."""
-        return _Beside(watch, self)
 
     def add(self, item: Any) -> None:
         """Take the next event, or the body."""
@@ -73,13 +64,8 @@ class ContentCapture:
                 self._feed(item)
             elif self._is_stream:
                 self._feed(Event(None, plain(item)))
-            elif self._body is None:
+            else:
                 self._body = plain(item)
-            else:  # the first of several chunks, which nobody had said that they are
-                self._is_stream = True
-                self._feed(Event(None, self._body))
-                self._feed(Event(None, plain(item)))
-                self._body = None
         except (DecodeError, ProviderError):
             self._is_over = True  # the provider's error, or another format: what came before it is the answer
         except Exception:
@@ -88,47 +74,23 @@ class ContentCapture:
 
     def _feed(self, event: Event) -> None:
         for index, each in _answers(event.data, self._choices):
-            decoder = self._decoders.get(index)
-            if decoder is None:
-                decoder = self._decoders[index] = self._wire.decoder(self._context)
+            if index not in self._decoders:
+                self._decoders[index] = self._wire.decoder(self._context)
             # Some decoders are generators: nothing happens until they are asked.
-            for _ in decoder.feed(Event(event.name, each)):
+            for _ in self._decoders[index].feed(Event(event.name, each)):
                 pass
 
-    def responses(self) -> tuple[ChatResponse, ...]:
-        """What came, an item for each choice."""
+    def responses(self, stop: Stop) -> tuple[ChatResponse, ...]:
+        """What came, an item for each choice. `stop` is the first one's, whose end was perhaps not waited for."""
         if self._decoders:
             first, *others = (self._decoders[index].close() for index in sorted(self._decoders))
-            return (first if self.stop is None else first.model_copy(update={"stop": self.stop}), *others)
+            return (first.model_copy(update={"stop": stop}), *others)
         if self._body is None:
             return ()
         try:
             return tuple(self._wire.decode(body, ctx=self._context) for _, body in _answers(self._body, self._choices))
         except (DecodeError, ProviderError):
             return ()
-
-
-class _Beside:
-    def __init__(self, watch: Watch, captured: ContentCapture) -> None:
-        self._watch = watch
-        self._captured = captured
-
-    @property
-    def over(self) -> bool:
-        return self._watch.over
-
-    @property
-    def broken(self) -> bool:
-        return self._watch.broken
-
-    def see(self, item: Any) -> None:
-        self._captured.add(item)
-        self._watch.see(item)
-
-    def close(self, *, left: bool = False) -> Seen:
-        seen = self._watch.close(left=left)
-        self._captured.stop = seen.stop
-        return seen
 
 
 def _answers(data: Any, choices: int) -> list[tuple[int, Any]]:

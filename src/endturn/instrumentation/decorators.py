@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
-import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import Context as Variables
 from contextvars import copy_context
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain, count
-from typing import Any, Final, TypeVar, overload
+from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
 from endturn import announce
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.instrumentation.http_exchange import ABANDONED, UNREADABLE, end_call
+from endturn.instrumentation.body import says_nothing
+from endturn.instrumentation.content_capture import ContentCapture, capture
+from endturn.instrumentation.exchange import ABANDONED, UNREADABLE, end_call, or_else, why_cut
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
@@ -32,8 +31,6 @@ from endturn.wires.reading import Tail, items, member, text
 log = logging.getLogger("endturn")
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_STOPPED: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
 @overload
@@ -76,6 +73,7 @@ def observe_provider_call(
         named = _names(observed)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+            cleanup.run()
             if not announce.listening():
                 return None
             given = named(args, kwargs)
@@ -86,12 +84,6 @@ def observe_provider_call(
                 asked,
                 provider=provider,
                 model=model or asked.model,
-                stream=asked.stream,
-                maximum=asked.maximum,
-                choices=asked.choices,
-                temperature=asked.temperature,
-                top_p=asked.top_p,
-                seed=asked.seed,
             )
             return None if call is None else _CallRun(call, speaks, context, _request(given) or given)
 
@@ -122,10 +114,10 @@ class _CallRun:
         self._said: list[str] | None = [] if announce.takes_content() else None
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
-        self._chunks: Watch | None = None
+        self._watch: Watch | None = None
+        self._capture: ContentCapture | None = None
         self._tail = Tail()
         self._deltas = False
-        self._over_s: float | None = None
         _open.add(self)
 
     def step(self) -> AbstractContextManager[object]:
@@ -136,76 +128,73 @@ class _CallRun:
             return
         if self._call.first_chunk_s is None:
             self._call.first_chunk()
-            self._call.facts["stream"] = True
-        match item:
-            case Delta():
-                self._deltas = True
-                self._add(item.text)
-            case ChatResponse():
-                self._answered(item)
-            case str():
-                self._add(item)
-            case _:
-                if self._chunks is None:
-                    self._chunks = self._watch(item)
-                self._read(self._chunks, item)
+            self._call.facts["stream"] = self._context.asked.stream = True
+        if isinstance(item, ChatResponse):
+            self._answered(item)
+        elif isinstance(item, Delta | str):
+            self._deltas |= isinstance(item, Delta)
+            piece = item if isinstance(item, str) else item.text
+            self._tail.add(piece)
+            if self._said is not None:
+                self._said.append(piece)
+        else:
+            self._see(item)
 
     def returned(self, result: Any) -> None:
-        if self._call.ended:
-            return
-        if self._call.covered:
+        if self._call.covered or self._call.ended:
             self._call.ended = True
-        elif self._chunks is not None:
-            self._end(self._chunks.close())
         elif isinstance(result, ChatResponse):
             self._answered(result)
         elif self._deltas:
             # A stream of Deltas ends with its ChatResponse; without one, the rest is missing.
             self._end(self._so_far(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)))
-        elif _is_response(result, self._wire):
-            self._end_with(result)
         else:
-            # Text, or something of the host's own: why the model stopped cannot be told from it.
-            self._end(self._so_far(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
+            if self._watch is None and not isinstance(result, str | None):
+                self._see(result)
+            seen = None if self._watch is None else self._watch.close()
+            if seen is None or says_nothing(seen):
+                # Of text, or something of the host's own, it cannot be told why the model stopped.
+                seen = self._so_far(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
+            self._end(seen)
 
     def raised(self, error: BaseException) -> None:
-        stopped = isinstance(error, _STOPPED)
-        if self._chunks is not None:
-            name = type(error).__name__
-            seen = self._chunks.close(left=stopped)
-            stop = Stop(StopReason.CANCELLED) if stopped else Stop(StopReason.MISSING, detail=name, terminal_seen=False)
-            self._end(_or_else(seen, stop), error)
+        if isinstance(error, ProviderError) and error.partial is not None:
+            self._answered(error.partial, error)
             return
-        stop = Stop(StopReason.CANCELLED if stopped else StopReason.ERROR, incomplete=True)
-        if isinstance(error, ProviderError):
-            if error.partial is not None:
-                self._answered(error.partial, error)
-                return
-            stop = error.stop or stop
-        elif (completion := getattr(error, "completion", None)) is not None:  # openai's `parse` of a cut answer
-            self._end_with(completion, error)
-            return
-        self._end(self._so_far(stop), error)
+        completion = getattr(error, "completion", None)  # openai's `parse` of a cut answer
+        if completion is not None:
+            self._see(completion)
+        otherwise, _, detail = why_cut(error)
+        if self._watch is not None:
+            seen = self._watch.close(left=otherwise is StopReason.CANCELLED)
+            self._end(or_else(seen, otherwise, error, detail), error)
+        else:
+            reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
+            stop = getattr(error, "stop", None) if isinstance(error, ProviderError) else None
+            self._end(self._so_far(stop or Stop(reason, incomplete=True)), error)
 
     def closed(self, over_s: float | None = None, detail: str | None = None) -> None:
         if self._call.ended or self._call.covered:
             return
-        self._over_s = over_s
-        stop = Stop(StopReason.CANCELLED, detail=detail, incomplete=True)
-        if self._chunks is None:
-            self._end(self._so_far(stop))
+        if self._watch is None:
+            seen = self._so_far(Stop(StopReason.CANCELLED, detail=detail, incomplete=True))
         else:
-            self._end(_or_else(self._chunks.close(left=True), stop))
-
-    def _add(self, text: str) -> None:
-        self._tail.add(text)
-        if self._said is not None:
-            self._said.append(text)
+            seen = or_else(self._watch.close(left=True), StopReason.CANCELLED, None, detail)
+        self._end(seen, over_s=over_s)
 
     def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
         if self._said is not None:
             self._call.said(self._given if isinstance(self._given, Request) else None, response)
-        self._end(_seen(response), error)
+        seen = Seen(
+            response.stop,
+            response.usage,
+            response.id,
+            response.model,
+            response.text[-TAIL:],
+            len(response.text),
+            (response.stop.raw,),
+        )
+        self._end(seen, error)
 
     def _so_far(self, stop: Stop) -> Seen:
         if self._said is not None:
@@ -214,35 +203,27 @@ class _CallRun:
             self._call.said(request, ChatResponse(text=text, stop=stop) if text else None)
         return Seen(stop, tail=self._tail.last, output_chars=self._tail.chars)
 
-    def _end(self, seen: Seen, error: BaseException | None = None) -> None:
+    def _end(self, seen: Seen, error: BaseException | None = None, over_s: float | None = None) -> None:
         if not self._call.facts["model"] and seen.model:
             self._call.facts["model"] = seen.model
-        self._variables.copy().run(end_call, self._call, seen, error, self._over_s)
+        self._variables.copy().run(end_call, self._call, seen, error, over_s)
 
-    def _end_with(self, response: Any, error: BaseException | None = None) -> None:
-        watch = self._watch(response)
-        self._read(watch, response)
-        if not self._call.ended:
-            self._end(watch.close(), error)
-
-    def _read(self, watch: Watch, item: Any) -> None:
+    def _see(self, item: Any) -> None:
+        """Take a chunk, or a whole body, of a provider's or an SDK's."""
+        if self._watch is None:
+            # Anthropic's bodies and events say what they are; what has choices is of the chat format.
+            kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
+            speaks = self._wire or _wire(kind)
+            self._watch = speaks.watch(self._context)
+            if self._said is not None:
+                self._capture = capture(self._call, speaks, self._given, self._context)
+        if self._capture is not None:
+            self._capture.add(item)
         try:
-            watch.see(item)
+            self._watch.see(item)
         except DecodeError:
             log.debug("endturn: a response of %s could not be read", self._call.facts["provider"], exc_info=True)
             self._end(Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
-
-    def _watch(self, item: Any) -> Watch:
-        speaks = self._wire
-        if speaks is None:
-            # Anthropic's bodies and events say what they are; what has choices is of the chat format.
-            speaks = _wire("anthropic" if isinstance(member(item, "type"), str) else "openai_chat")
-        watch = speaks.watch(self._context)
-        if self._said is None:
-            return watch
-        from endturn.instrumentation.content_capture import capture
-
-        return capture(self._call, speaks, self._given, self._context).beside(watch)
 
 
 _open: WeakSet[_CallRun] = WeakSet()
@@ -255,40 +236,6 @@ def close_all() -> None:
 
 
 cleanup.at_the_end(close_all)
-
-
-def _or_else(seen: Seen, stop: Stop) -> Seen:
-    """What was seen; with this stop where its reason has not come."""
-    if seen.stop.reason is StopReason.MISSING:
-        return replace(seen, stop=replace(stop, incomplete=True))
-    return seen if seen.stop.detail is not None else replace(seen, stop=replace(seen.stop, detail=stop.detail))
-
-
-def _is_response(result: Any, speaks: Wire | None) -> bool:
-    """Whether this is a provider's body or an SDK's object: it has what holds the stop reason, even if that is null."""
-    holds = _holders(None if speaks is None else speaks.NAME)
-    if isinstance(result, Mapping):
-        return not holds.isdisjoint(result)
-    return any(hasattr(result, name) for name in holds)
-
-
-@cache
-def _holders(name: str | None) -> frozenset[str]:
-    """The members of a wire's body that hold the stop reason, or begin the path to it; chat's and Anthropic's too."""
-    paths = [] if name is None else [api.path for api in _wire(name).APIS.values()]
-    return frozenset({"choices", "stop_reason", *(re.split(r"\W", path, maxsplit=1)[0] for path in paths)})
-
-
-def _seen(response: ChatResponse) -> Seen:
-    return Seen(
-        response.stop,
-        response.usage,
-        response.id,
-        response.model,
-        response.text[-TAIL:],
-        len(response.text),
-        (response.stop.raw,),
-    )
 
 
 def _names(function: Any) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]:
@@ -384,6 +331,7 @@ def observe_turn(
         _decorates(observed, "observe_turn", "agent")
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+            cleanup.run()
             if not announce.listening():
                 return None
             conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
@@ -412,7 +360,7 @@ class _TurnRun:
         self._scope.end(TurnOutcome.COMPLETED)
 
     def raised(self, error: BaseException) -> None:
-        if isinstance(error, _STOPPED):
+        if not isinstance(error, Exception):
             self._scope.end(TurnOutcome.CANCELLED, error=error)
         elif self._scope.turn.unfinished:
             self._scope.end(TurnOutcome.NOT_CONTINUED, error=error)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from endturn.instrumentation.body import tee
-from endturn.instrumentation.http_exchange import Exchange
+from endturn.instrumentation.exchange import Exchange
 
 
 def watch(response: Any, exchange: Exchange) -> None:

@@ -8,65 +8,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 
-from endturn.announce import swallow
-from endturn.instrumentation import http_exchange
+from aiohttp.client_exceptions import ClientResponseError
+from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
+
+from endturn.instrumentation.exchange import Exchange, Sent
 from endturn.instrumentation.http_clients import wrap
-from endturn.instrumentation.http_exchange import Exchange
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending method of the sessions, in `aiohttp.client`."""
     reader = _reader()
 
-    async def request(wrapped: Any, session: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        exchange = _begin(session, *args, **kwargs)
-        if exchange is None:
-            return await wrapped(*args, **kwargs)
-        try:
-            with exchange.sending():
-                response = await wrapped(*args, **kwargs)
-        except library.ClientResponseError as error:
-            exchange.failed(error, error.status or None, error.headers)
-            raise
-        except BaseException as error:
-            exchange.failed(error)
-            raise
-        try:
-            if exchange.answered(response.status, response.headers):
-                if session.auto_decompress:
-                    exchange.comes_unpacked()
-                response.content = reader(response.content, exchange)
-        except Exception:
-            exchange.unreadable()
-        return response
+    def answered(exchange: Exchange, response: Any, session: Any, kwargs: dict[str, Any]) -> None:
+        if exchange.answered(response.status, response.headers):
+            if session.auto_decompress:
+                exchange.comes_unpacked()
+            response.content = reader(response.content, exchange)
 
-    return [wrap(library.ClientSession, "_request", request)]
+    def told(error: BaseException) -> tuple[Any, ...]:
+        if not isinstance(error, ClientResponseError) or error.status < 400:
+            return ()
+        return error.status, error.headers or {}, b""
+
+    return [wrap(library.ClientSession, "_request", read=_read, answered=answered, told=told)]
 
 
-def _begin(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Exchange | None:
-    try:
-        path = str(url)
-        if not http_exchange.may_begin(method.upper(), path):
-            return None
-        parts = urlsplit(path)
-        path = parts._replace(scheme="", netloc="", fragment="").geturl()
-        base = getattr(session, "_base_url", None)  # what a relative URL is joined to; aiohttp says it nowhere else
-        host, port = parts.hostname or "", parts.port
-        if not host and base is not None:
-            host, port = base.host or "", base.explicit_port
-            path = path if path.startswith("/") else f"{base.raw_path.rstrip('/')}/{path}"
-        content = json if data is None else data
-        return http_exchange.begin(method.upper(), path, host=host, port=port, content=content)
-    except Exception:
-        swallow("looking at a request")
-        return None
+def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Sent:
+    sent = Sent.to(method.upper(), str(url), json if data is None else data)
+    base = getattr(session, "_base_url", None)  # what a relative URL is joined to; aiohttp says it nowhere else
+    if sent.host or base is None:
+        return sent
+    path = sent.path if sent.path.startswith("/") else f"{base.raw_path.rstrip('/')}/{sent.path}"
+    return sent._replace(host=base.host or "", port=base.explicit_port, path=path)
 
 
 def _reader() -> Any:
     """Stands before a response's reader, and tells an exchange what is read."""
-    from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
 
     class Reader:
         def __init__(self, inner: Any, exchange: Exchange) -> None:

@@ -1,19 +1,22 @@
-"""The HTTP clients whose requests are seen: one method of each is wrapped, as soon as the library is imported."""
+"""The HTTP clients whose requests are seen: one method of each is wrapped, as soon as the library is imported.
+
+A library's module of ours has a `patch`: it is given the library, and gives what takes the wrapping away again. It
+reads the library's requests, answers and errors; sending is the same everywhere, and is here.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from importlib import import_module
+from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any, Final
 
 import wrapt
 
 from endturn.announce import swallow
-
-Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
-"""Is given the method that is called, its object, and the arguments."""
+from endturn.instrumentation import exchange
+from endturn.instrumentation.exchange import Exchange, Sent
 
 CLIENTS: Final = {
     "httpx": "http_httpx",
@@ -22,40 +25,27 @@ CLIENTS: Final = {
     "aiohttp.client": "http_aiohttp",
     "urllib.request": "http_stdlib",
 }
-"""A library's module, and ours that wraps its method: its `patch` gives what takes the wrapping away again."""
+"""A library's module, and ours."""
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 
 _undo: dict[str, list[Callable[[], None]]] = {}
-_is_observed: Callable[[], bool] | None = None
-_is_hooked = False
 
 
 def install(is_observed: Callable[[], bool]) -> None:
     """Wrap the methods, of libraries that are imported later too. Requests are seen while `is_observed()` is true."""
-    global _is_observed, _is_hooked
-    _is_observed = is_observed
-    if _is_hooked:
-        for name in CLIENTS:
-            module = sys.modules.get(name)
-            if module is not None:
-                _patch(module)
-        return
-    _is_hooked = True
+    exchange.observe_while(is_observed)
     for name in CLIENTS:
         wrapt.register_post_import_hook(_patch, name)
 
 
 def uninstall() -> None:
     """Put the libraries' own methods back."""
-    global _is_observed
-    _is_observed = None
+    exchange.observe_while(None)
     for name in list(_undo):
-        for undo in reversed(_undo.pop(name)):
+        for undo in _undo.pop(name):
             undo()
-
-
-def are_observed() -> bool:
-    """Whether a request that is about to be sent is to be seen."""
-    return _is_observed is not None and _is_observed()
 
 
 def found() -> list[str]:
@@ -65,7 +55,7 @@ def found() -> list[str]:
 
 def _patch(module: ModuleType) -> None:
     name = module.__name__
-    if _is_observed is None or name in _undo:
+    if not exchange.are_observed() or name in _undo:
         return
     try:
         _undo[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(module)
@@ -73,14 +63,62 @@ def _patch(module: ModuleType) -> None:
         swallow(f"instrumenting {name}")
 
 
-def wrap(owner: type, name: str, wrapper: Wrapper) -> Callable[[], None]:
-    """Wrap a method. Where somebody has wrapped ours since, undoing leaves it inside: it lets calls through."""
-    original = owner.__dict__[name]
-    ours = wrapt.FunctionWrapper(original, wrapper)
-    setattr(owner, name, ours)
+def wrap(
+    owner: type,
+    name: str,
+    *,
+    read: Callable[..., Sent],
+    answered: Callable[[Exchange, Any, Any, Kwargs], None],
+    told: Callable[[BaseException], Args] = lambda error: (),
+) -> Callable[[], None]:
+    """Wrap a client's sending method.
+
+    Args:
+        read: gives the request, of the client and the method's arguments.
+        answered: tells the exchange of the response, and has it see the bytes; given the client and the arguments too.
+        told: what an exception says of an answer: its status, headers and body.
+
+    Returns:
+        What undoes it. Where somebody has wrapped ours since, that leaves ours inside: it lets calls through.
+    """
+
+    def send(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
+        begun = exchange.begin(read, client, args, kwargs)
+        if begun is None:
+            return wrapped(*args, **kwargs)
+        try:
+            with begun.sending:
+                response = wrapped(*args, **kwargs)
+        except BaseException as error:
+            begun.failed(error, told)
+            raise
+        take(begun, response, client, kwargs)
+        return response
+
+    async def asend(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
+        begun = exchange.begin(read, client, args, kwargs)
+        if begun is None:
+            return await wrapped(*args, **kwargs)
+        try:
+            with begun.sending:
+                response = await wrapped(*args, **kwargs)
+        except BaseException as error:
+            begun.failed(error, told)
+            raise
+        take(begun, response, client, kwargs)
+        return response
+
+    def take(begun: Exchange, response: Any, client: Any, kwargs: Kwargs) -> None:
+        try:
+            answered(begun, response, client, kwargs)
+        except Exception:
+            begun.unreadable()
+
+    wrapper = asend if iscoroutinefunction(getattr(owner, name)) else send
+    ours = wrapt.wrap_function_wrapper(owner, name, wrapper)
 
     def undo() -> None:
         if owner.__dict__.get(name) is ours:
-            setattr(owner, name, original)
+            setattr(owner, name, ours.__wrapped__)
 
     return undo

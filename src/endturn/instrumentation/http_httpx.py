@@ -7,93 +7,52 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from endturn.announce import swallow
-from endturn.instrumentation import http_exchange
-from endturn.instrumentation.body import AsyncTee, UnpackWhole, tee
+from endturn.instrumentation.body import AsyncTee, tee
+from endturn.instrumentation.exchange import Exchange, Sent
 from endturn.instrumentation.http_clients import wrap
-from endturn.instrumentation.http_exchange import Exchange
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending methods of both clients."""
-    sync_body, async_body = _bodies(library)
+    body = _body(library)
     unpack = partial(_unpack, library)
 
-    def send(wrapped: Any, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        exchange = _begin(args, kwargs)
-        if exchange is None:
-            return wrapped(*args, **kwargs)
-        try:
-            with exchange.sending():
-                response = wrapped(*args, **kwargs)
-        except BaseException as error:
-            _failed(exchange, error)
-            raise
-        _answered(exchange, response, sync_body, unpack)
-        return response
+    def answered(exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]) -> None:
+        if not response.is_closed:
+            if exchange.answered(response.status_code, response.headers, unpack):
+                response.stream = body(response.stream, exchange)
+        elif exchange.answered(response.status_code, response.headers):
+            exchange.comes_unpacked()
+            content = _content(response)
+            if content is None:
+                exchange.left()  # an event hook closed it
+            else:
+                exchange.see(content)
+                exchange.ended()
 
-    async def asend(wrapped: Any, client: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        exchange = _begin(args, kwargs)
-        if exchange is None:
-            return await wrapped(*args, **kwargs)
-        try:
-            with exchange.sending():
-                response = await wrapped(*args, **kwargs)
-        except BaseException as error:
-            _failed(exchange, error)
-            raise
-        _answered(exchange, response, async_body, unpack)
-        return response
-
-    return [wrap(library.Client, "send", send), wrap(library.AsyncClient, "send", asend)]
+    clients = library.Client, library.AsyncClient
+    return [wrap(client, "send", read=_read, answered=answered, told=_told) for client in clients]
 
 
-def _begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
-    try:
-        request = args[0] if args else kwargs["request"]
-        url = request.url
-        path = url.raw_path.decode("ascii")
-        if not http_exchange.may_begin(request.method, path):
-            return None
-        return http_exchange.begin(request.method, path, host=url.host, port=url.port, content=_content(request))
-    except Exception:
-        swallow("looking at a request")
-        return None
+def _read(client: Any, request: Any, **kwargs: Any) -> Sent:
+    url = request.url
+    return Sent(request.method, url.raw_path.decode("ascii"), url.host, url.port, _content(request))
 
 
-def _failed(exchange: Exchange, error: BaseException) -> None:
-    answer = getattr(error, "response", None)  # where an event hook raised for its status
+def _told(error: BaseException) -> tuple[Any, ...]:
+    """What an event hook raised for the status of an answer."""
+    answer = getattr(error, "response", None)
     status = getattr(answer, "status_code", None)
-    if answer is None or not isinstance(status, int):
-        exchange.failed(error)
-    else:
-        exchange.failed(error, status, answer.headers, _content(answer) or b"")
+    return (status, answer.headers, _content(answer) or b"") if answer is not None and isinstance(status, int) else ()
 
 
 def _content(message: Any) -> bytes | None:
     """The body of a request or a response where it is in memory; asking for another reads nothing."""
     try:
         found: bytes = message.content
-    except Exception:  # each library has its own
+    except RuntimeError:  # each library has its own
         return None
     return found
-
-
-def _answered(exchange: Exchange, response: Any, body: type, unpack: UnpackWhole) -> None:
-    try:
-        if response.is_closed:
-            if exchange.answered(response.status_code, response.headers):
-                exchange.comes_unpacked()
-                content = _content(response)
-                if content is None:
-                    exchange.left()  # an event hook closed it
-                else:
-                    exchange.see(content)
-                    exchange.ended()
-        elif exchange.answered(response.status_code, response.headers, unpack_whole=unpack):
-            response.stream = body(response.stream, exchange)
-    except Exception:
-        exchange.unreadable()
 
 
 def _unpack(library: Any, encoding: str, packed: bytes) -> bytes:
@@ -111,10 +70,10 @@ def _unpack(library: Any, encoding: str, packed: bytes) -> bytes:
     return found
 
 
-def _bodies(library: Any) -> tuple[type, type]:
-    """The library's byte streams, that tell an exchange what passes. What else the stream has, they have."""
+def _body(library: Any) -> type:
+    """The library's byte stream, that tells an exchange what passes. What else the stream has, it has."""
 
-    class Body:
+    class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]  # either library's
         def __init__(self, inner: Any, exchange: Exchange) -> None:
             self._inner = inner
             self._exchange = exchange
@@ -124,20 +83,18 @@ def _bodies(library: Any) -> tuple[type, type]:
                 raise AttributeError(name)
             return getattr(self._inner, name)
 
-    class Sync(Body, library.SyncByteStream):  # type: ignore[misc]  # either library's base class
         def __iter__(self) -> Iterator[bytes]:
             return tee(self._inner, self._exchange)
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return AsyncTee(aiter(self._inner), self._exchange)
 
         def close(self) -> None:
             self._exchange.left()
             self._inner.close()
 
-    class Async(Body, library.AsyncByteStream):  # type: ignore[misc]  # either library's base class
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return AsyncTee(aiter(self._inner), self._exchange)
-
         async def aclose(self) -> None:
             self._exchange.left()
             await self._inner.aclose()
 
-    return Sync, Async
+    return Body

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.wires import WIRES, Routed, Wire, wire
+from endturn.wires import WIRES, Asked, Routed, Wire, wire
 
 ANY: Final = "compatible"
 """The dialect of whoever imitates the format and may use anybody's words."""
@@ -154,10 +154,20 @@ class Endpoint(NamedTuple):
     known: bool
     is_exact: bool = True
 
+    def asked(self, body: Mapping[str, Any]) -> Asked:
+        """What a request asks for, by its JSON object and by its path."""
+        routed = self.routed
+        asked = self.wire.inspect({**body, "model": routed.model} if routed.model else body)
+        if routed.stream is not None:
+            asked.stream = routed.stream
+        elif self.wire.NAME == "ollama":
+            asked.stream = body.get("stream") is not False  # the API streams where it is not said
+        return asked
 
-def may_ask_a_model(method: str, path: str) -> bool:
-    """Whether a request may ask a model, by the end of its path: every request of a process is asked this."""
-    return method == "POST" and path.partition("?")[0].rpartition("/")[2].rpartition(":")[2] in _ENDS
+
+def may_ask_a_model(path: str) -> bool:
+    """Whether a request may ask a model, by the end of its path: every POST of a process is asked this."""
+    return path.partition("?")[0].rpartition("/")[2].rpartition(":")[2] in _ENDS
 
 
 @lru_cache(maxsize=1024)

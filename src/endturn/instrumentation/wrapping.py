@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Protocol
@@ -71,49 +71,33 @@ class _Unfollowed:
 
     def yielded(self, item: Any) -> None: ...
 
-    returned = raised = yielded
-
-    def closed(self, over_s: float, /) -> None: ...
+    returned = raised = closed = yielded
 
 
-_UNFOLLOWED = _Unfollowed()
+_UNFOLLOWED: Run = _Unfollowed()
 
 
-def _began(begin: Begin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+def _safely(tell: Callable[..., Any], *what: Any) -> Any:
     try:
-        cleanup.run()
-        return begin(args, kwargs) or _UNFOLLOWED
+        return tell(*what)
     except Exception:
         swallow("following a function")
-        return _UNFOLLOWED
+        return None
 
 
 def _step(run: Run) -> AbstractContextManager[object]:
-    try:
-        return run.step()
-    except Exception:
-        swallow("following a function")
-        return nullcontext()
-
-
-def _tell(telling: Callable[..., None], *what: Any) -> None:
-    try:
-        telling(*what)
-    except Exception:
-        swallow("following a function")
+    return _safely(run.step) or nullcontext()
 
 
 def _plain(function: Any, begin: Begin) -> Any:
     @wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        run = _began(begin, args, kwargs)
-        if run is _UNFOLLOWED:
-            return function(*args, **kwargs)
+        run = _safely(begin, args, kwargs) or _UNFOLLOWED
         try:
             with _step(run):
                 result = function(*args, **kwargs)
         except BaseException as error:
-            _tell(run.raised, error)
+            _safely(run.raised, error)
             raise
         return _handed_on(result, run)
 
@@ -123,24 +107,30 @@ def _plain(function: Any, begin: Begin) -> Any:
 def _handed_on(result: Any, run: Run) -> Any:
     """What a function returned. What has yet to run (a coroutine, a generator) is followed to its own end."""
     match result:
+        case _ if run is _UNFOLLOWED:
+            return result
         case CoroutineType():
-            return _awaited(result, run)
+            return _coroutine(lambda: result, lambda args, kwargs: run)()
         case GeneratorType():
-            return _driven(result, run)
+            return _generator(lambda: result, lambda args, kwargs: run)()
         case AsyncGeneratorType():
-            return _adriven(result, run)
+            return _async_generator(lambda: result, lambda args, kwargs: run)()
         case _:
-            _tell(run.returned, result)
+            _safely(run.returned, result)
             return result
 
 
 def _coroutine(function: Any, begin: Begin) -> Any:
     @wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        run = _began(begin, args, kwargs)
-        if run is _UNFOLLOWED:
-            return await function(*args, **kwargs)
-        return await _awaited(function(*args, **kwargs), run)
+        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        try:
+            with _step(run):
+                result = await function(*args, **kwargs)
+        except BaseException as error:
+            _safely(run.raised, error)
+            raise
+        return _handed_on(result, run)
 
     return coroutine
 
@@ -148,7 +138,30 @@ def _coroutine(function: Any, begin: Begin) -> Any:
 def _generator(function: Any, begin: Begin) -> Any:
     @wraps(function)
     def generator(*args: Any, **kwargs: Any) -> Any:
-        return (yield from _driven(function(*args, **kwargs), _began(begin, args, kwargs)))
+        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        inner = function(*args, **kwargs)
+        resume, value = inner.send, None
+        while True:
+            try:
+                with _step(run):
+                    item = resume(value)
+            except StopIteration as end:
+                _safely(run.returned, end.value)
+                return end.value
+            except BaseException as error:
+                _safely(run.raised, error)
+                raise
+            _safely(run.yielded, item)
+            try:
+                resume, value = inner.send, (yield item)
+            except GeneratorExit:
+                # Perhaps in a destructor, where nothing may be announced.
+                cleanup.later(partial(run.closed, time.perf_counter()))
+                with _step(run):
+                    inner.close()
+                raise
+            except BaseException as error:
+                resume, value = inner.throw, error
 
     return generator
 
@@ -156,80 +169,28 @@ def _generator(function: Any, begin: Begin) -> Any:
 def _async_generator(function: Any, begin: Begin) -> Any:
     @wraps(function)
     async def async_generator(*args: Any, **kwargs: Any) -> Any:
-        driven = _adriven(function(*args, **kwargs), _began(begin, args, kwargs))
-        resume, value = driven.asend, None
-        async with aclosing(driven):  # there is no `yield from` for async generators
-            while True:
-                try:
+        run = _safely(begin, args, kwargs) or _UNFOLLOWED
+        inner = function(*args, **kwargs)
+        resume, value = inner.asend, None
+        while True:
+            try:
+                with _step(run):
                     item = await resume(value)
-                except StopAsyncIteration:
-                    return
-                try:
-                    resume, value = driven.asend, (yield item)
-                except GeneratorExit:
-                    raise
-                except BaseException as error:
-                    resume, value = driven.athrow, error
+            except StopAsyncIteration:
+                _safely(run.returned, None)
+                return
+            except BaseException as error:
+                _safely(run.raised, error)
+                raise
+            _safely(run.yielded, item)
+            try:
+                resume, value = inner.asend, (yield item)
+            except GeneratorExit:
+                cleanup.later(partial(run.closed, time.perf_counter()))
+                with _step(run):
+                    await inner.aclose()
+                raise
+            except BaseException as error:
+                resume, value = inner.athrow, error
 
     return async_generator
-
-
-async def _awaited(coroutine: Awaitable[Any], run: Run) -> Any:
-    try:
-        with _step(run):
-            result = await coroutine
-    except BaseException as error:
-        _tell(run.raised, error)
-        raise
-    return _handed_on(result, run)
-
-
-def _driven(inner: Generator[Any, Any, Any], run: Run) -> Generator[Any, Any, Any]:
-    resume: Callable[[Any], Any] = inner.send
-    value: Any = None
-    while True:
-        try:
-            with _step(run):
-                item = resume(value)
-        except StopIteration as end:
-            _tell(run.returned, end.value)
-            return end.value
-        except BaseException as error:
-            _tell(run.raised, error)
-            raise
-        _tell(run.yielded, item)
-        try:
-            resume, value = inner.send, (yield item)
-        except GeneratorExit:
-            # Perhaps in a destructor, where nothing may be announced.
-            cleanup.later(partial(run.closed, time.perf_counter()))
-            with _step(run):
-                inner.close()
-            raise
-        except BaseException as error:
-            resume, value = inner.throw, error
-
-
-async def _adriven(inner: AsyncGenerator[Any, Any], run: Run) -> AsyncGenerator[Any, Any]:
-    resume: Callable[[Any], Any] = inner.asend
-    value: Any = None
-    while True:
-        try:
-            with _step(run):
-                item = await resume(value)
-        except StopAsyncIteration:
-            _tell(run.returned, None)
-            return
-        except BaseException as error:
-            _tell(run.raised, error)
-            raise
-        _tell(run.yielded, item)
-        try:
-            resume, value = inner.asend, (yield item)
-        except GeneratorExit:
-            cleanup.later(partial(run.closed, time.perf_counter()))
-            with _step(run):
-                await inner.aclose()
-            raise
-        except BaseException as error:
-            resume, value = inner.athrow, error
