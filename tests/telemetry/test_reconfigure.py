@@ -125,7 +125,7 @@ def test_the_first_calls_settings_stay(caplog: pytest.LogCaptureFixture) -> None
         assert not caplog.records
         instrument(events="spans", agent=True, content="SPAN_AND_EVENT", tracer_provider=Stage().tracers)
     (warning,) = caplog.messages
-    assert warning.endswith("this one's events, agent, content and tracer_provider are not used")
+    assert warning.endswith("not used: events, agent, content, tracer_provider")
     assert "secret" in (said(stage) or "")
 
 

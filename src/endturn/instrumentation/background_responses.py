@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from endturn.records import TurnKind
@@ -32,14 +31,11 @@ PENDING: Final = 1_024
 """How many may be open at once."""
 
 
-@dataclass(slots=True, eq=False)
-class _Pending:
-    exchange: Exchange
-    seen: Seen
-    asked_s: float
+Key = tuple[str, str]
+"""The format, and the id of a response in it."""
 
-
-_pending: OrderedDict[tuple[str, str], _Pending] = OrderedDict()
+_pending: OrderedDict[Key, Exchange] = OrderedDict()
+"""The exchanges that began them; of those not asked after for longest, the first."""
 
 
 def are_pending() -> bool:
@@ -47,14 +43,13 @@ def are_pending() -> bool:
     return bool(_pending)
 
 
-def pending(wire: str, response_id: str) -> Exchange | None:
-    """The exchange that began the response of that id; None where there is none."""
-    one = _pending.get((wire, response_id))
-    if one is None:
-        return None
-    one.asked_s = time.monotonic()
-    _pending.move_to_end((wire, response_id))
-    return one.exchange
+def pending(key: Key) -> Exchange | None:
+    """The exchange that began that response; None where there is none."""
+    exchange = _pending.get(key)
+    if exchange is not None:
+        exchange.asked_s = time.monotonic()
+        _pending.move_to_end(key)
+    return exchange
 
 
 def keep(exchange: Exchange, seen: Seen) -> bool:
@@ -70,10 +65,12 @@ def keep(exchange: Exchange, seen: Seen) -> bool:
     ):
         return False
     sweep()
-    _give_up((exchange.wire.NAME, seen.id))  # a server that repeats its ids
+    key = exchange.wire.NAME, seen.id
+    _give_up(key)  # a server that repeats its ids
     if len(_pending) >= PENDING:
         _give_up(next(iter(_pending)))
-    _pending[exchange.wire.NAME, seen.id] = _Pending(exchange, seen, time.monotonic())
+    exchange.seen, exchange.asked_s = seen, time.monotonic()
+    _pending[key] = exchange
     turn = call.started.turn
     if call.started.stream:
         # Its stream has been read: a turn that waits for its streams need not wait for the response.
@@ -83,22 +80,19 @@ def keep(exchange: Exchange, seen: Seen) -> bool:
     return True
 
 
-def fetched(job: Exchange, seen: Seen) -> None:
+def fetched(key: Key, seen: Seen) -> None:
     """A fetch has been read, as far as it was."""
-    stop = seen.stop
-    key = next((key for key, one in _pending.items() if one.exchange is job), None)
     # What came as an error within the stream, or was raised, is no status of the response.
-    if key is None or stop.raw is None or stop.raw not in seen.reasons:
-        return
-    _pending[key].seen = seen
-    if stop.resume is not Resume.RETRIEVE_SAME_ID:
-        _give_up(key)
+    if key in _pending and seen.stop.raw is not None and seen.stop.raw in seen.reasons:
+        _pending[key].seen = seen
+        if seen.stop.resume is not Resume.RETRIEVE_SAME_ID:
+            _give_up(key)
 
 
 def sweep() -> None:
     """Record the responses that nobody has asked after for too long."""
     limit = time.monotonic() - IDLE_S
-    for key in [key for key, one in _pending.items() if one.asked_s <= limit]:
+    for key in [key for key, exchange in _pending.items() if exchange.asked_s <= limit]:
         _give_up(key)
 
 
@@ -108,16 +102,13 @@ def close_all() -> None:
         _give_up(key)
 
 
-def _give_up(key: tuple[str, str]) -> None:
-    from endturn.instrumentation.exchange import end_call
-
-    one = _pending.pop(key, None)
-    call = None if one is None else one.exchange.call
-    if one is None or call is None or call.ended:
+def _give_up(key: Key) -> None:
+    exchange = _pending.pop(key, None)
+    if exchange is None or exchange.seen is None or exchange.call is None or exchange.call.started is None:
         return
-    if call.started is not None and call.started.stream:
-        call.started.turn.open_streams += 1  # the end takes it away again
-    end_call(call, one.seen)
+    if exchange.call.started.stream:
+        exchange.call.started.turn.open_streams += 1  # the end takes it away again
+    exchange.record(exchange.seen)
 
 
 if hasattr(os, "register_at_fork"):

@@ -11,14 +11,12 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
-from weakref import WeakMethod
 
 from endturn.errors import UsageError
-from endturn.instrumentation import worker_exit
+from endturn.instrumentation import instrument as instrumentation
 from endturn.telemetry import cleanup
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.messages import Redact
@@ -87,9 +85,7 @@ class Telemetry:
         self._over = True
         if self._instrumented:
             self._instrumented = False
-            from endturn.instrumentation.instrument import uninstrument
-
-            uninstrument()
+            instrumentation.uninstrument()
         if not self._providers:
             return
         within_s = _exit_seconds()
@@ -137,10 +133,9 @@ class Telemetry:
             self._resource = resource
             self._stand_by()
             if hasattr(os, "register_at_fork"):
-                forked = WeakMethod(self._stand_by)
-                os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+                os.register_at_fork(after_in_child=self._stand_by)
         atexit.register(self.shutdown)
-        worker_exit.before_worker_ends(self.shutdown)
+        instrumentation.before_worker_ends(self.shutdown)
 
     def _stand_by(self) -> None:
         """Start the thread that exports at the end: exit handlers cannot start any, and an export has no bound."""
@@ -246,7 +241,7 @@ def configure(
         attributes["service.name"] = service_name
     telemetry._install(attributes, given.values())
     _configured = telemetry
-    if instrument or _is_instrumented():
+    if instrument or instrumentation.recorder() is not None:
         _instrument(telemetry)
     return telemetry
 
@@ -310,28 +305,18 @@ def _configure_again(telemetry: Telemetry, options: Options, unused: list[str], 
             "and its %s cannot be used any more",
             ", ".join(unused),
         )
-    from endturn.instrumentation import instrument as instrumentation
-
-    if _is_instrumented():
+    if instrumentation.recorder() is not None:
         telemetry._options = instrumentation.asked_again(options, quiet=not telemetry._for_host)
     elif instrument and telemetry._instrumented:
         _instrument(telemetry)
         telemetry._options = instrumentation.asked_again(options, quiet=True)
 
 
-def _is_instrumented() -> bool:
-    from endturn.instrumentation import instrument as instrumentation
-
-    return instrumentation.recorder() is not None
-
-
 def _instrument(telemetry: Telemetry) -> None:
     """Observe the model calls, unless that is done already."""
-    from endturn.instrumentation import instrument as instrumentation
-
     # A host that has no SDK after configure() asked for none.
     instrumentation.expect_nothing()
-    instrumentation.instrument(**{each.name: getattr(telemetry._options, each.name) for each in fields(Options)})
+    instrumentation.begin(telemetry._options)
     telemetry._instrumented = True
 
 

@@ -65,7 +65,6 @@ def observe_provider_call(
     Raises:
         UsageError: no wire has that name, or what is decorated is no function.
     """
-    _decorates(function, "observe_provider_call", "provider")
     speaks = _wire(wire) if wire is not None else None
 
     def decorate(observed: F) -> F:
@@ -325,7 +324,6 @@ def observe_turn(
     Raises:
         UsageError: what is decorated is no function.
     """
-    _decorates(function, "observe_turn", "agent")
 
     def decorate(observed: F) -> F:
         _decorates(observed, "observe_turn", "agent")

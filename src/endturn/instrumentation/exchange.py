@@ -151,11 +151,12 @@ def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
         found = endpoint("GET", "", None, path.removesuffix("/cancel"))
     if found is None or found.routed.retrieve is None:
         return None
-    job = background_responses.pending(found.wire.NAME, found.routed.retrieve)
-    if job is None:
+    job = found.wire.NAME, found.routed.retrieve
+    begun = background_responses.pending(job)
+    if begun is None:
         return None
-    context = replace(job.context, asked=replace(job.context.asked, stream=bool(found.routed.stream)))
-    return Exchange(job.wire, context, Sending(None, None), known=True, job=job)
+    context = replace(begun.context, asked=replace(begun.context.asked, stream=bool(found.routed.stream)))
+    return Exchange(begun.wire, context, Sending(None, None), known=True, job=job)
 
 
 def close_all() -> None:
@@ -177,7 +178,8 @@ class Exchange:
         sending: the step in which the request is sent.
         known: the host is a provider's.
         call: None where it is part of another.
-        job: the exchange that began the response in the background which this one fetches.
+        job: the response in the background that this one fetches.
+        seen: what was seen last of a response in the background that this one began; asked_s: and when.
         adoptable: another instrumentation's span around the request. Whether it is of this exchange shows when that is
             answered.
         capture: keeps what is said, where somebody takes it.
@@ -190,7 +192,9 @@ class Exchange:
     sending: Sending
     known: bool
     call: Call | None = None
-    job: Exchange | None = None
+    job: background_responses.Key | None = None
+    seen: Seen | None = None
+    asked_s: float = 0.0
     adoptable: AdoptedSpan | None = None
     capture: ContentCapture | None = None
     is_over: bool = False
@@ -337,8 +341,8 @@ class Exchange:
             seen = or_else(seen, otherwise, error, detail)
             if self.job is not None:
                 background_responses.fetched(self.job, seen)
-            elif self.call is not None and not background_responses.keep(self, seen):
-                end_call(self.call, seen, error, self._over_s)
+            elif not background_responses.keep(self, seen):
+                self.record(seen, error)
         except Exception:
             swallow("ending a call")
         finally:
@@ -353,6 +357,11 @@ class Exchange:
         except Exception:
             self._blind()
             return None
+
+    def record(self, seen: Seen, error: BaseException | None = None) -> None:
+        """End the call with what was seen of its answer."""
+        if self.call is not None:
+            end_call(self.call, seen, error, self._over_s)
 
     def _discard(self) -> None:
         """What was announced is no call of a model: a redirect, or an answer of somebody else's API."""

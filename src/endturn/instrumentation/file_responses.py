@@ -7,7 +7,7 @@ that is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -23,11 +23,7 @@ def watch(response: Any, exchange: Exchange) -> None:
 
 
 class _Watching:
-    """What a watched response knows.
-
-    Attributes:
-        is_reading: one of its methods is at work: what that calls of the others is part of it.
-    """
+    """What a watched response knows. Within it, one of its methods is at work: what that calls is part of it."""
 
     __slots__ = ("exchange", "is_reading")
 
@@ -35,48 +31,20 @@ class _Watching:
         self.exchange = exchange
         self.is_reading = False
 
-    def read(self, response: Any, reads: Callable[[], Any], into: Any, decoded: bool, to_the_end: bool) -> Any:
-        """Read, and show the bytes to the exchange: `into` is the buffer that they were read into."""
-        if self.is_reading:
-            return reads()
+    def __enter__(self) -> None:
         self.is_reading = True
-        try:
-            found = reads()
-        except BaseException as error:
-            self.exchange.cut(error)
-            raise
-        finally:
-            self.is_reading = False
-        chunk = found if into is None else bytes(memoryview(into)[:found])
-        if decoded:
-            self.exchange.comes_unpacked()
-        if chunk:
-            self.exchange.see(chunk)
-        # What a decoder still holds of a compressed body comes after the connection has given all.
-        is_plain = not response.headers.get("content-encoding")
-        if to_the_end or not chunk or (is_plain and response.isclosed()):
-            self.exchange.ended()
-        return found
 
+    def __exit__(self, *raised: object) -> None:
+        self.is_reading = False
 
-class _Steps:
-    """The chunks of a response: that its own code closes it while it takes one is no leaving."""
-
-    __slots__ = ("_chunks", "_watching")
-
-    def __init__(self, watching: _Watching, chunks: Iterator[bytes]) -> None:
-        self._watching = watching
-        self._chunks = chunks
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        self._watching.is_reading = True
-        try:
-            return next(self._chunks)
-        finally:
-            self._watching.is_reading = False
+    def each(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The chunks of a response: that its own code closes it while it takes one is no leaving."""
+        while True:
+            with self:
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
 
 @cache
@@ -85,15 +53,28 @@ def _watched(kind: Any) -> type:
 
     def leaf(name: str) -> Any:
         def read(self: Any, *args: Any, **kwargs: Any) -> Any:
-            def reads() -> Any:
+            watching: _Watching = self._endturn
+            amount: Any = args[0] if args else kwargs.get("amt")
+            if watching.is_reading or amount == 0:
                 return getattr(kind, name)(self, *args, **kwargs)
-
-            amount = args[0] if args else kwargs.get("amt")
-            if amount == 0:
-                return reads()
-            into = amount if name == "readinto" else None
+            exchange = watching.exchange
+            try:
+                with watching:
+                    found = getattr(kind, name)(self, *args, **kwargs)
+            except BaseException as error:
+                exchange.cut(error)
+                raise
+            chunk = bytes(memoryview(amount)[:found]) if name == "readinto" else found
+            if _decodes(self, args, kwargs):
+                exchange.comes_unpacked()
+            if chunk:
+                exchange.see(chunk)
+            # What a decoder still holds of a compressed body comes after the connection has given all.
+            is_plain = not self.headers.get("content-encoding")
             to_the_end = name == "read" and (amount is None or amount < 0)
-            return self._endturn.read(self, reads, into, _decodes(self, args, kwargs), to_the_end)
+            if to_the_end or not chunk or (is_plain and self.isclosed()):
+                exchange.ended()
+            return found
 
         return read
 
@@ -101,7 +82,7 @@ def _watched(kind: Any) -> type:
         watching: _Watching = self._endturn
         if args[1] if len(args) > 1 else kwargs.get("decode_content"):
             watching.exchange.comes_unpacked()
-        return tee(_Steps(watching, kind.read_chunked(self, *args, **kwargs)), watching.exchange)
+        return tee(watching.each(kind.read_chunked(self, *args, **kwargs)), watching.exchange)
 
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         yield from kind.stream(self, *args, **kwargs)

@@ -48,11 +48,6 @@ def uninstall() -> None:
             undo()
 
 
-def found() -> list[str]:
-    """The libraries whose requests are seen."""
-    return sorted(_undo)
-
-
 def _patch(module: ModuleType) -> None:
     name = module.__name__
     if not exchange.are_observed() or name in _undo:

@@ -9,18 +9,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from multiprocessing import parent_process, util
+from typing import Any, Final
 
-from opentelemetry import metrics, trace
-from opentelemetry._logs import get_logger_provider
+from opentelemetry import _logs, metrics, trace
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.instrumentation import (
-    http_clients,
-    reconfigure,
-    worker_exit,
-)
+from endturn.instrumentation import http_clients, reconfigure
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
@@ -28,14 +24,10 @@ from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
 from endturn.turns import infer_with
 
-if TYPE_CHECKING:
-    from opentelemetry._logs import LoggerProvider
-    from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
-
 log = logging.getLogger("endturn")
 
-Providers = tuple["TracerProvider | None", "MeterProvider | None", "LoggerProvider | None"]
+PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
+Providers = tuple[trace.TracerProvider | None, metrics.MeterProvider | None, _logs.LoggerProvider | None]
 
 
 @dataclass(slots=True)
@@ -95,9 +87,9 @@ _warned = False
 
 def instrument(
     *,
-    tracer_provider: TracerProvider | None = None,
-    meter_provider: MeterProvider | None = None,
-    logger_provider: LoggerProvider | None = None,
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
+    logger_provider: _logs.LoggerProvider | None = None,
     **options: Any,
 ) -> None:
     """Observe every model call that this process makes over HTTP, and those that endturn itself makes.
@@ -142,10 +134,9 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
         _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked, for_host)
         infer_with(now.inferring)
         http_clients.install(now.active)
-        log.debug("endturn: the requests of these HTTP clients are seen: %s", ", ".join(http_clients.found()))
         now.look()
         atexit.register(_close, now)
-    _look_after_workers()
+    before_worker_ends(_end_worker)
     _warn_of_shared_name(given[1] or metrics.get_meter_provider())
 
 
@@ -169,14 +160,11 @@ def _ask_again(
     if now.is_for_host:
         options = reconfigure.overruled(now.options, asked)
         used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
-        now.is_for_host = for_host or (not reconfigure.given(asked) and used == now.given)
+        now.is_for_host = for_host or (asked == Options() and used == now.given)
     else:
         options, refused = reconfigure.guarded(now.options, asked)
         used = now.given
-        names = "tracer_provider", "meter_provider", "logger_provider"
-        refused += [
-            name for name, new, old in zip(names, given, used, strict=True) if new is not None and new is not old
-        ]
+        refused += [name for name, new, old in zip(PROVIDERS, given, used, strict=True) if new not in (None, old)]
     if options != now.options or used != now.given:
         now.recorder.use(*used, options=options)
         announce.listen(now.recorder)  # it may take what is said now, or no longer
@@ -184,9 +172,9 @@ def _ask_again(
         now.look()
     if refused and not quiet:
         log.warning(
-            "endturn: calls are observed already; the first call's settings stay, and this one's %s not used",
-            " and ".join([", ".join(refused[:-1]), refused[-1]] if refused[1:] else refused)
-            + (" are" if refused[1:] else " is"),
+            "endturn: calls are observed already; the first call's settings stay, and these of this one are not used: "
+            "%s",
+            ", ".join(refused),
         )
     return options
 
@@ -221,9 +209,20 @@ def _close(now: _Instrumentation) -> None:
 
 
 @cache
-def _look_after_workers() -> None:
-    """Workers of `multiprocessing` run no exit handlers, those of the providers among them."""
-    worker_exit.before_worker_ends(_end_worker)
+def before_worker_ends(job: Callable[[], object]) -> None:
+    """Have a job run at the end of this process, where it is a worker of `multiprocessing`, and of those it will fork.
+
+    They run no exit handlers: one that was forked, by `fork` or by the fork server, ends with `os._exit` once its
+    function has returned. What they do run before that are the finalizers of `multiprocessing`, which are emptied when
+    a worker begins. A spawned worker ends as any process does, after its finalizers: there a job runs twice.
+    """
+
+    def finalize(anchor: object = None) -> None:
+        util.Finalize(None, job, exitpriority=0)
+
+    util.register_after_fork(finalize, finalize)
+    if parent_process() is not None:
+        finalize()  # this is a worker, and it has begun
 
 
 def _end_worker() -> None:
@@ -232,7 +231,7 @@ def _end_worker() -> None:
     if now is None:
         return
     _close(now)
-    used = trace.get_tracer_provider(), metrics.get_meter_provider(), get_logger_provider()
+    used = trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()
 
     def flush() -> None:
         for given, otherwise in zip(now.given, used, strict=True):

@@ -10,46 +10,40 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
+from endturn.exchange import PROVIDERS
 from endturn.wires import WIRES, Asked, Routed, Wire, wire
 
 ANY: Final = "compatible"
 """The dialect of whoever imitates the format and may use anybody's words."""
 
 HOSTS: Final = {
-    "api.openai.com": ("openai", ""),
+    # Where our own clients ask, in the chat format.
+    **{
+        urlsplit(home.url).netloc: (name, home.dialect)
+        for name, home in PROVIDERS.items()
+        if home.url and home.key and home.wire == "openai_chat"
+    },
     "openai.azure.com": ("azure.ai.openai", "azure"),
     "openai.azure.us": ("azure.ai.openai", "azure"),
     "openai.azure.cn": ("azure.ai.openai", "azure"),
     "cognitiveservices.azure.com": ("azure.ai.openai", "azure"),
     "services.ai.azure.com": ("azure.ai.inference", "azure"),
     "models.inference.ai.azure.com": ("azure.ai.inference", "azure"),
-    "api.deepseek.com": ("deepseek", "deepseek"),
-    "api.groq.com": ("groq", "groq"),
-    "api.x.ai": ("x_ai", "xai"),
-    "api.mistral.ai": ("mistral_ai", "mistral"),
     "codestral.mistral.ai": ("mistral_ai", "mistral"),
-    "openrouter.ai": ("openrouter", "openrouter"),
-    "api.together.xyz": ("together", "together"),
     "api.together.ai": ("together", "together"),
     "api.perplexity.ai": ("perplexity", ANY),
-    "api.moonshot.ai": ("moonshot_ai", "moonshot"),
     "api.moonshot.cn": ("moonshot_ai", "moonshot"),
-    "api.fireworks.ai": ("fireworks", "fireworks"),
     "generativelanguage.googleapis.com": ("gcp.gemini", ANY),
     "aiplatform.googleapis.com": ("gcp.vertex_ai", ANY),
     "amazonaws.com": ("aws.bedrock", ANY),
     "api.cohere.ai": ("cohere", ANY),
     "api.cohere.com": ("cohere", ANY),
     "ml.cloud.ibm.com": ("ibm.watsonx.ai", "watsonx"),
-    "api.cerebras.ai": ("cerebras", "cerebras"),
-    "api.githubcopilot.com": ("github_copilot", "copilot"),
     "models.github.ai": ("github_models", ANY),
-    "api.z.ai": ("z_ai", "zai"),
     "open.bigmodel.cn": ("z_ai", "zai"),
     "ollama.com": ("ollama", "ollama"),
-    "router.huggingface.co": ("huggingface", "huggingface"),
     "endpoints.huggingface.cloud": ("huggingface", "huggingface"),
     "api.sambanova.ai": ("sambanova", ANY),
     "api.writer.com": ("writer", ANY),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from endturn.telemetry.content import narrower
@@ -27,7 +27,6 @@ def guarded(before: Options, asked: Options) -> tuple[Options, list[str]]:
     Returns:
         The options, and the names of those of the later call that are not taken.
     """
-    wanted = given(asked)
     limits = [limit for limit in (before.content_max_chars, asked.content_max_chars) if limit is not None]
     kept: dict[str, Any] = {
         "redact": _both(before.redact, asked.redact),
@@ -35,13 +34,8 @@ def guarded(before: Options, asked: Options) -> tuple[Options, list[str]]:
         "content_max_chars": min(limits, default=None),
     }
     after = replace(before, **kept)
-    refused = [
-        name
-        for name, value in wanted.items()
-        if (name not in kept and getattr(before, name) != value)
-        or (name in ("content", "content_max_chars") and not _same(getattr(after, name), value))
-    ]
-    return after, refused
+    refused = [name for name, value in given(asked).items() if not _same(getattr(after, name), value)]
+    return after, [name for name in refused if name != "redact"]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -61,13 +55,11 @@ def _code(redact: Redact) -> object:
     return redact if hasattr(redact, "__self__") else getattr(redact, "__code__", redact)
 
 
+@dataclass(frozen=True)
 class _InTurn:
     """Redactions, one after the other."""
 
-    __slots__ = ("redactions",)
-
-    def __init__(self, redactions: tuple[Redact, ...]) -> None:
-        self.redactions = redactions
+    redactions: tuple[Redact, ...]
 
     def __call__(self, text: str) -> str:
         for redact in self.redactions:

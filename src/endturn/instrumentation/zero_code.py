@@ -166,7 +166,6 @@ class _LateSetup:
 
 # --- opentelemetry-instrument, and the configuration file ----------------------------------------------------------
 
-PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
 THEIRS: Final = ("skip_dep_check", "raise_exception_on_conflict")
 """What callers tell every instrumentor; here there is nothing to check."""
 
@@ -200,14 +199,14 @@ class EndturnInstrumentor:
         Args:
             kwargs: the three providers and the options of `endturn.instrument`; others are ignored, which is logged.
         """
-        known = {*PROVIDERS, *(field.name for field in fields(Options))}
-        unknown = sorted(kwargs.keys() - known - set(THEIRS))
+        options = {field.name: kwargs.pop(field.name) for field in fields(Options) if field.name in kwargs}
+        unknown = sorted(kwargs.keys() - {*instrument.PROVIDERS, *THEIRS})
         if unknown:
-            log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), ", ".join(sorted(known)))
+            known = ", ".join([*instrument.PROVIDERS, *(field.name for field in fields(Options))])
+            log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), known)
         try:
-            options = Options(**{name: kwargs[name] for name in kwargs if name in known and name not in PROVIDERS})
-            tracers, meters, loggers = (kwargs.get(name) for name in PROVIDERS)
-            instrument.begin(options, (tracers, meters, loggers), for_host=True)
+            tracers, meters, loggers = (kwargs.get(name) for name in instrument.PROVIDERS)
+            instrument.begin(Options(**options), (tracers, meters, loggers), for_host=True)
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return
