@@ -85,11 +85,11 @@ class Call:
         """Whether what is asked within this call is a part of it.
 
         What a hook asks over HTTP while a request is sent is another call, unless it asks the same: a transport may
-        hand on what it is given.
+        hand on what it is given, perhaps in a form that cannot be read.
         """
         if self.layer is Layer.WRAPPER:
             return False
-        if self.layer is not Layer.HTTP or layer is not Layer.HTTP:
+        if self.layer is not Layer.HTTP or layer is not Layer.HTTP or asked is None:
             return True
         try:
             return bool(asked == self.asked)

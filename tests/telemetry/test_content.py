@@ -19,7 +19,7 @@ from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
-from endturn.instrumentation.content_capture import capture
+from endturn.instrumentation.body import capture
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import Content

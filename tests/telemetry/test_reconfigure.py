@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from endturn.errors import UsageError
-from endturn.instrumentation import reconfigure
-from endturn.instrumentation.instrument import Providers, begin, instrument, recorder, uninstrument
+from endturn.instrumentation.instrument import Providers, begin, guarded, instrument, recorder, uninstrument
 from endturn.instrumentation.zero_code import EndturnInstrumentor
 from endturn.telemetry import cleanup, content
 from endturn.telemetry.otel_providers import Options
@@ -162,7 +161,7 @@ def test_less_content_is_less() -> None:
 )
 def test_the_narrower_of_two_words(before: str | None, asked: str | None, kept: str) -> None:
     """What both allow."""
-    assert reconfigure.guarded(Options(content=before), Options(content=asked))[0].content == kept
+    assert guarded(Options(content=before), Options(content=asked))[0].content == kept
 
 
 @pytest.mark.parametrize("for_host", [True, False], ids=["started observed", "by the host"])

@@ -121,12 +121,11 @@ class Telemetry:
         made: dict[Signal, list[Any]] = {}
         for signal, exporter in zip(sdk_providers.SIGNALS, given, strict=True):
             try:
-                made[signal] = sdk_providers.exporters(signal, exporter)
+                made[signal] = sdk_providers.exporters(signal, exporter, attributes)
             except UsageError as error:
                 if not self._for_host:
                     raise
                 log.error("endturn: no %s are exported: %s", signal, error)
-        sdk_providers.warn_of_names(attributes)
         resource = sdk_providers.resource_of(attributes)
         self._providers = sdk_providers.install(resource, made)
         if self._providers:
@@ -300,16 +299,13 @@ def _configure_again(telemetry: Telemetry, options: Options, unused: list[str], 
     if not telemetry._for_host:
         log.warning("endturn: configure() was called before; the first call's settings stay")
     elif unused:
-        log.warning(
-            "endturn: telemetry was set up with the first model call, as the variables say; configure() came after it, "
-            "and its %s cannot be used any more",
-            ", ".join(unused),
-        )
+        what = ", ".join(unused)
+        log.warning("endturn: telemetry was set up with the first model call, and %s cannot be used any more", what)
     if instrumentation.recorder() is not None:
-        telemetry._options = instrumentation.asked_again(options, quiet=not telemetry._for_host)
+        telemetry._options = instrumentation.begin(options, quiet=not telemetry._for_host)
     elif instrument and telemetry._instrumented:
         _instrument(telemetry)
-        telemetry._options = instrumentation.asked_again(options, quiet=True)
+        telemetry._options = instrumentation.begin(options, quiet=True)
 
 
 def _instrument(telemetry: Telemetry) -> None:

@@ -17,8 +17,7 @@ from endturn import announce
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.instrumentation.body import says_nothing
-from endturn.instrumentation.content_capture import ContentCapture, capture
+from endturn.instrumentation.body import ContentCapture, capture, says_nothing
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE, end_call, or_else, why_cut
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
@@ -146,15 +145,12 @@ class _CallRun:
             self._answered(result)
         elif self._deltas:
             # A stream of Deltas ends with its ChatResponse; without one, the rest is missing.
-            self._end(self._so_far(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)))
+            self._finish(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
         else:
-            if self._watch is None and not isinstance(result, str | None):
+            if not isinstance(result, str | None):
                 self._see(result)
-            seen = None if self._watch is None else self._watch.close()
-            if seen is None or says_nothing(seen):
-                # Of text, or something of the host's own, it cannot be told why the model stopped.
-                seen = self._so_far(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
-            self._end(seen)
+            # Of text, or something of the host's own, it cannot be told why the model stopped.
+            self._finish(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
 
     def raised(self, error: BaseException) -> None:
         if isinstance(error, ProviderError) and error.partial is not None:
@@ -163,23 +159,25 @@ class _CallRun:
         completion = getattr(error, "completion", None)  # openai's `parse` of a cut answer
         if completion is not None:
             self._see(completion)
-        otherwise, _, detail = why_cut(error)
-        if self._watch is not None:
-            seen = self._watch.close(left=otherwise is StopReason.CANCELLED)
-            self._end(or_else(seen, otherwise, error, detail), error)
-        else:
-            reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
-            stop = getattr(error, "stop", None) if isinstance(error, ProviderError) else None
-            self._end(self._so_far(stop or Stop(reason, incomplete=True)), error)
+        stop = error.stop if isinstance(error, ProviderError) else None
+        reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
+        self._finish(stop or Stop(reason, incomplete=True), error)
 
     def closed(self, over_s: float | None = None, detail: str | None = None) -> None:
-        if self._call.ended or self._call.covered:
-            return
-        if self._watch is None:
-            seen = self._so_far(Stop(StopReason.CANCELLED, detail=detail, incomplete=True))
-        else:
-            seen = or_else(self._watch.close(left=True), StopReason.CANCELLED, None, detail)
-        self._end(seen, over_s=over_s)
+        if not self._call.ended and not self._call.covered:
+            self._finish(Stop(StopReason.CANCELLED, detail=detail, incomplete=True), over_s=over_s)
+
+    def _finish(self, stop: Stop, error: BaseException | None = None, over_s: float | None = None) -> None:
+        """End the call as what came says; so where that says nothing."""
+        is_left = stop.reason is StopReason.CANCELLED
+        seen = None if self._watch is None else self._watch.close(left=is_left)
+        if seen is not None and error is not None:
+            seen = or_else(seen, *why_cut(error))
+        elif seen is not None and is_left:
+            seen = or_else(seen, stop.reason, None, stop.detail)
+        elif seen is None or says_nothing(seen):
+            seen = self._so_far(stop)
+        self._end(seen, error, over_s)
 
     def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
         if self._said is not None:

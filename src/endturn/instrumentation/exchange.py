@@ -1,6 +1,6 @@
 """One HTTP request to a model API and its answer, as one call: whichever client sends it, however the host reads it.
 
-    exchange = exchange.begin(read, client, args, kwargs)         None for all that asks no model
+    exchange = exchange.begin(is_observed, read)                  None for all that asks no model
     with exchange.sending: …                                      its span is current
     exchange.failed(error)                                        no answer came
     exchange.answered(status, headers)                            then the bytes:
@@ -16,9 +16,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar, Token
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakSet
@@ -30,13 +29,11 @@ from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.instrumentation import background_responses
-from endturn.instrumentation.body import Answer, UnpackWhole, json_object
-from endturn.instrumentation.content_capture import ContentCapture, capture
+from endturn.instrumentation.body import Answer, ContentCapture, UnpackWhole, capture, json_object
 from endturn.instrumentation.recognition import Endpoint, endpoint, is_asked, may_ask_a_model
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.foreign_spans import AdoptedSpan
-from endturn.turns import Step
 from endturn.wires import Context, Seen, Wire
 
 log = logging.getLogger("endturn")
@@ -50,20 +47,7 @@ UNREADABLE: Final = "unreadable"
 ABANDONED: Final = "abandoned"
 """The detail of a response that its host dropped without closing it."""
 
-_is_observed: Callable[[], bool] | None = None
-_sending: ContextVar[Sending | None] = ContextVar("endturn_sending", default=None)
 _open: WeakSet[Exchange] = WeakSet()
-
-
-def observe_while(is_observed: Callable[[], bool] | None) -> None:
-    """Have requests seen while `is_observed()` is true; None sees no more."""
-    global _is_observed
-    _is_observed = is_observed
-
-
-def are_observed() -> bool:
-    """Whether `observe_while` has been called, and not been undone."""
-    return _is_observed is not None
 
 
 class Sent(NamedTuple):
@@ -89,20 +73,18 @@ class Sent(NamedTuple):
         return cls(method, path, parts.hostname or "", parts.port, content)
 
 
-def begin(read: Callable[..., Sent], client: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange | None:
+def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange | None:
     """The exchange of a request that is about to be sent; None where it asks no model, or is a part of another.
 
     Args:
-        read: reads the request from the arguments of the client's method, which follow.
+        is_observed: whether requests are to be seen, now that there is one.
+        read: reads the request.
     """
     try:
-        if _is_observed is None or not _is_observed() or not announce.listening():
+        if not is_observed() or not announce.listening():
             return None
-        sent = read(client, *args, **kwargs)
+        sent = read()
         if not may_begin(sent.method, sent.path):
-            return None
-        around = _sending.get()
-        if around is not None and around.includes(sent.content):
             return None
         cleanup.run()
         found = endpoint(sent.method, sent.host, sent.port, sent.path)
@@ -129,8 +111,10 @@ def _begin(sent: Sent, found: Endpoint) -> Exchange | None:
         return None
     call = open_call(
         Layer.HTTP,
-        asked,
+        None if body is None else asked,  # what cannot be read cannot be told from a request that it may be part of
         late=adoptable is not None,
+        model=asked.model,
+        stream=asked.stream,
         provider=found.provider,
         operation=found.routed.operation or OPERATIONS.get(found.wire.NAME, "chat"),
         server_address=sent.host or None,
@@ -140,8 +124,7 @@ def _begin(sent: Sent, found: Endpoint) -> Exchange | None:
         return None
     context = Context(found.dialect, found.provider, asked)
     captured = capture(call, found.wire, body or {}, context) if announce.takes_content() else None
-    sending = Sending(call.step(), sent.content)
-    return Exchange(found.wire, context, sending, found.known, call, adoptable=adoptable, capture=captured)
+    return Exchange(found.wire, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
 
 
 def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
@@ -156,7 +139,7 @@ def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
     if begun is None:
         return None
     context = replace(begun.context, asked=replace(begun.context.asked, stream=bool(found.routed.stream)))
-    return Exchange(begun.wire, context, Sending(None, None), known=True, job=job)
+    return Exchange(begun.wire, context, known=True, sending=nullcontext(), job=job)
 
 
 def close_all() -> None:
@@ -175,8 +158,8 @@ class Exchange:
 
     Attributes:
         wire: the format; context: what must be known to read the answer.
-        sending: the step in which the request is sent.
         known: the host is a provider's.
+        sending: the step in which the request is sent: its span is current, and what is sent meanwhile is part of it.
         call: None where it is part of another.
         job: the response in the background that this one fetches.
         seen: what was seen last of a response in the background that this one began; asked_s: and when.
@@ -184,13 +167,12 @@ class Exchange:
             answered.
         capture: keeps what is said, where somebody takes it.
         is_over: its end has been seen.
-        has_begun: bytes of the answer have passed.
     """
 
     wire: Wire
     context: Context
-    sending: Sending
     known: bool
+    sending: AbstractContextManager[object]
     call: Call | None = None
     job: background_responses.Key | None = None
     seen: Seen | None = None
@@ -198,7 +180,6 @@ class Exchange:
     adoptable: AdoptedSpan | None = None
     capture: ContentCapture | None = None
     is_over: bool = False
-    has_begun: bool = False
     _answer: Answer | None = None
     _is_blind: bool = False
     _over_s: float | None = None
@@ -255,7 +236,7 @@ class Exchange:
 
     def comes_unpacked(self) -> None:
         """The library has unpacked the bytes that follow."""
-        if self._answer is not None and not self.has_begun:
+        if self._answer is not None:
             self._answer.unpacker = None
 
     def unreadable(self) -> None:
@@ -268,10 +249,8 @@ class Exchange:
         if self.is_over or self._is_blind or self._answer is None:
             return
         try:
-            if not self.has_begun:
-                self.has_begun = True
-                if self.call is not None and self.context.asked.stream:
-                    self.call.first_chunk()
+            if self.call is not None and self.call.first_chunk_s is None and self.context.asked.stream:
+                self.call.first_chunk()
             self._answer.see(chunk)
             if self._answer.done:
                 self._end()
@@ -407,53 +386,6 @@ def end_call(call: Call, seen: Seen, error: BaseException | None = None, over_s:
         over_s=over_s,
     )
     call.asked = call.outer = None  # a connection may keep the context in which it was opened, and the call with that
-
-
-class Sending:
-    """The step in which a request is sent: its span is current, and what is sent meanwhile is part of it.
-
-    A connection that is opened meanwhile keeps the step's context for as long as it lives: so the step knows nothing of
-    its exchange.
-    """
-
-    __slots__ = ("_content", "_step", "_token", "_under_way")
-
-    def __init__(self, step: Step | None, content: object) -> None:
-        self._step = step
-        self._content = content
-        self._under_way = False
-
-    def includes(self, content: object) -> bool:
-        """Whether a request that is sent now is part of this one: of a client on which its client stands, a retry.
-
-        Args:
-            content: the body; one that is not in memory cannot be told from this one's.
-        """
-        if not self._under_way or not isinstance(content, str | bytes | Mapping):
-            return self._under_way
-        mine = self._content
-        if isinstance(mine, str) and isinstance(content, bytes):
-            mine = mine.encode()
-        return not isinstance(mine, type(content)) or mine == content
-
-    def __enter__(self) -> None:
-        self._under_way = True
-        self._token: Token[Sending | None] = _sending.set(self)
-        if self._step is not None:
-            self._step.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._step is not None:
-            self._step.__exit__(kind, value, trace)
-        self._under_way = False
-        self._step = self._content = None
-        try:
-            _sending.reset(self._token)
-        except ValueError:  # a host that drives one coroutine from several contexts
-            log.debug("endturn: a request was sent in another context than it began in")
-        del self._token
 
 
 def _forget() -> None:

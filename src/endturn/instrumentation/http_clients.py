@@ -7,6 +7,7 @@ reads the library's requests, answers and errors; sending is the same everywhere
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import ModuleType
@@ -30,19 +31,27 @@ CLIENTS: Final = {
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
+
+def _never() -> bool:
+    return False
+
+
+_is_observed: Callable[[], bool] = _never
 _undo: dict[str, list[Callable[[], None]]] = {}
 
 
 def install(is_observed: Callable[[], bool]) -> None:
     """Wrap the methods, of libraries that are imported later too. Requests are seen while `is_observed()` is true."""
-    exchange.observe_while(is_observed)
+    global _is_observed
+    _is_observed = is_observed
     for name in CLIENTS:
         wrapt.register_post_import_hook(_patch, name)
 
 
 def uninstall() -> None:
     """Put the libraries' own methods back."""
-    exchange.observe_while(None)
+    global _is_observed
+    _is_observed = _never
     for name in list(_undo):
         for undo in _undo.pop(name):
             undo()
@@ -50,7 +59,7 @@ def uninstall() -> None:
 
 def _patch(module: ModuleType) -> None:
     name = module.__name__
-    if not exchange.are_observed() or name in _undo:
+    if _is_observed is _never or name in _undo:
         return
     try:
         _undo[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(module)
@@ -78,7 +87,7 @@ def wrap(
     """
 
     def send(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
-        begun = exchange.begin(read, client, args, kwargs)
+        begun = exchange.begin(_is_observed, partial(read, client, *args, **kwargs))
         if begun is None:
             return wrapped(*args, **kwargs)
         try:
@@ -91,7 +100,7 @@ def wrap(
         return response
 
     async def asend(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
-        begun = exchange.begin(read, client, args, kwargs)
+        begun = exchange.begin(_is_observed, partial(read, client, *args, **kwargs))
         if begun is None:
             return await wrapped(*args, **kwargs)
         try:

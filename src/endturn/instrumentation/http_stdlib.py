@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from http.client import HTTPResponse
 from types import ModuleType
 from typing import Any
 from urllib.error import HTTPError
 
-from endturn.instrumentation import file_responses
 from endturn.instrumentation.exchange import Exchange, Sent
 from endturn.instrumentation.http_clients import wrap
+from endturn.instrumentation.http_urllib3 import watch
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
@@ -32,8 +31,6 @@ def _told(error: BaseException) -> tuple[Any, ...]:
 
 
 def _answered(exchange: Exchange, response: Any, opener: Any, kwargs: dict[str, Any]) -> None:
-    if not isinstance(response, HTTPResponse):
-        raise TypeError(f"a response of another kind: {type(response).__name__}")
     headers: Any = response.headers  # whatever the case of a name
     if exchange.answered(response.status, headers):
-        file_responses.watch(response, exchange)
+        watch(response, exchange)

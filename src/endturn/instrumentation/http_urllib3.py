@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
-from endturn.instrumentation import file_responses
+from endturn.instrumentation.body import tee
 from endturn.instrumentation.exchange import Exchange, Sent
 from endturn.instrumentation.http_clients import wrap
 
@@ -34,4 +35,109 @@ def _answered(exchange: Exchange, response: Any, pool: Any, kwargs: dict[str, An
         exchange.see(response.data)
         exchange.ended()
     else:
-        file_responses.watch(response, exchange)
+        watch(response, exchange)
+
+
+# --- Responses that are read like files, the standard library's too --------------------------------------------------
+
+
+def watch(response: Any, exchange: Exchange) -> None:
+    """Have the exchange told what is read of a response from now on, and how that ends.
+
+    The response becomes an object of a subclass, with the public methods that give bytes overridden: something that
+    only stands for it would fail `isinstance`, and miss what is read by another way. It is the one object of a host's
+    that is changed.
+    """
+    kind: Any = type(response)
+    response.__class__ = _watched(kind)
+    response._endturn = _Watching(exchange)
+
+
+class _Watching:
+    """What a watched response knows. Within it, one of its methods is at work: what that calls is part of it."""
+
+    __slots__ = ("exchange", "is_reading")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.is_reading = False
+
+    def __enter__(self) -> None:
+        self.is_reading = True
+
+    def __exit__(self, *raised: object) -> None:
+        self.is_reading = False
+
+    def each(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The chunks of a response: that its own code closes it while it takes one is no leaving."""
+        while True:
+            with self:
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+
+@cache
+def _watched(kind: Any) -> type:
+    """The subclass of a class of responses whose objects are watched."""
+
+    def leaf(name: str) -> Any:
+        def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+            watching: _Watching = self._endturn
+            amount: Any = args[0] if args else kwargs.get("amt")
+            if watching.is_reading or amount == 0:
+                return getattr(kind, name)(self, *args, **kwargs)
+            exchange = watching.exchange
+            try:
+                with watching:
+                    found = getattr(kind, name)(self, *args, **kwargs)
+            except BaseException as error:
+                exchange.cut(error)
+                raise
+            chunk = bytes(memoryview(amount)[:found]) if name == "readinto" else found
+            if _decodes(self, args, kwargs):
+                exchange.comes_unpacked()
+            if chunk:
+                exchange.see(chunk)
+            # What a decoder still holds of a compressed body comes after the connection has given all.
+            is_plain = not self.headers.get("content-encoding")
+            to_the_end = name == "read" and (amount is None or amount < 0)
+            if to_the_end or not chunk or (is_plain and self.isclosed()):
+                exchange.ended()
+            return found
+
+        return read
+
+    def read_chunked(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        watching: _Watching = self._endturn
+        if args[1] if len(args) > 1 else kwargs.get("decode_content"):
+            watching.exchange.comes_unpacked()
+        return tee(watching.each(kind.read_chunked(self, *args, **kwargs)), watching.exchange)
+
+    def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
+        yield from kind.stream(self, *args, **kwargs)
+        self._endturn.exchange.ended()
+
+    def close(self: Any) -> None:
+        watching: _Watching | None = self._endturn
+        if watching is not None and not watching.is_reading:
+            watching.exchange.left()
+        kind.close(self)
+
+    def __del__(self: Any) -> None:
+        # A file's destructor closes it: nobody has left it there, and nothing may be recorded.
+        self._endturn = None
+        kind.__del__(self)
+
+    members: dict[str, Any] = {"close": close, "__del__": __del__, "__module__": kind.__module__}
+    members |= {name: leaf(name) for name in ("read", "read1", "readinto", "readline") if hasattr(kind, name)}
+    if hasattr(kind, "read_chunked"):
+        members |= {"read_chunked": read_chunked, "stream": stream}
+    return type(kind.__name__, (kind,), members)
+
+
+def _decodes(response: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether urllib3 unpacks what it is about to give; the standard library never does."""
+    said = args[1] if len(args) > 1 else kwargs.get("decode_content")
+    return bool(getattr(response, "decode_content", False) if said is None else said)

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from multiprocessing import parent_process, util
 from typing import Any, Final
@@ -16,8 +16,10 @@ from opentelemetry import _logs, metrics, trace
 
 from endturn import announce
 from endturn.announce import swallow
-from endturn.instrumentation import http_clients, reconfigure
+from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans
+from endturn.telemetry.bounded import Redact
+from endturn.telemetry.content import narrower
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
@@ -115,11 +117,17 @@ def instrument(
     begin(Options(**options), (tracer_provider, meter_provider, logger_provider))
 
 
-def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bool = False) -> None:
+def begin(
+    asked: Options, given: Providers = (None, None, None), *, for_host: bool = False, quiet: bool = False
+) -> Options:
     """`instrument`, with options that are put together.
 
     Args:
         for_host: whoever starts the process asks for it, and not the host itself.
+        quiet: that the first call's settings stay has been said.
+
+    Returns:
+        The options from now on: of a later call's, what may be taken.
 
     Raises:
         UsageError: an option's value cannot be used.
@@ -128,8 +136,7 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
     asked.check()
     with _lock:
         if _now is not None:
-            _ask_again(_now, asked, given, for_host=for_host)
-            return
+            return _ask_again(_now, asked, given, for_host=for_host, quiet=quiet)
         recorder = Recorder(*given, options=asked)
         _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked, for_host)
         infer_with(now.inferring)
@@ -138,31 +145,17 @@ def begin(asked: Options, given: Providers = (None, None, None), *, for_host: bo
         atexit.register(_close, now)
     before_worker_ends(_end_worker)
     _warn_of_shared_name(given[1] or metrics.get_meter_provider())
+    return asked
 
 
-def asked_again(asked: Options, *, quiet: bool) -> Options:
-    """Take what may be taken of a later call's options while calls are observed.
-
-    Args:
-        quiet: that the rest is not taken has been said.
-
-    Returns:
-        The options from now on.
-    """
-    with _lock:
-        return asked if _now is None else _ask_again(_now, asked, (None, None, None), quiet=quiet)
-
-
-def _ask_again(
-    now: _Instrumentation, asked: Options, given: Providers, *, for_host: bool = False, quiet: bool = False
-) -> Options:
+def _ask_again(now: _Instrumentation, asked: Options, given: Providers, *, for_host: bool, quiet: bool) -> Options:
     refused: list[str] = []
     if now.is_for_host:
-        options = reconfigure.overruled(now.options, asked)
+        options = overruled(now.options, asked)
         used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
         now.is_for_host = for_host or (asked == Options() and used == now.given)
     else:
-        options, refused = reconfigure.guarded(now.options, asked)
+        options, refused = guarded(now.options, asked)
         used = now.given
         refused += [name for name, new, old in zip(PROVIDERS, given, used, strict=True) if new not in (None, old)]
     if options != now.options or used != now.given:
@@ -279,3 +272,63 @@ def _warn_of_shared_name(provider: object) -> None:
             INSTANCE,
             named,
         )
+
+
+# --- What a second call's options change: whoever asks for less of what was said gets less, always ----------------
+
+
+def _given(options: Options) -> dict[str, Any]:
+    """The options that were given a value."""
+    values = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def overruled(before: Options, asked: Options) -> Options:
+    """The options of whoever started it for the host, and over them those of the host's own call."""
+    return replace(before, **_given(asked))
+
+
+def guarded(before: Options, asked: Options) -> tuple[Options, list[str]]:
+    """The options of the host's first call, with what a later one keeps back besides.
+
+    Returns:
+        The options, and the names of those of the later call that are not taken.
+    """
+    limits = [limit for limit in (before.content_max_chars, asked.content_max_chars) if limit is not None]
+    kept: dict[str, Any] = {
+        "redact": _both(before.redact, asked.redact),
+        "content": narrower(before.content, asked.content),
+        "content_max_chars": min(limits, default=None),
+    }
+    after = replace(before, **kept)
+    refused = [name for name, value in _given(asked).items() if not _same(getattr(after, name), value)]
+    return after, [name for name in refused if name != "redact"]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool((one.strip().upper() == other.strip().upper()) if isinstance(one, str) else one == other)
+
+
+def _both(before: Redact | None, asked: Redact | None) -> Redact | None:
+    """Each redaction after the other, but one that is the same, or the same function made again, only once."""
+    if before is None or asked is None:
+        return before or asked
+    earlier = before.redactions if isinstance(before, _InTurn) else (before,)
+    return _InTurn((*(each for each in earlier if _code(each) != _code(asked)), asked))
+
+
+def _code(redact: Redact) -> object:
+    """What tells a function from others: its code, where it belongs to no object."""
+    return redact if hasattr(redact, "__self__") else getattr(redact, "__code__", redact)
+
+
+@dataclass(frozen=True)
+class _InTurn:
+    """Redactions, one after the other."""
+
+    redactions: tuple[Redact, ...]
+
+    def __call__(self, text: str) -> str:
+        for redact in self.redactions:
+            text = redact(text)
+        return text

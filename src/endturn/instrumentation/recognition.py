@@ -18,6 +18,42 @@ from endturn.wires import WIRES, Asked, Routed, Wire, wire
 ANY: Final = "compatible"
 """The dialect of whoever imitates the format and may use anybody's words."""
 
+_HOMES: Final = {
+    ("ai21", ANY): "api.ai21.com",
+    ("alibaba_cloud", ANY): "dashscope.aliyuncs.com dashscope-intl.aliyuncs.com dashscope-us.aliyuncs.com",
+    ("anthropic", ""): "api.anthropic.com claude.googleapis.com",
+    ("aws.bedrock", ANY): "amazonaws.com api.aws",
+    ("azure.ai.inference", "azure"): "services.ai.azure.com models.inference.ai.azure.com",
+    ("azure.ai.openai", "azure"): "openai.azure.com openai.azure.us openai.azure.cn cognitiveservices.azure.com",
+    ("baseten", ANY): "inference.baseten.co",
+    ("cohere", ANY): "api.cohere.ai api.cohere.com",
+    ("deepinfra", ANY): "api.deepinfra.com",
+    ("gcp.gemini", ANY): "generativelanguage.googleapis.com",
+    ("gcp.vertex_ai", ANY): "aiplatform.googleapis.com",
+    ("github_models", ANY): "models.github.ai",
+    ("huggingface", "huggingface"): "endpoints.huggingface.cloud",
+    ("hyperbolic", ANY): "api.hyperbolic.xyz",
+    ("ibm.watsonx.ai", "watsonx"): "ml.cloud.ibm.com",
+    ("lmstudio", "lmstudio"): "localhost:1234",
+    ("minimax", ANY): "api.minimax.io api.minimaxi.com",
+    ("mistral_ai", "mistral"): "codestral.mistral.ai",
+    ("moonshot_ai", "moonshot"): "api.moonshot.cn",
+    ("nebius", ANY): "api.studio.nebius.com api.tokenfactory.nebius.com",
+    ("novita", ANY): "api.novita.ai",
+    ("nvidia", ANY): "integrate.api.nvidia.com",
+    ("ollama", "ollama"): "ollama.com localhost:11434",
+    ("perplexity", ANY): "api.perplexity.ai",
+    ("sambanova", ANY): "api.sambanova.ai",
+    ("siliconflow", ANY): "api.siliconflow.cn api.siliconflow.com",
+    ("together", "together"): "api.together.ai",
+    ("venice", ANY): "api.venice.ai",
+    ("vercel", ANY): "ai-gateway.vercel.sh",
+    ("volcengine", ANY): "volces.com",
+    ("writer", ANY): "api.writer.com",
+    ("z_ai", "zai"): "open.bigmodel.cn",
+}
+"""Who is behind a host, or behind what ends so, and in which dialect (the conventions' names where there is one)."""
+
 HOSTS: Final = {
     # Where our own clients ask, in the chat format.
     **{
@@ -25,53 +61,8 @@ HOSTS: Final = {
         for name, home in PROVIDERS.items()
         if home.url and home.key and home.wire == "openai_chat"
     },
-    "openai.azure.com": ("azure.ai.openai", "azure"),
-    "openai.azure.us": ("azure.ai.openai", "azure"),
-    "openai.azure.cn": ("azure.ai.openai", "azure"),
-    "cognitiveservices.azure.com": ("azure.ai.openai", "azure"),
-    "services.ai.azure.com": ("azure.ai.inference", "azure"),
-    "models.inference.ai.azure.com": ("azure.ai.inference", "azure"),
-    "codestral.mistral.ai": ("mistral_ai", "mistral"),
-    "api.together.ai": ("together", "together"),
-    "api.perplexity.ai": ("perplexity", ANY),
-    "api.moonshot.cn": ("moonshot_ai", "moonshot"),
-    "generativelanguage.googleapis.com": ("gcp.gemini", ANY),
-    "aiplatform.googleapis.com": ("gcp.vertex_ai", ANY),
-    "amazonaws.com": ("aws.bedrock", ANY),
-    "api.cohere.ai": ("cohere", ANY),
-    "api.cohere.com": ("cohere", ANY),
-    "ml.cloud.ibm.com": ("ibm.watsonx.ai", "watsonx"),
-    "models.github.ai": ("github_models", ANY),
-    "open.bigmodel.cn": ("z_ai", "zai"),
-    "ollama.com": ("ollama", "ollama"),
-    "endpoints.huggingface.cloud": ("huggingface", "huggingface"),
-    "api.sambanova.ai": ("sambanova", ANY),
-    "api.writer.com": ("writer", ANY),
-    "api.ai21.com": ("ai21", ANY),
-    "api.deepinfra.com": ("deepinfra", ANY),
-    "api.minimax.io": ("minimax", ANY),
-    "api.minimaxi.com": ("minimax", ANY),
-    "api.novita.ai": ("novita", ANY),
-    "api.siliconflow.cn": ("siliconflow", ANY),
-    "api.siliconflow.com": ("siliconflow", ANY),
-    "api.studio.nebius.com": ("nebius", ANY),
-    "api.tokenfactory.nebius.com": ("nebius", ANY),
-    "api.hyperbolic.xyz": ("hyperbolic", ANY),
-    "api.venice.ai": ("venice", ANY),
-    "inference.baseten.co": ("baseten", ANY),
-    "integrate.api.nvidia.com": ("nvidia", ANY),
-    "dashscope.aliyuncs.com": ("alibaba_cloud", ANY),
-    "dashscope-intl.aliyuncs.com": ("alibaba_cloud", ANY),
-    "dashscope-us.aliyuncs.com": ("alibaba_cloud", ANY),
-    "volces.com": ("volcengine", ANY),
-    "ai-gateway.vercel.sh": ("vercel", ANY),
-    "api.aws": ("aws.bedrock", ANY),
-    "api.anthropic.com": ("anthropic", ""),
-    "claude.googleapis.com": ("anthropic", ""),
-    "localhost:11434": ("ollama", "ollama"),
-    "localhost:1234": ("lmstudio", "lmstudio"),
+    **{host: who for who, hosts in _HOMES.items() for host in hosts.split()},
 }
-"""A host, or the end of one, and who is behind it (the conventions' names where there is one)."""
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -85,30 +76,24 @@ _ENDS: Final = frozenset(
 )  # fmt: skip
 """What the path of a request that asks a model ends with, after its last slash or colon."""
 
-_MEMBERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
-    "anthropic": (frozenset({"messages", "max_tokens"}), frozenset({"messages", "anthropic_version"})),
-    "bedrock_converse": (frozenset({"messages"}), frozenset({"promptVariables"})),
-    "bedrock_invoke": tuple(frozenset({name}) for name in ("messages", "prompt", "inputText", "message", "input")),
-    "cohere": (frozenset({"model", "messages"}),),
-    "cohere v1": (frozenset({"message"}),),
-    "completions": (frozenset({"prompt"}), frozenset({"inputs"}), frozenset({"input", "model_id"})),
-    "gemini": (frozenset({"contents"}),),
-    "gemini_interactions": (
-        frozenset({"model", "input"}),
-        frozenset({"agent", "input"}),
-        frozenset({"previous_interaction_id"}),
-    ),
-    "ollama": (frozenset({"model", "messages"}), frozenset({"model", "prompt"})),
-    "openai_chat": (frozenset({"messages"}), frozenset({"prompt", "model"})),
-    "openai_responses": (
-        *(frozenset({"model", name}) for name in ("input", "prompt", "previous_response_id", "conversation")),
-        frozenset({"prompt", "input"}),
-    ),
+_MEMBERS: Final = {
+    "anthropic": "messages max_tokens | messages anthropic_version",
+    "bedrock_converse": "messages | promptVariables",
+    "bedrock_invoke": "messages | prompt | inputText | message | input",
+    "cohere": "model messages",
+    "cohere v1": "message",
+    "completions": "prompt | inputs | input model_id",
+    "gemini": "contents",
+    "gemini_interactions": "model input | agent input | previous_interaction_id",
+    "ollama": "model messages | model prompt",
+    "openai_chat": "messages | prompt model",
+    "openai_responses": "model input | model prompt | model previous_response_id | model conversation | prompt input",
 }
 """The members that a request of each format must have, in one of these ways, where its host is not known.
 
 Of a dialect too, where it has others.
 """
+_WAYS: Final = {name: tuple(frozenset(way.split()) for way in ways.split("|")) for name, ways in _MEMBERS.items()}
 
 _PATHS: Final = {
     "api-version=": ("azure.ai.openai", "azure"),
@@ -221,8 +206,8 @@ def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
     if found.known and found.is_exact:
         return True
     name = found.wire.NAME
-    members = _MEMBERS.get(f"{name} {found.dialect}") or _MEMBERS[name]
-    return body is not None and any(names <= body.keys() for names in members)
+    ways = _WAYS.get(f"{name} {found.dialect}") or _WAYS[name]
+    return body is not None and any(names <= body.keys() for names in ways)
 
 
 def _own(provider: str, path: str) -> tuple[Wire, str, Routed] | None:

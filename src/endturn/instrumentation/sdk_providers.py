@@ -8,14 +8,20 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal
 from uuid import uuid4
 
 from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 
 from endturn.errors import UsageError
@@ -33,11 +39,12 @@ _REGISTERED: Final = {"": "otlp_proto_http", "http/protobuf": "otlp_proto_http",
 """The name under which the OTLP exporter of a protocol is registered. Without a protocol it is HTTP, the one that is
 installed with us."""
 
-_REMEDIES: Final = {
-    "otlp_proto_http": "pip install 'endturn[otlp]'",
-    "otlp_proto_grpc": "pip install opentelemetry-exporter-otlp-proto-grpc",
-    "prometheus": "pip install opentelemetry-exporter-prometheus",
+_PACKAGES: Final = {
+    "otlp_proto_http": "'endturn[otlp]'",
+    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
+    "prometheus": "opentelemetry-exporter-prometheus",
 }
+"""What registers an exporter."""
 
 Make = Callable[[], Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
@@ -50,14 +57,23 @@ _CURRENT: Final[dict[Signal, Make]] = {
 _registered = cache(entry_points)
 
 
-def exporters(signal: Signal, given: Any = None) -> list[Any]:
+def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list[Any]:
     """The exporters of a signal: the given one, else those that the variables ask for; none for a provider of the host.
+
+    Args:
+        attributes: what a provider of ours would be called.
 
     Raises:
         UsageError: a variable names what there is not, or what is not installed.
     """
-    if _is_taken(signal):
+    if installed(_CURRENT[signal]()):
         log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
+        if attributes:
+            log.warning(
+                "endturn: service_name and resource are not used for %s: providers that are there keep their names; "
+                "set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which whoever installs them reads",
+                signal,
+            )
         return []
     return [make() for make in makers(signal)] if given is None else [given]
 
@@ -68,28 +84,28 @@ def makers(signal: Signal) -> list[Make]:
     Raises:
         UsageError: a variable names what there is not, or what is not installed.
     """
-    return [_maker(signal, name, asked) for name, asked in _names(signal)]
-
-
-def _names(signal: Signal) -> Iterator[tuple[str, str]]:
-    """The names under which exporters are registered, each with the variable that asks for it."""
     variable = f"OTEL_{signal.upper()}_EXPORTER"
-    names = [name.strip().lower() for name in os.environ.get(variable, "").split(",") if name.strip()]
-    for name in names or ["otlp"]:
-        if name == "otlp":
-            asked = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
-            if not os.environ.get(asked, "").strip():
-                asked = "OTEL_EXPORTER_OTLP_PROTOCOL"
-            protocol = os.environ.get(asked, "").strip().lower()
-            if protocol not in _REGISTERED:
-                raise UsageError(f"{asked}={protocol!r}: use http/protobuf (port 4318) or grpc (port 4317)")
-            yield _REGISTERED[protocol], f"{asked}={protocol!r}" if protocol else f"{variable}={name!r}"
-        elif name != "none":
-            yield name, f"{variable}={name!r}"
+    names = [name.strip().lower() for name in os.environ.get(variable, "").split(",") if name.strip()] or ["otlp"]
+    return [
+        _maker(signal, *(_otlp(signal) if name == "otlp" else (name, f"{variable}={name!r}")))
+        for name in names
+        if name != "none"
+    ]
+
+
+def _otlp(signal: Signal) -> tuple[str, str]:
+    """The name under which the OTLP exporter of a signal is registered, and the variable that asks for it."""
+    asked = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
+    if not os.environ.get(asked, "").strip():
+        asked = "OTEL_EXPORTER_OTLP_PROTOCOL"
+    protocol = os.environ.get(asked, "").strip().lower()
+    if protocol not in _REGISTERED:
+        raise UsageError(f"{asked}={protocol!r}: use http/protobuf (port 4318) or grpc (port 4317)")
+    return _REGISTERED[protocol], f"{asked}={protocol!r}"
 
 
 def _maker(signal: Signal, name: str, asked: str) -> Make:
-    remedy = _REMEDIES.get(name, "install the package that registers it")
+    remedy = f"pip install {_PACKAGES.get(name, 'the package that registers it')}"
     for found in _registered().select(group=f"opentelemetry_{signal}_exporter", name=name):
         try:
             make: Make = found.load()
@@ -142,63 +158,22 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
     Returns:
         The providers.
     """
-    return {signal: _INSTALL[signal](resource, exporters) for signal, exporters in made.items() if exporters}
-
-
-def warn_of_names(attributes: Mapping[str, Any]) -> None:
-    """Say so where signals will not have the name that was given: an installed provider has one of its own."""
-    taken = [signal for signal in SIGNALS if _is_taken(signal)]
-    if attributes and taken:
-        log.warning(
-            "endturn: the providers that are installed already keep their names: what configure() was given as %s "
-            "is not used for %s. Set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which whoever installs them reads",
-            ", ".join(attributes),
-            ", ".join(taken),
-        )
-
-
-def _is_taken(signal: Signal) -> bool:
-    """Whether the host has installed a provider of its own."""
-    return installed(_CURRENT[signal]())
-
-
-def _install_metrics(resource: Resource, made: list[Any]) -> Any:
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
-
-    # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
-    readers = [each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each) for each in made]
-    provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-    is_pushed = len(readers) == 1 and isinstance(readers[0], PeriodicExportingMetricReader)
-    instruments.own(provider, zero_first=is_pushed)
-    metrics.set_meter_provider(provider)
-    return provider
-
-
-def _install_traces(resource: Resource, made: list[Any]) -> Any:
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    for exporter in made:
-        provider.add_span_processor(BatchSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-    return provider
-
-
-def _install_logs(resource: Resource, made: list[Any]) -> Any:
-    from opentelemetry.sdk._logs import LoggerProvider
-    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-
-    provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-    for exporter in made:
-        provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
-    _logs.set_logger_provider(provider)
-    return provider
-
-
-_INSTALL: Final[dict[Signal, Callable[[Resource, list[Any]], Any]]] = {
-    "metrics": _install_metrics,
-    "traces": _install_traces,
-    "logs": _install_logs,
-}
+    providers: dict[Signal, Any] = {}
+    if chosen := made.get("metrics"):
+        # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
+        readers = [one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one) for one in chosen]
+        providers["metrics"] = meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        is_pushed = len(readers) == 1 and isinstance(readers[0], PeriodicExportingMetricReader)
+        instruments.own(meters, zero_first=is_pushed)
+        metrics.set_meter_provider(meters)
+    if chosen := made.get("traces"):
+        providers["traces"] = tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for exporter in chosen:
+            tracers.add_span_processor(BatchSpanProcessor(exporter))
+        trace.set_tracer_provider(tracers)
+    if chosen := made.get("logs"):
+        providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        for exporter in chosen:
+            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
+        _logs.set_logger_provider(loggers)
+    return providers

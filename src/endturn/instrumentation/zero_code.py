@@ -35,25 +35,21 @@ NAME: Final = "endturn"
 
 def start() -> None:
     """Observe this process, unless the variables say otherwise. Never raises: what cannot be done is logged."""
-    try:
-        _start()
-    except UsageError as error:
-        log.error("endturn: this process is not observed: %s", error)
-    except Exception:
-        log.exception("endturn: this process is not observed")
-
-
-def _start() -> None:
     if is_disabled():
         return
     instrument.expect_nothing()  # no SDK yet; there will be one
     file = os.environ.get("OTEL_CONFIG_FILE")
-    if file and not _configured_by(file):
-        return
-    if not file:
-        late = _LateSetup()
-        late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
-    instrument.begin(Options(), for_host=True)
+    try:
+        if file and not _configured_by(file):
+            return
+        if not file:
+            late = _LateSetup()
+            late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
+        instrument.begin(Options(), for_host=True)
+    except UsageError as error:
+        log.error("endturn: this process is not observed: %s", error)
+    except Exception:
+        log.exception("endturn: this process is not observed")
 
 
 def is_disabled() -> bool:
@@ -179,15 +175,11 @@ class EndturnInstrumentor:
 
     Attributes:
         configuration: the options that a configuration file may give, under `instrumentation/development`.
+        is_instrumented_by_opentelemetry: this switched endturn on.
     """
 
     configuration = Options
-    _is_instrumented_by_opentelemetry = False
-
-    @property
-    def is_instrumented_by_opentelemetry(self) -> bool:
-        """Whether this switched endturn on."""
-        return self._is_instrumented_by_opentelemetry
+    is_instrumented_by_opentelemetry = False
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Nothing: libraries that are not installed are not needed."""
@@ -210,14 +202,11 @@ class EndturnInstrumentor:
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return
-        type(self)._is_instrumented_by_opentelemetry = True
+        type(self).is_instrumented_by_opentelemetry = True
 
     def uninstrument(self, **kwargs: Any) -> None:
         """Undo `instrument`."""
-        if not self._is_instrumented_by_opentelemetry:
+        if not self.is_instrumented_by_opentelemetry:
             return
-        type(self)._is_instrumented_by_opentelemetry = False
-        try:
-            instrument.uninstrument()
-        except Exception:
-            log.exception("endturn: could not be undone")
+        type(self).is_instrumented_by_opentelemetry = False
+        instrument.uninstrument()
