@@ -16,6 +16,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from endturn.calls import Call
+from endturn.instrumentation.body import end_call
 from endturn.records import TurnKind
 from endturn.stop import Resume
 from endturn.turns import end_turn
@@ -52,12 +54,10 @@ def pending(key: Key) -> Exchange | None:
     return exchange
 
 
-def keep(exchange: Exchange, seen: Seen) -> bool:
+def keep(exchange: Exchange, call: Call, seen: Seen) -> bool:
     """Keep the call open whose answer says that the response is still being made. False where it is over."""
-    call = exchange.call
     if (
-        call is None
-        or call.started is None
+        call.started is None
         or not exchange.context.asked.background
         or seen.id is None
         or seen.stop.resume is not Resume.RETRIEVE_SAME_ID
@@ -108,7 +108,7 @@ def _give_up(key: Key) -> None:
         return
     if exchange.call.started.stream:
         exchange.call.started.turn.open_streams += 1  # the end takes it away again
-    exchange.record(exchange.seen)
+    end_call(exchange.call, exchange.seen)
 
 
 if hasattr(os, "register_at_fork"):

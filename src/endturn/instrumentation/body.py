@@ -47,7 +47,7 @@ def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
     except BaseException as error:
         exchange.cut(error)
         raise
-    exchange.ended()
+    exchange.end()
 
 
 class AsyncTee:
@@ -66,7 +66,7 @@ class AsyncTee:
         try:
             chunk = await self._chunks.__anext__()
         except StopAsyncIteration:
-            self._exchange.ended()
+            self._exchange.end()
             raise
         except BaseException as error:
             self._exchange.cut(error)
@@ -122,9 +122,8 @@ class Answer:
         Raises:
             DecodeError: they are not in the format.
         """
-        self._add(chunk if self.unpacker is None else self.unpacker.feed(chunk))
-
-    def _add(self, chunk: bytes) -> None:
+        if self.unpacker is not None:
+            chunk = self.unpacker.feed(chunk)
         if self._events is None:
             self._pieces.append(chunk)
             return
@@ -145,8 +144,9 @@ class Answer:
         Raises:
             DecodeError: the body is not in the format.
         """
-        if self.unpacker is not None:
-            self._add(self.unpacker.close())
+        unpacker, self.unpacker = self.unpacker, None
+        if unpacker is not None:
+            self.see(unpacker.close())
         if self._status >= 300:
             self.error = self._wire.decode_error(self._status, self._headers, b"".join(self._pieces), ctx=self._context)
             # Most say nothing of the model's stop but that there was none.
@@ -253,6 +253,40 @@ def json_object(content: Any) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def why_cut(error: BaseException) -> tuple[StopReason, BaseException, str | None]:
+    """What an answer's end is whose reading raised, where the answer itself does not say."""
+    if not isinstance(error, Exception):
+        return StopReason.CANCELLED, error, None
+    name = type(error).__name__
+    return StopReason.MISSING, error, "timeout" if "Timeout" in name else name
+
+
+def or_else(seen: Seen, otherwise: StopReason | None, error: BaseException | None, detail: str | None) -> Seen:
+    """What was seen, and where no reason has come, why: the first terminal wins, an error after it is a detail."""
+    stop = seen.stop
+    if stop.reason is StopReason.MISSING and otherwise is not None:
+        return replace(seen, stop=replace(stop, reason=otherwise, detail=detail, incomplete=True))
+    if error is not None and stop.detail is None and detail is not None:
+        return replace(seen, stop=replace(stop, detail=detail))
+    return seen
+
+
+def end_call(call: Call, seen: Seen, error: BaseException | None = None, over_s: float | None = None) -> None:
+    """End a call with what was seen of its answer."""
+    call.end(
+        seen.stop,
+        usage=seen.usage,
+        response_id=seen.id,
+        response_model=seen.model,
+        reasons=seen.reasons,
+        output_chars=seen.output_chars,
+        tail=seen.tail,
+        error=error,
+        over_s=over_s,
+    )
+    call.asked = call.outer = None  # a connection may keep the context in which it was opened, and the call with that
 
 
 # --- What is said, kept while its answer is watched: only where a listener takes content ---------------------------

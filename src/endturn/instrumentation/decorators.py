@@ -17,8 +17,8 @@ from endturn import announce
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.instrumentation.body import ContentCapture, capture, says_nothing
-from endturn.instrumentation.exchange import ABANDONED, UNREADABLE, end_call, or_else, why_cut
+from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
+from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
@@ -77,12 +77,7 @@ def observe_provider_call(
             given = named(args, kwargs)
             asked = _asked(speaks, given)
             context = Context(dialect, provider, asked)
-            call = open_call(
-                Layer.WRAPPER,
-                asked,
-                provider=provider,
-                model=model or asked.model,
-            )
+            call = open_call(Layer.WRAPPER, asked, provider=provider, model=model or asked.model)
             return None if call is None else _CallRun(call, speaks, context, _request(given) or given)
 
         done: F = wrap(observed, begin)

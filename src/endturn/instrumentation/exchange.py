@@ -4,7 +4,7 @@
     with exchange.sending: …                                      its span is current
     exchange.failed(error)                                        no answer came
     exchange.answered(status, headers)                            then the bytes:
-    exchange.see(chunk) …  exchange.ended() | exchange.cut(error) | exchange.left()
+    exchange.see(chunk) …  exchange.end() | exchange.cut(error) | exchange.left()
 
 No method raises what it did not find raised. A destructor records nothing: it leaves that to `telemetry.cleanup`.
 """
@@ -29,8 +29,17 @@ from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.instrumentation import background_responses
-from endturn.instrumentation.body import Answer, ContentCapture, UnpackWhole, capture, json_object
-from endturn.instrumentation.recognition import Endpoint, endpoint, is_asked, may_ask_a_model
+from endturn.instrumentation.body import (
+    Answer,
+    ContentCapture,
+    UnpackWhole,
+    capture,
+    end_call,
+    json_object,
+    or_else,
+    why_cut,
+)
+from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.foreign_spans import AdoptedSpan
@@ -88,43 +97,41 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
             return None
         cleanup.run()
         found = endpoint(sent.method, sent.host, sent.port, sent.path)
-        return _fetch(sent, found) if found is None or found.routed.retrieve is not None else _begin(sent, found)
+        if found is None or found.routed.retrieve is not None:
+            return _fetch(sent, found)
+        body = json_object(sent.content)
+        if not is_asked(found, body):
+            return None
+        asked = found.asked(body or {})
+        adoptable = foreign_spans.span_of_call()
+        if not asked.generates or (adoptable is None and contexts.get_value("suppress_instrumentation")):
+            return None
+        call = open_call(
+            Layer.HTTP,
+            None if body is None else asked,  # what cannot be read cannot be told from a request that it is part of
+            late=adoptable is not None,
+            provider=found.provider,
+            model=asked.model,
+            operation=found.routed.operation or OPERATIONS.get(found.wire.NAME, "chat"),
+            stream=asked.stream,
+            server_address=sent.host or None,
+            server_port=sent.port,
+        )
+        if call is None:
+            return None
+        context = Context(found.dialect, found.provider, asked)
+        captured = capture(call, found.wire, body or {}, context) if announce.takes_content() else None
+        return Exchange(found.wire, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
     except Exception:
         swallow("opening a call")
         return None
 
 
 def may_begin(method: str, path: str) -> bool:
-    """Whether there might be an exchange: what is asked of every request before anything else."""
-    return may_ask_a_model(path) if method == "POST" else method == "GET" and background_responses.are_pending()
-
-
-def _begin(sent: Sent, found: Endpoint) -> Exchange | None:
-    body = json_object(sent.content)
-    if not is_asked(found, body):
-        return None
-    asked = found.asked(body or {})
-    if not asked.generates:
-        return None
-    adoptable = foreign_spans.span_of_call()
-    if adoptable is None and contexts.get_value("suppress_instrumentation"):
-        return None
-    call = open_call(
-        Layer.HTTP,
-        None if body is None else asked,  # what cannot be read cannot be told from a request that it may be part of
-        late=adoptable is not None,
-        model=asked.model,
-        stream=asked.stream,
-        provider=found.provider,
-        operation=found.routed.operation or OPERATIONS.get(found.wire.NAME, "chat"),
-        server_address=sent.host or None,
-        server_port=sent.port,
-    )
-    if call is None:
-        return None
-    context = Context(found.dialect, found.provider, asked)
-    captured = capture(call, found.wire, body or {}, context) if announce.takes_content() else None
-    return Exchange(found.wire, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
+    """Whether there might be an exchange, by the end of the path: what is asked of every request first."""
+    if method == "POST":
+        return path.partition("?")[0].rpartition("/")[2].rpartition(":")[2] in ENDS
+    return method == "GET" and background_responses.are_pending()
 
 
 def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
@@ -201,15 +208,15 @@ class Exchange:
         try:
             self._announce(is_success=False)
             if not isinstance(error, Exception):
-                self._end(StopReason.CANCELLED, error)
+                self.end(StopReason.CANCELLED, error)
             elif answer := told(error):
                 status, headers, content = answer
                 self._answer = Answer(self.wire, self.context, status, headers)
                 self._answer.unpacker = None
                 self._answer.see(content)
-                self._end(None, error)
+                self.end(None, error)
             else:
-                self._end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
+                self.end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
         except Exception:
             swallow("reading an error")
 
@@ -242,7 +249,7 @@ class Exchange:
     def unreadable(self) -> None:
         """The answer's bytes cannot be seen; call it while the exception that says why is being handled."""
         self._blind()
-        self._end()
+        self.end()
 
     def see(self, chunk: bytes) -> None:
         """The next bytes of the answer."""
@@ -253,17 +260,19 @@ class Exchange:
                 self.call.first_chunk()
             self._answer.see(chunk)
             if self._answer.done:
-                self._end()
+                self.end()
         except Exception:
             self._blind()
 
-    def ended(self) -> None:
-        """The answer has been read to its end. Whether it was whole is what its bytes say."""
-        self._end()
+    def whole(self, body: bytes) -> None:
+        """The library has read the answer to its end, and unpacked it."""
+        self.comes_unpacked()
+        self.see(body)
+        self.end()
 
     def cut(self, error: BaseException) -> None:
         """Reading raised: the connection was lost, or the host was cancelled."""
-        self._end(*why_cut(error), left=not isinstance(error, Exception))
+        self.end(*why_cut(error), left=not isinstance(error, Exception))
 
     def left(self) -> None:
         """Its host has stopped reading. A response whose reason had already come keeps it."""
@@ -271,11 +280,11 @@ class Exchange:
             # A generator that closes the body may have been dropped: this is a destructor then.
             self._dropped()
         else:
-            self._end(StopReason.CANCELLED, left=True)
+            self.end(StopReason.CANCELLED, left=True)
 
     def abandoned(self) -> None:
         """Its host has dropped the answer, or never read it to its end."""
-        self._end(StopReason.CANCELLED, detail=ABANDONED, left=True)
+        self.end(StopReason.CANCELLED, detail=ABANDONED, left=True)
 
     def _dropped(self) -> None:
         """Have the end recorded elsewhere: a destructor may run inside anybody's locked region."""
@@ -293,7 +302,7 @@ class Exchange:
         else:
             swallow("reading a response")
 
-    def _end(
+    def end(
         self,
         otherwise: StopReason | None = None,
         error: BaseException | None = None,
@@ -301,14 +310,24 @@ class Exchange:
         *,
         left: bool = False,
     ) -> None:
-        """End the call: as the answer says, `otherwise` where it does not. `left`: it was not read to its end."""
+        """The answer has been read to its end. Whether it was whole is what its bytes say.
+
+        Args:
+            otherwise: how it ended where they do not say.
+            left: it was not read to its end.
+        """
         if self.is_over:
             return
         self.is_over = True
         _open.discard(self)
         try:
-            seen = self._seen(left=left)
-            if seen is None:
+            seen = Seen(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
+            if self._answer is not None and not self._is_blind:
+                try:
+                    seen = self._answer.close(left=left)
+                except Exception:
+                    self._blind()
+            if self._is_blind:
                 if not self.known:
                     self._discard()
                     return
@@ -320,27 +339,12 @@ class Exchange:
             seen = or_else(seen, otherwise, error, detail)
             if self.job is not None:
                 background_responses.fetched(self.job, seen)
-            elif not background_responses.keep(self, seen):
-                self.record(seen, error)
+            elif self.call is not None and not background_responses.keep(self, self.call, seen):
+                end_call(self.call, seen, error, self._over_s)
         except Exception:
             swallow("ending a call")
         finally:
             self._answer = None
-
-    def _seen(self, *, left: bool) -> Seen | None:
-        """What the answer's bytes say; None where they are not of the format."""
-        if self._answer is None and not self._is_blind:
-            return Seen(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
-        try:
-            return None if self._is_blind or self._answer is None else self._answer.close(left=left)
-        except Exception:
-            self._blind()
-            return None
-
-    def record(self, seen: Seen, error: BaseException | None = None) -> None:
-        """End the call with what was seen of its answer."""
-        if self.call is not None:
-            end_call(self.call, seen, error, self._over_s)
 
     def _discard(self) -> None:
         """What was announced is no call of a model: a redirect, or an answer of somebody else's API."""
@@ -352,40 +356,6 @@ class Exchange:
         turn = call.started.turn
         turn.iterations -= 1
         turn.open_streams -= call.started.stream
-
-
-def why_cut(error: BaseException) -> tuple[StopReason, BaseException, str | None]:
-    """What an answer's end is whose reading raised, where the answer itself does not say."""
-    if not isinstance(error, Exception):
-        return StopReason.CANCELLED, error, None
-    name = type(error).__name__
-    return StopReason.MISSING, error, "timeout" if "Timeout" in name else name
-
-
-def or_else(seen: Seen, otherwise: StopReason | None, error: BaseException | None, detail: str | None) -> Seen:
-    """What was seen, and where no reason has come, why: the first terminal wins, an error after it is a detail."""
-    stop = seen.stop
-    if stop.reason is StopReason.MISSING and otherwise is not None:
-        return replace(seen, stop=replace(stop, reason=otherwise, detail=detail, incomplete=True))
-    if error is not None and stop.detail is None and detail is not None:
-        return replace(seen, stop=replace(stop, detail=detail))
-    return seen
-
-
-def end_call(call: Call, seen: Seen, error: BaseException | None = None, over_s: float | None = None) -> None:
-    """End a call with what was seen of its answer."""
-    call.end(
-        seen.stop,
-        usage=seen.usage,
-        response_id=seen.id,
-        response_model=seen.model,
-        reasons=seen.reasons,
-        output_chars=seen.output_chars,
-        tail=seen.tail,
-        error=error,
-        over_s=over_s,
-    )
-    call.asked = call.outer = None  # a connection may keep the context in which it was opened, and the call with that
 
 
 def _forget() -> None:

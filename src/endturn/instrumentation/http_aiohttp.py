@@ -59,7 +59,7 @@ def _reader() -> Any:
             if chunk:
                 self._exchange.see(chunk)
             if self._inner.at_eof():
-                self._exchange.ended()
+                self._exchange.end()
             return found
 
         def set_exception(self, error: BaseException, *args: Any) -> None:

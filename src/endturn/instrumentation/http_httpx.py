@@ -22,13 +22,11 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
             if exchange.answered(response.status_code, response.headers, unpack):
                 response.stream = body(response.stream, exchange)
         elif exchange.answered(response.status_code, response.headers):
-            exchange.comes_unpacked()
             content = _content(response)
             if content is None:
                 exchange.left()  # an event hook closed it
             else:
-                exchange.see(content)
-                exchange.ended()
+                exchange.whole(content)
 
     clients = library.Client, library.AsyncClient
     return [wrap(client, "send", read=_read, answered=answered, told=_told) for client in clients]

@@ -31,9 +31,7 @@ def _answered(exchange: Exchange, response: Any, pool: Any, kwargs: dict[str, An
     if not exchange.answered(response.status, response.headers):
         return
     if kwargs.get("preload_content", True):
-        exchange.comes_unpacked()
-        exchange.see(response.data)
-        exchange.ended()
+        exchange.whole(response.data)
     else:
         watch(response, exchange)
 
@@ -104,7 +102,7 @@ def _watched(kind: Any) -> type:
             is_plain = not self.headers.get("content-encoding")
             to_the_end = name == "read" and (amount is None or amount < 0)
             if to_the_end or not chunk or (is_plain and self.isclosed()):
-                exchange.ended()
+                exchange.end()
             return found
 
         return read
@@ -117,7 +115,7 @@ def _watched(kind: Any) -> type:
 
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         yield from kind.stream(self, *args, **kwargs)
-        self._endturn.exchange.ended()
+        self._endturn.exchange.end()
 
     def close(self: Any) -> None:
         watching: _Watching | None = self._endturn

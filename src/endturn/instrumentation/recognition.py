@@ -66,7 +66,7 @@ HOSTS: Final = {
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
-_ENDS: Final = frozenset(
+ENDS: Final = frozenset(
     {
         "cancel", "chat", "chat_stream", "complete", "completion", "completions", "converse", "converse-stream",
         "generate", "generate_stream", "generateContent", "generation", "generation_stream", "interactions", "invoke",
@@ -142,11 +142,6 @@ class Endpoint(NamedTuple):
         elif self.wire.NAME == "ollama":
             asked.stream = body.get("stream") is not False  # the API streams where it is not said
         return asked
-
-
-def may_ask_a_model(path: str) -> bool:
-    """Whether a request may ask a model, by the end of its path: every POST of a process is asked this."""
-    return path.partition("?")[0].rpartition("/")[2].rpartition(":")[2] in _ENDS
 
 
 @lru_cache(maxsize=1024)
