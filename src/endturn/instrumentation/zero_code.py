@@ -194,7 +194,7 @@ class EndturnInstrumentor:
         options = {field.name: kwargs.pop(field.name) for field in fields(Options) if field.name in kwargs}
         unknown = sorted(kwargs.keys() - {*instrument.PROVIDERS, *THEIRS})
         if unknown:
-            known = ", ".join([*instrument.PROVIDERS, *(field.name for field in fields(Options))])
+            known = ", ".join(sorted([*instrument.PROVIDERS, *(field.name for field in fields(Options))]))
             log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), known)
         try:
             tracers, meters, loggers = (kwargs.get(name) for name in instrument.PROVIDERS)
