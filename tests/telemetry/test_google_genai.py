@@ -288,7 +288,6 @@ def test_a_stream_that_is_left(told: Told, how: Callable[[Any], None]) -> None:
         ended = told.only()
     assert ended.stop.reason is StopReason.CANCELLED
     assert not ended.stop.truncated
-    assert not exchange._open
 
 
 def test_a_stream_that_is_left_after_its_reason_came(told: Told) -> None:
@@ -478,7 +477,6 @@ def test_a_stream_of_events_that_is_left(told: Told, how: Callable[[Any], None])
         ended = told.only()
     assert ended.stop.reason is StopReason.CANCELLED
     assert ended.stop.detail in (None, exchange.ABANDONED)
-    assert not exchange._open
 
 
 async def test_async_streams_of_events_that_are_left(told: Told) -> None:

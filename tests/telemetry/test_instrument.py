@@ -262,7 +262,7 @@ BREAKS = {
     "request": ("endturn.instrumentation.exchange.Sent.__new__", explode),
     "recognition": ("endturn.instrumentation.exchange.endpoint", explode),
     "error": ("endturn.wires.openai_chat.decode_error", explode),
-    "answer": ("endturn.instrumentation.exchange.Answer", explode),
+    "answer": ("endturn.instrumentation.body.Answer", explode),
     "responses": ("endturn.wires.openai_responses.watch", Exploding),
     "responses being made": ("endturn.instrumentation.background_responses.keep", explode),
     "fetches": ("endturn.instrumentation.background_responses.pending", explode),

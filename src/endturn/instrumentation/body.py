@@ -170,14 +170,14 @@ class Answer:
             return self._watch.close(left=left)
         for one in found if isinstance(found, list) else (found,):
             if isinstance(one, Mapping):
-                self._show(self._with_figures(one))
+                self._show(self._with_figures(one) if self._wire.NAME == "bedrock_invoke" else one)
         seen = self._watch.close(left=left)
         if says_nothing(seen):
             raise DecodeError("the provider sent JSON of another format")
         return seen
 
     def _with_figures(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Bedrock says in the headers what some families do not say in the body: boto3 gives both in one."""
+        """Bedrock says in the headers what some families do not say in the body."""
         figures = {name: value for name, value in self._headers.items() if name.lower().endswith("-token-count")}
         return {"ResponseMetadata": {"HTTPHeaders": figures}, "body": body} if figures else body
 

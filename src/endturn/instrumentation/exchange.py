@@ -28,17 +28,7 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
-from endturn.instrumentation import background_responses
-from endturn.instrumentation.body import (
-    Answer,
-    ContentCapture,
-    UnpackWhole,
-    capture,
-    end_call,
-    json_object,
-    or_else,
-    why_cut,
-)
+from endturn.instrumentation import background_responses, body
 from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
@@ -99,16 +89,16 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
         found = endpoint(sent.method, sent.host, sent.port, sent.path)
         if found is None or found.routed.retrieve is not None:
             return _fetch(sent, found)
-        body = json_object(sent.content)
-        if not is_asked(found, body):
+        content = body.json_object(sent.content)
+        if not is_asked(found, content):
             return None
-        asked = found.asked(body or {})
+        asked = found.asked(content or {})
         adoptable = foreign_spans.span_of_call()
         if not asked.generates or (adoptable is None and contexts.get_value("suppress_instrumentation")):
             return None
         call = open_call(
             Layer.HTTP,
-            None if body is None else asked,  # what cannot be read cannot be told from a request that it is part of
+            None if content is None else asked,  # what cannot be read cannot be told from a request that it is part of
             late=adoptable is not None,
             provider=found.provider,
             model=asked.model,
@@ -120,7 +110,7 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
         if call is None:
             return None
         context = Context(found.dialect, found.provider, asked)
-        captured = capture(call, found.wire, body or {}, context) if announce.takes_content() else None
+        captured = body.capture(call, found.wire, content or {}, context) if announce.takes_content() else None
         return Exchange(found.wire, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
     except Exception:
         swallow("opening a call")
@@ -185,9 +175,9 @@ class Exchange:
     seen: Seen | None = None
     asked_s: float = 0.0
     adoptable: AdoptedSpan | None = None
-    capture: ContentCapture | None = None
+    capture: body.ContentCapture | None = None
     is_over: bool = False
-    _answer: Answer | None = None
+    _answer: body.Answer | None = None
     _is_blind: bool = False
     _over_s: float | None = None
     """When its host let go of it, where that is recorded later."""
@@ -211,7 +201,7 @@ class Exchange:
                 self.end(StopReason.CANCELLED, error)
             elif answer := told(error):
                 status, headers, content = answer
-                self._answer = Answer(self.wire, self.context, status, headers)
+                self._answer = body.Answer(self.wire, self.context, status, headers)
                 self._answer.unpacker = None
                 self._answer.see(content)
                 self.end(None, error)
@@ -220,7 +210,7 @@ class Exchange:
         except Exception:
             swallow("reading an error")
 
-    def answered(self, status: int, headers: Mapping[str, str], unpack_whole: UnpackWhole | None = None) -> bool:
+    def answered(self, status: int, headers: Mapping[str, str], unpack_whole: body.UnpackWhole | None = None) -> bool:
         """An answer has come: its bytes follow, as they travel (but see `comes_unpacked`).
 
         Args:
@@ -234,7 +224,7 @@ class Exchange:
                 self._discard()
                 return False
             self._announce(is_success=status < 300)
-            self._answer = Answer(self.wire, self.context, status, headers, self.capture, unpack_whole)
+            self._answer = body.Answer(self.wire, self.context, status, headers, self.capture, unpack_whole)
             _open.add(self)
             return True
         except Exception:
@@ -264,15 +254,15 @@ class Exchange:
         except Exception:
             self._blind()
 
-    def whole(self, body: bytes) -> None:
+    def whole(self, found: bytes) -> None:
         """The library has read the answer to its end, and unpacked it."""
         self.comes_unpacked()
-        self.see(body)
+        self.see(found)
         self.end()
 
     def cut(self, error: BaseException) -> None:
         """Reading raised: the connection was lost, or the host was cancelled."""
-        self.end(*why_cut(error), left=not isinstance(error, Exception))
+        self.end(*body.why_cut(error), left=not isinstance(error, Exception))
 
     def left(self) -> None:
         """Its host has stopped reading. A response whose reason had already come keeps it."""
@@ -336,11 +326,11 @@ class Exchange:
                 # An answer's bytes tell of an error that nobody raises, and perhaps only now of their end.
                 error = error or self._answer.error
                 otherwise = None if self._answer.done else otherwise
-            seen = or_else(seen, otherwise, error, detail)
+            seen = body.or_else(seen, otherwise, error, detail)
             if self.job is not None:
                 background_responses.fetched(self.job, seen)
             elif self.call is not None and not background_responses.keep(self, self.call, seen):
-                end_call(self.call, seen, error, self._over_s)
+                body.end_call(self.call, seen, error, self._over_s)
         except Exception:
             swallow("ending a call")
         finally:

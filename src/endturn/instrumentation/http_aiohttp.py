@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from aiohttp.client_exceptions import ClientResponseError
-from aiohttp.streams import AsyncStreamIterator, ChunkTupleAsyncStreamIterator
+from aiohttp.streams import StreamReader
 
 from endturn.instrumentation.exchange import Exchange, Sent
 from endturn.instrumentation.http_clients import wrap
@@ -71,17 +71,11 @@ def _reader() -> Any:
             found: bytes = self._seen(self._inner.read_nowait(n))
             return found
 
-        def __aiter__(self) -> Any:
-            return AsyncStreamIterator(self.readline)
-
-        def iter_any(self) -> Any:
-            return AsyncStreamIterator(self.readany)
-
-        def iter_chunked(self, n: int) -> Any:
-            return AsyncStreamIterator(lambda: self.read(n))
-
-        def iter_chunks(self) -> Any:
-            return ChunkTupleAsyncStreamIterator(self)  # type: ignore[arg-type]  # it reads chunks, and no more
+        # They call the methods below.
+        __aiter__ = StreamReader.__aiter__
+        iter_any = StreamReader.iter_any
+        iter_chunked = StreamReader.iter_chunked
+        iter_chunks = StreamReader.iter_chunks
 
     def leaf(name: str) -> Any:
         async def read(self: Reader, *args: Any, **kwargs: Any) -> Any:

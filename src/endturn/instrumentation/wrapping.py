@@ -23,23 +23,18 @@ class Run(Protocol):
 
     def step(self) -> AbstractContextManager[object]:
         """Around each stretch of the function's own code."""
-        ...
 
     def yielded(self, item: Any) -> None:
         """A generator gave this."""
-        ...
 
     def returned(self, result: Any) -> None:
         """The function has ended with this."""
-        ...
 
     def raised(self, error: BaseException) -> None:
         """The function has ended with this exception."""
-        ...
 
     def closed(self, over_s: float, /) -> None:
         """A generator was closed, or dropped, before its end. Said later, in any thread; `over_s` is when it was."""
-        ...
 
 
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Run | None]
