@@ -197,10 +197,10 @@ class Exchange:
         """
         try:
             self._announce(is_success=False)
+            status, headers, content = told(error) or (0, {}, b"")
             if not isinstance(error, Exception):
                 self.end(StopReason.CANCELLED, error)
-            elif answer := told(error):
-                status, headers, content = answer
+            elif status >= 400:
                 self._answer = body.Answer(self.wire, self.context, status, headers)
                 self._answer.unpacker = None
                 self._answer.see(content)

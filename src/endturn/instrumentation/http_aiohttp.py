@@ -27,9 +27,7 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
             response.content = reader(response.content, exchange)
 
     def told(error: BaseException) -> tuple[Any, ...]:
-        if not isinstance(error, ClientResponseError) or error.status < 400:
-            return ()
-        return error.status, error.headers or {}, b""
+        return (error.status, error.headers or {}, b"") if isinstance(error, ClientResponseError) else ()
 
     return [wrap(library.ClientSession, "_request", read=_read, answered=answered, told=told)]
 
