@@ -241,7 +241,10 @@ def _names(function: Any) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict
         function = function.__func__
     if isinstance(function, partial):
         before, known, function = function.args, function.keywords, function.func
-    parameters = tuple(inspect.signature(function).parameters.values())
+    try:
+        parameters = tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some that are written in C have none
+        parameters = ()
     names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     known = {each.name: each.default for each in parameters if each.default is not each.empty} | known
 

@@ -18,8 +18,8 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans
-from endturn.telemetry.bounded import Redact
 from endturn.telemetry.content import narrower
+from endturn.telemetry.messages import Redact
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
