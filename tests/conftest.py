@@ -1,5 +1,10 @@
 """What all tests share: property tests that judge by laws, never by the clock of a busy machine."""
 
+import gc
+import ssl
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 LAWS = settings(
@@ -12,3 +17,19 @@ settings.load_profile("short")
 
 # Each folder there needs the packages of an environment of its own: tests/test_environments.py runs it there.
 collect_ignore_glob = ["environments/*"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_there_is_no_garbage() -> None:
+    """Tests collect garbage often, and the SDKs' modules are most of what would be looked at each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client of an SDK reads the certificates of all authorities, which takes most of a test's time."""
+
+    def nothing(self: ssl.SSLContext, *args: Any, **kwargs: Any) -> None: ...
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", nothing)

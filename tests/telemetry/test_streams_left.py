@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -89,17 +89,6 @@ class Server:
             return library.Response(200, headers={"content-type": "text/event-stream"}, stream=self.bodies[-1])
 
         self.http = library.AsyncClient(transport=library.MockTransport(answer))
-
-
-@pytest.fixture
-def frozen() -> Iterator[None]:
-    """What there was before a test is not looked at: the garbage collector, which runs often here, has little to do."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 Opened = tuple[Callable[[], Any], Callable[[], Awaitable[None]]]
@@ -216,7 +205,6 @@ async def left(opens: Opens, server: Server, leave: Callable[..., Awaitable[None
     return reports, [body.closed for body in server.bodies]
 
 
-@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("leave", [breaks, drops, raises, closes, never_reads, is_cancelled])
 @pytest.mark.parametrize(("library", "pieces", "opens"), OPENS.values(), ids=OPENS.keys())
 async def test_a_stream_that_is_left(
