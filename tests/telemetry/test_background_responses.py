@@ -1,0 +1,188 @@
+"""Responses that are made in the background: one record of each, which the fetch ends that shows how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from openai.types.responses import Response
+
+from endturn.chat import Json
+from endturn.instrumentation import background_responses
+from endturn.instrumentation.decorators import observe_turn
+from endturn.records import Turn, TurnKind, TurnOutcome
+from endturn.stop import StopReason
+from endturn.turns import start_turn
+from tests.telemetry.mocked import Records, achat, body, chat, events, settle
+from tests.wires import replies_openai_responses as replies
+
+ASK: Json = {"model": "gpt-5.6-mini", "input": "hi"}
+JOB: Json = {**ASK, "background": True}
+QUEUED = replies.body([], "queued", background=True, usage=None)
+RUNNING = replies.body([], "in_progress", background=True, usage=None)
+FINAL = replies.cut([replies.say("Hello the", status="incomplete")], background=True)
+JOB_STREAM = replies.named(*replies.begun(background=True), *replies.said(0, "w0 ", "w1 "), replies.ended(FINAL))
+
+
+def read_two(stream: Any) -> None:
+    next(stream)
+    next(stream)
+
+
+def close(stream: Any) -> None:
+    next(stream)
+    stream.close()
+
+
+def leave(stream: Any) -> None:
+    with stream:
+        next(stream)
+
+
+@pytest.fixture(autouse=True)
+def no_job_is_left() -> Iterator[None]:
+    """Every test settles the jobs that it began."""
+    yield
+    assert not background_responses.are_pending()
+
+
+def test_a_job_is_over_when_it_is_fetched(records: Records) -> None:
+    """Created, asked for twice, fetched: one call, whose reason is the last that was fetched."""
+    client = chat(body(QUEUED), body(RUNNING), body(FINAL), body(FINAL))
+    job = client.responses.create(**JOB)
+    assert job.status == "queued"
+    client.responses.retrieve(job.id)
+    assert records.started
+    assert not records.ended
+    assert type(client.responses.retrieve(job.id)) is Response
+    ended = records.only()
+    assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "incomplete:max_output_tokens")
+    assert ended.usage is not None
+    assert ended.usage.output_tokens == 17
+    client.responses.retrieve(job.id)
+    assert len(records.started) == len(records.ended) == 1
+
+
+async def test_an_async_job(records: Records) -> None:
+    """The same, asynchronously, through a raw response."""
+    client = achat(body(QUEUED), body(RUNNING), body(FINAL))
+    job = await client.responses.create(**JOB)
+    await client.responses.with_raw_response.retrieve(job.id)
+    assert not records.ended
+    async with client.responses.with_streaming_response.retrieve(job.id) as raw:
+        await raw.read()
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_a_job_that_is_done_at_once(records: Records) -> None:
+    """A server that answers a job with its result has ended the call."""
+    chat(body(FINAL)).responses.create(**JOB)
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+@pytest.mark.parametrize("way", [leave, read_two, close])
+def test_a_job_s_stream_that_is_taken_up_again(records: Records, way: Callable[[Any], None]) -> None:
+    """To leave a job's stream does not end the job: it is over where its stream, taken up again, tells its end."""
+    client = chat(events(*JOB_STREAM), events(*JOB_STREAM[4:]))
+    stream: Any = client.responses.create(**JOB, stream=True)
+    way(stream)
+    del stream
+    settle()
+    assert not records.ended
+    again = client.responses.retrieve("resp_68a1", stream=True, starting_after=3)
+    assert type(again) is openai.Stream
+    assert len(list(again)) == len(JOB_STREAM) - 4
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_a_job_s_stream_read_to_its_end(records: Records) -> None:
+    """It tells the end itself, and nothing waits."""
+    list(chat(events(*JOB_STREAM)).responses.create(**JOB, stream=True))
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_what_happens_to_a_fetch_alone(records: Records) -> None:
+    """A fetch that fails, is lost, is left or brings an error says nothing of the response."""
+    error = replies.named({"type": "error", "code": "server_error", "message": "try again", "param": None})
+    client = chat(
+        body(QUEUED),
+        body({"error": {"message": "overloaded"}}, 500),
+        httpx2.ConnectError("refused"),
+        events(*JOB_STREAM[:3], error=httpx2.ReadError("gone")),
+        events(*JOB_STREAM),
+        events(*JOB_STREAM[:2], *error),
+        body(FINAL),
+    )
+    job = client.responses.create(**JOB)
+    with pytest.raises(openai.InternalServerError):
+        client.responses.retrieve(job.id)
+    with pytest.raises(openai.APIConnectionError):
+        client.responses.retrieve(job.id)
+    with pytest.raises(openai.APIConnectionError):
+        list(client.responses.retrieve(job.id, stream=True))
+    leave(client.responses.retrieve(job.id, stream=True))
+    list(client.responses.retrieve(job.id, stream=True))
+    assert not records.ended
+    client.responses.retrieve(job.id)
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+
+
+def test_a_job_that_is_cancelled(records: Records) -> None:
+    """What `responses.cancel` answers is the end."""
+    client = chat(body(QUEUED), body(replies.body([], "cancelled", background=True, usage=None)))
+    client.responses.cancel(client.responses.create(**JOB).id)
+    assert records.only().stop.reason is StopReason.CANCELLED
+
+
+def test_a_job_that_nobody_fetches(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is `paused`, as it was seen last: after an hour, or when there are too many, or at the end."""
+    ids = iter(range(9))
+
+    def job() -> httpx2.Response:
+        return body({**QUEUED, "id": f"resp_{next(ids)}"})
+
+    monkeypatch.setattr(background_responses, "PENDING", 2)
+    client = chat(*(job() for _ in range(3)))
+    for _ in range(3):
+        client.responses.create(**JOB)
+    assert [ended.response_id for ended in records.ended] == ["resp_0"]
+    monkeypatch.setattr(background_responses, "IDLE_S", 0.0)
+    background_responses.sweep()
+    assert [ended.response_id for ended in records.ended] == ["resp_0", "resp_1", "resp_2"]
+    assert {(ended.stop.reason, ended.stop.raw) for ended in records.ended} == {(StopReason.PAUSED, "queued")}
+    assert {turn.outcome for turn in records.turns} == {TurnOutcome.LEFT_PAUSED}
+    assert not background_responses.are_pending()
+
+
+def test_a_job_of_another_process(records: Records) -> None:
+    """What this process did not begin, it does not count."""
+    chat(body(FINAL)).responses.retrieve("resp_68a1")
+    assert not records
+
+
+def test_a_job_in_a_controller_s_turn(records: Records) -> None:
+    """The controller fetches on its own account: the call that started the job is over with its answer."""
+    scope = start_turn(Turn(kind=TurnKind.CONTROLLER))
+    with scope.step():
+        chat(body(QUEUED)).responses.create(**JOB)
+    scope.end(TurnOutcome.LEFT_PAUSED)
+    assert records.only().stop.reason is StopReason.PAUSED
+
+
+def test_an_observed_turn_does_not_wait_for_a_job_s_stream(records: Records) -> None:
+    """A turn that left a job's stream is over; the job's end is recorded when it is fetched."""
+    client = chat(events(*JOB_STREAM), body(FINAL))
+
+    @observe_turn(agent="researcher")
+    def agent() -> str:
+        leave(client.responses.create(**JOB, stream=True))
+        return "started"
+
+    assert agent() == "started"
+    assert [turn.turn.agent for turn in records.turns] == ["researcher"]
+    client.responses.retrieve("resp_68a1")
+    assert records.only().stop.reason is StopReason.MAX_TOKENS
+    assert records.ended[0].started.turn.open_streams == 0

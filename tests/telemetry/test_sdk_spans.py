@@ -1,0 +1,183 @@
+"""SDKs that make spans of their own calls: those say why the model stopped, and there is no second one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+from mistralai.client import Mistral
+from mistralai.extra.observability.telemetry import configure_telemetry
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from endturn import announce
+from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.stop import StopReason
+from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, Records, aclaude, body, claude, events, settle
+from tests.wires.replies import anthropic_stream, message, said, say
+
+CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
+CUT_MESSAGE = message([say("Hello the")], "max_tokens")
+STREAM = anthropic_stream([said("w0 ", "w1 ", "w2 ")])
+CUT_MESSAGES = anthropic_stream([said("w0 ", "w1 ", "w2 ")], "max_tokens")
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    """Those of the SDKs, and ours."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracers(spans: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    """What an SDK writes into, and the recorder."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(tracer_provider=provider)
+    try:
+        with announce.strict():
+            yield provider
+    finally:
+        uninstrument()
+        provider.shutdown()
+
+
+def reasons(spans: InMemorySpanExporter) -> list[Any]:
+    return [(span.attributes or {}).get("endturn.stop.reason") for span in spans.get_finished_spans()]
+
+
+def scope(span: ReadableSpan) -> str:
+    assert span.instrumentation_scope is not None
+    return span.instrumentation_scope.name
+
+
+# --- Anthropic's ---------------------------------------------------------------------------------------------------
+
+
+def helper(client: anthropic.Anthropic) -> None:
+    with client.messages.stream(**CLAUDE) as stream:
+        stream.get_final_message()
+
+
+def raw(client: Any, read: Callable[[Any], Any], **more: Any) -> None:
+    with client.messages.with_streaming_response.create(**CLAUDE, **more) as made:
+        list(read(made))
+
+
+CALLS: dict[str, tuple[httpx2.Response, Callable[[anthropic.Anthropic], object], str]] = {
+    "whole": (body(CUT_MESSAGE), lambda client: client.messages.create(**CLAUDE), "max_tokens"),
+    "read": (
+        events(*CUT_MESSAGES),
+        lambda client: list(client.messages.create(**CLAUDE, stream=True)),
+        "max_tokens",
+    ),
+    "cut": (events(*STREAM[:5]), lambda client: list(client.messages.create(**CLAUDE, stream=True)), "missing"),
+    "helper": (events(*STREAM), helper, "end_turn"),
+    "raw body": (body(CUT_MESSAGE), lambda client: raw(client, lambda made: made.read()), "max_tokens"),
+    "raw stream": (
+        events(*CUT_MESSAGES),
+        lambda client: raw(client, lambda made: made.iter_lines(), stream=True),
+        "max_tokens",
+    ),
+    "raw stream, cut": (
+        events(*STREAM[:5]),
+        lambda client: raw(client, lambda made: made.iter_bytes(), stream=True),
+        "missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("reply", "ask", "reason"), CALLS.values(), ids=CALLS)
+def test_anthropics_span_is_enriched_in_time(
+    spans: InMemorySpanExporter,
+    tracers: TracerProvider,
+    reply: httpx2.Response,
+    ask: Callable[[anthropic.Anthropic], object],
+    reason: str,
+) -> None:
+    """There is one span, the SDK's, and it says why the model stopped: written before the SDK ends it."""
+    ask(claude(reply, open_telemetry={"tracer_provider": tracers}))
+    (span,) = spans.get_finished_spans()
+    assert (span.name, scope(span)) == ("anthropic.messages.create", "com.anthropic.sdk.python")
+    assert span.attributes is not None
+    assert span.attributes["endturn.stop.reason"] == reason
+    assert span.attributes["endturn.stop.truncated"] == (reason != "end_turn")
+    assert "endturn.turn.id" in span.attributes
+
+
+async def test_anthropics_span_of_an_async_stream(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """The same, asynchronously; that of a stream which its host leaves ends before that is seen, and stays as it is."""
+    client = aclaude(events(*CUT_MESSAGES), events(*STREAM), open_telemetry={"tracer_provider": tracers})
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as made:
+        assert [piece async for piece in made.iter_bytes()]
+    async with client.messages.with_streaming_response.create(**CLAUDE, stream=True) as made:
+        await anext(made.iter_lines())
+    assert reasons(spans) == ["max_tokens", None]
+
+
+def test_anthropics_span_of_a_failed_call(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """A failed attempt has a span of ours below it."""
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}}
+    with pytest.raises(anthropic.BadRequestError):
+        claude(body(error, 400), open_telemetry={"tracer_provider": tracers}).messages.create(**CLAUDE)
+    ours, theirs = spans.get_finished_spans()
+    assert ours.parent is not None
+    assert ours.parent == theirs.context
+    assert reasons(spans) == ["context_window_exceeded", None]
+
+
+def test_without_anthropics_span_there_is_ours(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """A client that does not trace itself gets a chat span."""
+    claude(body(CUT_MESSAGE), open_telemetry=False).messages.create(**CLAUDE)
+    assert [span.name for span in spans.get_finished_spans()] == ["chat claude-sonnet-5-5"]
+
+
+async def test_a_raw_response_with_a_span_of_its_sdk_is_dropped(records: Records) -> None:
+    """anthropic ends its span in a destructor: what is announced waits for a better place."""
+    made = {"open_telemetry": {"tracer_provider": TracerProvider()}}
+    whole: Any = claude(body(CUT_MESSAGE), **made).messages.with_streaming_response.create(**CLAUDE).__enter__()
+    awhole: Any = (
+        await aclaude(body(CUT_MESSAGE), **made).messages.with_streaming_response.create(**CLAUDE).__aenter__()
+    )
+    del whole, awhole
+    settle()
+    assert [(ended.stop.reason, ended.stop.detail) for ended in records.ended] == [
+        (StopReason.CANCELLED, "abandoned")
+    ] * 2
+
+
+# --- Mistral's -----------------------------------------------------------------------------------------------------
+
+
+def mistral(*replies: httpx2.Response) -> Mistral:
+    answers = iter(replies)
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda request: next(answers)))
+    return Mistral(api_key="none", client=http)
+
+
+def test_mistrals_span_is_enriched(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """Where the SDK traces its calls itself."""
+    asking = mistral(body(CUT), events(*CUT_STREAM), events(*CUT_STREAM))
+    configure_telemetry(asking, provider=tracers, redaction=False)
+    asked: Any = {"model": "mistral-large", "messages": ASK["messages"]}
+    asking.chat.complete(**asked)
+    assert list(asking.chat.stream(**asked))
+    with asking.chat.stream(**asked) as stream:
+        next(stream)
+    assert reasons(spans) == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
+    assert {scope(span) for span in spans.get_finished_spans()} == {"mistralai_sdk_tracer"}
+
+
+def test_an_agents_span_names_no_model(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
+    """The agent has the model: the span is named for what it does, and only the answer says who wrote it."""
+    asking = mistral(body(CUT), events(*CUT_STREAM))
+    asked: Any = {"agent_id": "a", "messages": ASK["messages"]}
+    asking.agents.complete(**asked)
+    assert list(asking.agents.stream(**asked))
+    found = spans.get_finished_spans()
+    assert [span.name for span in found] == ["chat", "chat"]
+    assert not any("gen_ai.request.model" in (span.attributes or {}) for span in found)
