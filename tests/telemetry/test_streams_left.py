@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 import anthropic
-import groq
 import httpx
 import httpx2
 import openai
 import pytest
-import together
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn import announce
@@ -22,10 +22,10 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.wires.framing import frame
-from tests.telemetry.mocked import ASK, STREAM, Records
+from tests.telemetry.mocked import ASK, STREAM, Records, achat, events, settle
 from tests.wires.replies import anthropic_stream, said
 
-MANY = 4
+MANY = 2
 """How many streams are left, one after another."""
 
 CHAT = [frame(event) for event in STREAM]
@@ -139,8 +139,6 @@ OPENS: dict[str, tuple[Any, Sequence[bytes], Opens]] = {
     "openai, raw": (httpx2, CHAT, raw(openai.AsyncOpenAI)),
     "anthropic": (httpx2, MESSAGES, messages(None)),
     "anthropic, traced": (httpx2, MESSAGES, messages(TracerProvider())),
-    "groq": (httpx, CHAT, chatting(groq.AsyncGroq)),
-    "together": (httpx, CHAT, chatting(together.AsyncTogether)),
     "httpx": (httpx, CHAT, plainly),
     "httpx2": (httpx2, CHAT, plainly),
 }
@@ -222,3 +220,30 @@ async def test_a_stream_that_is_left(
         uninstrument()
         stop()
     assert [ended.stop.reason for ended in found.ended] == [StopReason.CANCELLED] * MANY
+
+
+async def test_contexts_stay_where_they_are(caplog: pytest.LogCaptureFixture, records: Records) -> None:
+    """A stream that is begun in one task, read in another and dropped in a third detaches nothing."""
+    uninstrument()
+    instrument(tracer_provider=TracerProvider())
+    kept: list[Any] = []
+
+    async def begin() -> None:
+        kept.append(await achat(events(*STREAM)).chat.completions.create(**ASK, stream=True))
+
+    async def read() -> None:
+        await anext(kept[-1])
+
+    async def drop() -> None:
+        kept.clear()
+        gc.collect()
+
+    with caplog.at_level(logging.DEBUG, "opentelemetry"):
+        for step in (begin, read, begin, read, drop):
+            await asyncio.create_task(step())
+        await asyncio.sleep(0)
+        settle()
+        await asyncio.sleep(0)
+    assert [ended.stop.detail for ended in records.ended] == ["abandoned"] * 2
+    assert not trace.get_current_span().get_span_context().is_valid
+    assert not [record for record in caplog.records if "detach" in record.message or "context" in record.name]
