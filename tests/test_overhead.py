@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_and_the_page_is_what_it_writes(tmp_path: Path) -> None:
     """Both have the same words around their figures, and a row for each."""
     page = tmp_path / "overhead.md"

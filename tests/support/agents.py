@@ -5,22 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
 
 from endturn.scripted import ScriptedProvider, essay, say
 from endturn.scripted.script import Script
 from tests.support.processes import REPOSITORY
 from tests.support.receiver import Receiver, receiving
-
-Case = TypeVar("Case")
-
-AT_ONCE: Final = 2
-"""How many agents run at the same time: small machines have two cores."""
 
 APPS = REPOSITORY / "tests" / "apps"
 BIN = Path(sys.executable).parent
@@ -89,29 +82,8 @@ class World:
         assert events.count("endturn.continuation_terminated") == cut
 
 
-def at_once(runs: Callable[[World, Case], object], cases: Sequence[Case]) -> None:
-    """Run the same for several cases, each in a world of its own: a process takes seconds, most of them imports."""
-
-    def one(case: Case) -> None:
-        with world() as agents:
-            try:
-                runs(agents, case)
-            except AssertionError as error:
-                error.add_note(f"in the case {case!r}")
-                raise
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for done in [pool.submit(one, case) for case in cases]:
-            done.result()
-
-
 @contextmanager
 def world() -> Iterator[World]:
     """A scripted provider over HTTP, and a receiver."""
     with ScriptedProvider(SCRIPT, exhausted="last").serve() as url, receiving() as received:
         yield World(url, received)
-
-
-def python(*words: str | Path) -> Sequence[str]:
-    """A Python of this environment."""
-    return [sys.executable, *(str(word) for word in words)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -115,7 +115,7 @@ class Way:
                     pass
 
 
-async def items(stream: Any) -> AsyncIterator[Any]:
+async def items(stream: Any) -> AsyncGenerator[Any, None]:
     """What comes of either kind of stream."""
     if hasattr(stream, "__aiter__"):
         async for item in stream:

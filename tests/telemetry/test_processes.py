@@ -10,7 +10,6 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 import trio
 
 from endturn.scripted import ScriptedProvider
-from tests.support.agents import APPS, SCRIPT, World, at_once, world
+from tests.support.agents import APPS, SCRIPT, World, world
 from tests.support.processes import LOOPBACK, eventually, free_port
 from tests.telemetry.mocked import Records, settle
 
@@ -37,26 +36,31 @@ def agents() -> Iterator[World]:
 # --- Processes -----------------------------------------------------------------------------------------------------
 
 
+def way_of(where: str, way: str, *, slow: bool = False) -> Any:
+    return pytest.param(where, way, id=f"{where}, {way}", marks=[pytest.mark.slow] * slow)
+
+
 @pytest.mark.parametrize(
-    ("where", "ways"),
+    ("where", "way"),
     [
-        ("main", ("fork", "forkserver")),  # os.fork: gunicorn, below
-        ("task", ("fork", "forkserver")),
-        ("endturn run", ("fork", "forkserver", "os.fork")),
-        ("opentelemetry-instrument", ("fork", "spawn")),
+        way_of("main", "fork"),  # os.fork: gunicorn, below
+        way_of("main", "forkserver", slow=True),
+        way_of("main", "spawn", slow=True),  # under one id: in test_configure
+        way_of("task", "fork", slow=True),
+        way_of("task", "forkserver"),
+        way_of("endturn run", "fork", slow=True),
+        way_of("endturn run", "forkserver", slow=True),
+        way_of("endturn run", "os.fork"),
+        way_of("opentelemetry-instrument", "fork"),
+        way_of("opentelemetry-instrument", "spawn", slow=True),
     ],
-    ids=["main", "task", "endturn run", "opentelemetry-instrument"],
 )
-def test_workers_lose_nothing(where: str, ways: tuple[str, ...]) -> None:
+def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
     """However workers are started, and wherever telemetry is set up: each has a name and counts of its own.
 
     `multiprocessing` ends forked workers without exit handlers; the cut answer's turn, which still waits for its
     continuation then, is not lost either.
     """
-    at_once(partial(start_workers, where), ways)
-
-
-def start_workers(where: str, agents: World, way: str) -> None:
     variables = {"PARENT": "1", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
     command: list[str | Path] = [sys.executable]
     if where in ("main", "task"):
@@ -72,15 +76,6 @@ def start_workers(where: str, agents: World, way: str) -> None:
     assert sorted(count for count in counted.values() if count) == [2, 3, 3] if parent else [3, 3]
     if where in ("main", "task"):
         assert all(INSTANCE.fullmatch(name) for name in counted)
-
-
-def test_spawned_workers_under_one_id(agents: World) -> None:
-    """The configured id is what they share: the process's own ending tells them apart."""
-    agents.run(sys.executable, APPS / "workers.py", "spawn", "2", env={"CONFIGURE": "main", **ONE_ID})
-    agents.saw(done=4, cut=2)
-    counted = {name: sums.get("endturn.responses", 0) for name, sums in agents.received.sums.items()}
-    assert sorted(count for count in counted.values() if count) == [3] * 2
-    assert all(INSTANCE.fullmatch(name) for name in counted)
 
 
 def test_what_the_parent_reads_is_its_own(agents: World) -> None:
@@ -113,9 +108,9 @@ for chunk in stream:
     ("where", "preload"),
     [
         pytest.param("one line", True, id="one line, preload"),
-        pytest.param("one line", False, id="one line in each worker"),
+        pytest.param("one line", False, id="one line in each worker", marks=pytest.mark.slow),
         pytest.param("endturn run", False, id="endturn run"),
-        pytest.param("opentelemetry-instrument", True, id="opentelemetry-instrument, preload"),
+        pytest.param("opentelemetry-instrument", True, id="opentelemetry-instrument, preload", marks=pytest.mark.slow),
     ],
 )
 def test_pre_forked_workers_of_a_server(agents: World, tmp_path: Path, where: str, preload: bool) -> None:
@@ -156,25 +151,19 @@ def answers(get: Any) -> bool:
         return False
 
 
-def test_what_is_recorded_leaves_before_the_end() -> None:
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise KeyError('x')"])
+def test_what_is_recorded_leaves_before_the_end(agents: World, ending: str) -> None:
     """Ends that run exit handlers lose nothing, the turn that waits for its continuation among it."""
-    at_once(end, ["pass", "sys.exit(0)", "raise KeyError('x')", "threading.Thread(target=late).start()"])
-
-
-def end(agents: World, ending: str) -> None:
     code = f"""
-import sys, threading, time
+import sys
 import endturn; endturn.configure()
 sys.path.insert(0, "tests/apps")
 from bare import ask
 ask("cut", "1")
-def late():
-    threading.main_thread().join()
-    ask("done", "2")
 {ending}
 """
     agents.run(sys.executable, "-c", code, status=1 if "KeyError" in ending else 0)
-    agents.saw(done=int("late" in ending), cut=1)
+    agents.saw(done=0, cut=1)
 
 
 def test_ends_that_run_no_exit_handlers_need_a_flush(agents: World) -> None:
@@ -267,16 +256,3 @@ def test_threads_lose_nothing(records: Records) -> None:
             list(pool.map(ask, range(40)))
     assert len(records.ended) == len(records.turns) == 40
     assert len({record.started.turn.id for record in records.ended}) == 40
-
-
-# --- Imports -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module that can be imported, and is not yet."""
-    (tmp_path / "observed_module.py").write_text("class Client:\n    def ask(self): return 'answer'\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    yield "observed_module"
-    sys.modules.pop("observed_module", None)
