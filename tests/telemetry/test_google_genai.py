@@ -27,6 +27,9 @@ from endturn.telemetry import cleanup
 pytestmark = [
     # Where aiohttp is installed, the SDK asks through a class of its own that aiohttp warns of.
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
+    # What closes no connection of a stream that fails or is dropped warns without us, too.
+    pytest.mark.filterwarnings("ignore:Unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:.*Interactions usage is experimental.*:UserWarning"),
 ]
 

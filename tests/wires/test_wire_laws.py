@@ -148,9 +148,12 @@ def test_a_stream_cut_at_any_byte(recorded: Recorded, name: str) -> None:
     data = b"".join(framing.frame(event, api.FRAMING) for event in short)
     whole = streamed(api, short, ctx)[1]
     ended = _terminal(api, short, ctx)
+    arrived: list[Event] | None = None
     for cut in range(len(data)):
         tail = framing.decoder(api.FRAMING)
-        response = streamed(api, [*tail.feed(data[:cut]), *tail.close()], ctx)[1]
+        before, arrived = arrived, [*tail.feed(data[:cut]), *tail.close()]
+        if arrived != before:  # most bytes end no event, and change nothing
+            response = streamed(api, arrived, ctx)[1]
         assert whole.text.startswith(response.text)
         if cut < ended:
             assert response.stop.reason is StopReason.MISSING
