@@ -87,6 +87,8 @@ class TurnInference:
         self._lock = threading.RLock()
         self._pending: dict[int, PendingTurn] = {}
         """By the calls' numbers, the oldest first."""
+        self._by_key: dict[int | str, dict[bytes | str, dict[int, PendingTurn]]] = {}
+        """The same by the two halves of their keys, and by the calls' numbers."""
         self._taken: dict[int, PendingTurn] = {}
 
     # --- Inference ---
@@ -130,7 +132,7 @@ class TurnInference:
             cut = self._cut(ended, asked, tail, before)
             if cut.keys:
                 with self._lock:
-                    self._pending[cut.number] = cut
+                    self._put(cut)
                     excess = list(islice(self._pending.values(), max(0, self.open_turns - OPEN_TURNS)))
                 self._leave(excess)
                 return
@@ -152,30 +154,47 @@ class TurnInference:
         if self._pending:
             limit = self._clock() - self._idle_s
             with self._lock:
-                idle = [cut for cut in self._pending.values() if cut.touched <= limit]
+                idle = list(takewhile(lambda cut: cut.touched <= limit, self._pending.values()))
             self._leave(idle)
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
         with self._lock:
             over = [*self._pending.values(), *self._taken.values()]
-            self._pending, self._taken = {}, {}
+            self._pending, self._by_key, self._taken = {}, {}, {}
         for cut in over:
             _end(cut)
 
     # --- within ---
 
+    def _put(self, cut: PendingTurn) -> None:
+        self._pending[cut.number] = cut
+        for kind, name in cut.keys:
+            self._by_key.setdefault(kind, {}).setdefault(name, {})[cut.number] = cut
+
+    def _take(self, cut: PendingTurn) -> bool:
+        """Whether it waited until now."""
+        if self._pending.pop(cut.number, None) is None:
+            return False
+        for kind, name in cut.keys:
+            named = self._by_key[kind]
+            del named[name][cut.number]
+            if not named[name]:
+                del named[name]
+            if not named:
+                del self._by_key[kind]
+        return True
+
     def _leave(self, left: Iterable[PendingTurn]) -> None:
         with self._lock:
-            over = [cut for cut in left if self._pending.pop(cut.number, None) is not None]
+            over = [cut for cut in left if self._take(cut)]
         for cut in over:
             _end(cut)
 
     def _find(self, asked: Asked, turn: Turn | None) -> tuple[PendingTurn, Strategy] | None:
         """The cut turn that a call continues, and how. Those that it shows to have been left end."""
         with self._lock:
-            kept = {kind for cut in self._pending.values() for kind, _ in cut.keys}
-        lengths = sorted(kind for kind in kept if isinstance(kind, int) and kind <= asked.length)
+            lengths = sorted(kind for kind in self._by_key if isinstance(kind, int) and kind <= asked.length)
         for bare in (False, True):
             # One that is the same but for its system prompts has to repeat the answer.
             begun = [length for length in lengths if length < asked.length] if bare else lengths
@@ -190,7 +209,7 @@ class TurnInference:
                         continue
                     is_same, strategy = self._judge(cut, asked, begin, bare=bare)
                     if strategy is not None:
-                        del self._pending[cut.number]
+                        self._take(cut)
                         self._taken[cut.number] = cut
                         return cut, strategy
                     if is_same:
@@ -205,8 +224,11 @@ class TurnInference:
 
         The longest history first, those found by name last; among equals those of the same model, then the latest.
         """
-        latest = reversed(self._pending.values())
-        found = [(begins[key], cut) for cut in latest for key in cut.keys if key in begins]
+        found = [
+            (begin, cut)
+            for (kind, name), begin in begins.items()
+            for cut in reversed(self._by_key.get(kind, {}).get(name, {}).values())
+        ]
         return sorted(found, key=lambda row: (-row[0], row[1].turn.model != asked.model))
 
     def _judge(self, cut: PendingTurn, asked: Asked, begin: int, *, bare: bool) -> tuple[bool, Strategy | None]:
