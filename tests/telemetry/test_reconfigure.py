@@ -1,4 +1,4 @@
-"""A second `instrument()` or `configure()`: what of it is taken; a redaction and less content always are."""
+"""A second `instrument()` or `configure()`: what it gives takes the place of what was set before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from endturn.errors import UsageError
-from endturn.instrumentation.instrument import Providers, begin, guarded, instrument, recorder, uninstrument
+from endturn.instrumentation.instrument import Providers, begin, instrument, recorder, uninstrument
 from endturn.instrumentation.zero_code import EndturnInstrumentor
 from endturn.telemetry import cleanup, content
 from endturn.telemetry.otel_providers import Options
@@ -54,7 +54,7 @@ def said(stage: Stage) -> str | None:
 def test_the_hosts_own_call_decides_where_the_process_was_started_observed() -> None:
     """Its redaction, content, events, agent and prices take effect from then on; what it leaves out stays."""
     stage = Stage()
-    begin(Options(events="spans", content="SPAN_ONLY"), of(stage), for_host=True)
+    begin(Options(events="spans", content="SPAN_ONLY"), of(stage))
     assert "secret" in (said(stage) or "")
     instrument(redact=hide, agent=True, prices={"gpt-5.6-mini": (1.0, 2.0)})
     assert "a [hidden] of" in (said(stage) or "")
@@ -67,7 +67,7 @@ def test_the_hosts_own_call_decides_where_the_process_was_started_observed() -> 
 def test_content_can_be_switched_on_and_off_while_calls_are_observed() -> None:
     """`announce` asks the recorder anew whether it takes what is said."""
     stage = Stage()
-    begin(Options(), of(stage), for_host=True)
+    begin(Options(), of(stage))
     assert said(stage) is None
     instrument(content="SPAN_ONLY")
     assert "secret" in (said(stage) or "")
@@ -78,7 +78,7 @@ def test_content_can_be_switched_on_and_off_while_calls_are_observed() -> None:
 def test_what_is_open_and_counted_stays() -> None:
     """A stream that began before the host's own call ends its span after it, and its response is counted once."""
     stage = Stage()
-    begin(Options(), of(stage), for_host=True)
+    begin(Options(), of(stage))
     stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
     next(stream)
     chat(body(WHOLE)).chat.completions.create(**ASK)
@@ -92,7 +92,7 @@ def test_what_is_open_and_counted_stays() -> None:
 def test_providers_of_the_hosts_own_call_take_over() -> None:
     """Where the host hands over its own, signals go there."""
     first, second = Stage(), Stage()
-    begin(Options(), of(first), for_host=True)
+    begin(Options(), of(first))
     instrument(tracer_provider=second.tracers)
     chat(body(WHOLE)).chat.completions.create(**ASK)
     cleanup.run()
@@ -103,43 +103,33 @@ def test_providers_of_the_hosts_own_call_take_over() -> None:
 def test_whoever_starts_the_process_may_do_so_twice() -> None:
     """A configuration file and `opentelemetry-instrument`: what says nothing changes nothing, and the host decides."""
     stage = Stage()
-    begin(Options(content="SPAN_ONLY"), of(stage), for_host=True)
-    begin(Options(), for_host=True)
+    begin(Options(content="SPAN_ONLY"), of(stage))
+    begin(Options())
     EndturnInstrumentor().instrument(events="both")
     instrument(redact=hide)
     assert "[hidden]" in (said(stage) or "")
     EndturnInstrumentor().uninstrument()
 
 
-# --- Where the host called it twice --------------------------------------------------------------------------------
+# --- Whoever called it first ---------------------------------------------------------------------------------------
 
 
-def test_the_first_calls_settings_stay(caplog: pytest.LogCaptureFixture) -> None:
-    """A later one's are named in a warning; one that asks for the same, or for nothing, is silent."""
-    stage = Stage()
-    begin(Options(events="logs", content="SPAN_ONLY"), of(stage))
-    with caplog.at_level(logging.WARNING, "endturn"):
+def test_what_a_later_call_gives_takes_the_place_of_what_was_set(caplog: pytest.LogCaptureFixture) -> None:
+    """The rest stays; one that asks for the same, or for nothing, is silent."""
+    stage, second = Stage(), Stage()
+    begin(Options(events="logs", content="SPAN_ONLY", redact=hide), of(stage))
+    with caplog.at_level(logging.INFO, "endturn"):
         instrument()
-        instrument(events="logs", content="span_only", tracer_provider=stage.tracers)
-        assert not caplog.records
-        instrument(events="spans", agent=True, content="SPAN_AND_EVENT", tracer_provider=Stage().tracers)
-    (warning,) = caplog.messages
-    assert warning.endswith("not used: events, agent, content, tracer_provider")
-    assert "secret" in (said(stage) or "")
-
-
-def test_a_redaction_is_never_dropped() -> None:
-    """Neither the first call's nor a later one's; the same one given again is asked once."""
-    stage = Stage()
-    begin(Options(content="SPAN_ONLY", redact=hide), of(stage))
-    for _ in range(3):
-        instrument(redact=shout)
-        instrument(redact=lambda text: text + "!")
-    assert 'A [HIDDEN] OF MANY WORDS!"' in (said(stage) or "")
+        instrument(events="logs", content="SPAN_ONLY", tracer_provider=stage.tracers)
+        assert not [message for message in caplog.messages if "recorded from now on" in message]
+        instrument(redact=shout, tracer_provider=second.tracers)
+    assert len([message for message in caplog.messages if "recorded from now on" in message]) == 1
+    assert "A SECRET OF MANY WORDS" in (said(second) or "")
+    assert not stage.finished()
 
 
 def test_less_content_is_less() -> None:
-    """What either call leaves out is left out, in place and in length."""
+    """In place and in length."""
     stage = Stage()
     begin(Options(content="SPAN_AND_EVENT"), of(stage))
     instrument(content_max_chars=8)
@@ -148,27 +138,10 @@ def test_less_content_is_less() -> None:
     assert said(stage) is None
 
 
-@pytest.mark.parametrize(
-    ("before", "asked", "kept"),
-    [
-        ("SPAN_AND_EVENT", "SPAN_ONLY", "SPAN_ONLY"),
-        ("SPAN_ONLY", "SPAN_AND_EVENT", "SPAN_ONLY"),
-        ("SPAN_ONLY", "EVENT_ONLY", "NO_CONTENT"),
-        ("NO_CONTENT", "SPAN_ONLY", "NO_CONTENT"),
-        ("EVENT_ONLY", None, "EVENT_ONLY"),
-        (None, "SPAN_ONLY", "NO_CONTENT"),  # the environment says nothing
-    ],
-)
-def test_the_narrower_of_two_words(before: str | None, asked: str | None, kept: str) -> None:
-    """What both allow."""
-    assert guarded(Options(content=before), Options(content=asked))[0].content == kept
-
-
-@pytest.mark.parametrize("for_host", [True, False], ids=["started observed", "by the host"])
-def test_options_are_checked_each_time(for_host: bool) -> None:
+def test_options_are_checked_each_time() -> None:
     """A later call's mistakes are the same errors, and nothing changes."""
     stage = Stage()
-    begin(Options(), of(stage), for_host=for_host)
+    begin(Options(), of(stage))
     with pytest.raises(TypeError, match="redakt"):
         instrument(redakt=hide)
     with pytest.raises(UsageError, match="redact is a function"):

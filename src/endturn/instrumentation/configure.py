@@ -202,9 +202,8 @@ def configure(
         instrument: also call `endturn.instrument()`.
 
     Returns:
-        A handle. Configured already, the process keeps what it has, and gets the same handle; of the options, a
-        redaction and less content are applied all the same. Where the first call instrumented, and that was undone, it
-        is done again. Under `endturn run` and `opentelemetry-instrument` the first call of the host's own decides.
+        A handle. Configured already, the process keeps its providers, and gets the same handle; options that are given
+        take the place of those before. Where the first call instrumented, and that was undone, it is done again.
 
     Raises:
         UsageError: the SDK is not installed, or a variable asks for what this function cannot do.
@@ -289,23 +288,18 @@ def _check_exporter(name: str, given: object) -> None:
 
 
 def _configure_again(telemetry: Telemetry, options: Options, unused: list[str], instrument: bool) -> None:
-    """A later call. What was set up stays; who is told of it, and what of the options is taken, depends on who did."""
+    """A later call: the options that it gives are used from now on; what was installed stays."""
     if telemetry._over:
         log.warning(
             "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
             "nothing more is recorded. Call configure() once, and shutdown() where the process ends"
         )
         return
-    if not telemetry._for_host:
-        log.warning("endturn: configure() was called before; the first call's settings stay")
-    elif unused:
-        what = ", ".join(unused)
-        log.warning("endturn: telemetry was set up with the first model call, and %s cannot be used any more", what)
-    if instrumentation.recorder() is not None:
-        telemetry._options = instrumentation.begin(options, quiet=not telemetry._for_host)
-    elif instrument and telemetry._instrumented:
+    if unused:
+        log.warning("endturn: telemetry is set up already, and %s cannot be used any more", ", ".join(unused))
+    telemetry._options = telemetry._options.changed_by(options)
+    if instrumentation.recorder() is not None or (instrument and telemetry._instrumented):
         _instrument(telemetry)
-        telemetry._options = instrumentation.begin(options, quiet=True)
 
 
 def _instrument(telemetry: Telemetry) -> None:

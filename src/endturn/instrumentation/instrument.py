@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
 from multiprocessing import parent_process, util
 from typing import Any, Final
@@ -18,9 +18,8 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans
-from endturn.telemetry.content import narrower
-from endturn.telemetry.messages import Redact
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.instruments import is_owned
+from endturn.telemetry.otel_providers import Options, installed
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
@@ -39,7 +38,6 @@ class _Instrumentation:
     Attributes:
         given: the providers that were given.
         options: how is recorded.
-        is_for_host: whoever started the process asked for it, and the host has said nothing about it yet.
         look_away: ends the looking at spans, once there is a tracer provider.
     """
 
@@ -48,7 +46,6 @@ class _Instrumentation:
     recorder: Recorder
     given: Providers
     options: Options
-    is_for_host: bool
     watched: object = None
     look_away: Callable[[], None] | None = None
     has_called: bool = False
@@ -102,9 +99,8 @@ def instrument(
     model calls over bare sockets, gRPC and WebSockets, and those of other processes: decorators, `endturn run` and the
     Collector are for these. `uninstrument` undoes it.
 
-    Where the process was started by `endturn run` or `opentelemetry-instrument`, the first call that gives anything
-    decides from then on. Called again with something else, the first call's settings stay, which is logged; but a
-    redaction and less content (`redact`, `content`, `content_max_chars`) are applied all the same.
+    Called again, also where `endturn run` or `opentelemetry-instrument` called it first: what is given takes the place
+    of what was set before, and what is left out stays. What is open, and what has been counted, stays too.
 
     Args:
         tracer_provider, meter_provider, logger_provider: where signals go; the global ones where not given.
@@ -117,17 +113,11 @@ def instrument(
     begin(Options(**options), (tracer_provider, meter_provider, logger_provider))
 
 
-def begin(
-    asked: Options, given: Providers = (None, None, None), *, for_host: bool = False, quiet: bool = False
-) -> Options:
+def begin(asked: Options, given: Providers = (None, None, None)) -> Options:
     """`instrument`, with options that are put together.
 
-    Args:
-        for_host: whoever starts the process asks for it, and not the host itself.
-        quiet: that the first call's settings stay has been said.
-
     Returns:
-        The options from now on: of a later call's, what may be taken.
+        The options from now on: of earlier calls what this one does not give.
 
     Raises:
         UsageError: an option's value cannot be used.
@@ -136,9 +126,9 @@ def begin(
     asked.check()
     with _lock:
         if _now is not None:
-            return _ask_again(_now, asked, given, for_host=for_host, quiet=quiet)
+            return _change(_now, asked, given)
         recorder = Recorder(*given, options=asked)
-        _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked, for_host)
+        _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked)
         infer_with(now.inferring)
         http_clients.install(now.active)
         now.look()
@@ -148,27 +138,15 @@ def begin(
     return asked
 
 
-def _ask_again(now: _Instrumentation, asked: Options, given: Providers, *, for_host: bool, quiet: bool) -> Options:
-    refused: list[str] = []
-    if now.is_for_host:
-        options = overruled(now.options, asked)
-        used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
-        now.is_for_host = for_host or (asked == Options() and used == now.given)
-    else:
-        options, refused = guarded(now.options, asked)
-        used = now.given
-        refused += [name for name, new, old in zip(PROVIDERS, given, used, strict=True) if new not in (None, old)]
-    if options != now.options or used != now.given:
+def _change(now: _Instrumentation, asked: Options, given: Providers) -> Options:
+    options = now.options.changed_by(asked)
+    used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
+    if (options, used) != (now.options, now.given):
         now.recorder.use(*used, options=options)
         announce.listen(now.recorder)  # it may take what is said now, or no longer
         now.options, now.given = options, used
         now.look()
-    if refused and not quiet:
-        log.warning(
-            "endturn: calls are observed already; the first call's settings stay, and these of this one are not used: "
-            "%s",
-            ", ".join(refused),
-        )
+        log.info("endturn: calls are recorded from now on as a later instrument() or configure() says")
     return options
 
 
@@ -262,73 +240,13 @@ def _warn_of_shared_name(provider: object) -> None:
 
     `configure` appends what tells processes apart; a provider that somebody else made is not ours to rename.
     """
-    pairs = (pair.partition("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
-    named = {key.strip(): value.strip() for key, _, value in pairs}.get(INSTANCE)
-    resource = getattr(getattr(provider, "_sdk_config", None), "resource", None)
-    if named and getattr(resource, "attributes", {}).get(INSTANCE) == named:
+    if (
+        f"{INSTANCE}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        and installed(provider)
+        and not is_owned(provider)
+    ):
         log.warning(
-            "endturn: every process that inherits OTEL_RESOURCE_ATTRIBUTES is called %s=%s; two that write one series "
-            "make nonsense of it. Give each its own, or let endturn.configure() set up the SDK",
+            "endturn: every process that inherits OTEL_RESOURCE_ATTRIBUTES has one %s; two that write one series make "
+            "nonsense of it. Give each its own, or let endturn.configure() set up the SDK",
             INSTANCE,
-            named,
         )
-
-
-# --- What a second call's options change: whoever asks for less of what was said gets less, always ----------------
-
-
-def _given(options: Options) -> dict[str, Any]:
-    """The options that were given a value."""
-    values = {each.name: getattr(options, each.name) for each in fields(options)}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def overruled(before: Options, asked: Options) -> Options:
-    """The options of whoever started it for the host, and over them those of the host's own call."""
-    return replace(before, **_given(asked))
-
-
-def guarded(before: Options, asked: Options) -> tuple[Options, list[str]]:
-    """The options of the host's first call, with what a later one keeps back besides.
-
-    Returns:
-        The options, and the names of those of the later call that are not taken.
-    """
-    limits = [limit for limit in (before.content_max_chars, asked.content_max_chars) if limit is not None]
-    kept: dict[str, Any] = {
-        "redact": _both(before.redact, asked.redact),
-        "content": narrower(before.content, asked.content),
-        "content_max_chars": min(limits, default=None),
-    }
-    after = replace(before, **kept)
-    refused = [name for name, value in _given(asked).items() if not _same(getattr(after, name), value)]
-    return after, [name for name in refused if name != "redact"]
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool((one.strip().upper() == other.strip().upper()) if isinstance(one, str) else one == other)
-
-
-def _both(before: Redact | None, asked: Redact | None) -> Redact | None:
-    """Each redaction after the other, but one that is the same, or the same function made again, only once."""
-    if before is None or asked is None:
-        return before or asked
-    earlier = before.redactions if isinstance(before, _InTurn) else (before,)
-    return _InTurn((*(each for each in earlier if _code(each) != _code(asked)), asked))
-
-
-def _code(redact: Redact) -> object:
-    """What tells a function from others: its code, where it belongs to no object."""
-    return redact if hasattr(redact, "__self__") else getattr(redact, "__code__", redact)
-
-
-@dataclass(frozen=True)
-class _InTurn:
-    """Redactions, one after the other."""
-
-    redactions: tuple[Redact, ...]
-
-    def __call__(self, text: str) -> str:
-        for redact in self.redactions:
-            text = redact(text)
-        return text

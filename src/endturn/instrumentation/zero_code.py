@@ -45,7 +45,7 @@ def start() -> None:
         if not file:
             late = _LateSetup()
             late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
-        instrument.begin(Options(), for_host=True)
+        instrument.begin(Options())
     except UsageError as error:
         log.error("endturn: this process is not observed: %s", error)
     except Exception:
@@ -198,7 +198,7 @@ class EndturnInstrumentor:
             log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), known)
         try:
             tracers, meters, loggers = (kwargs.get(name) for name in instrument.PROVIDERS)
-            instrument.begin(Options(**options), (tracers, meters, loggers), for_host=True)
+            instrument.begin(Options(**options), (tracers, meters, loggers))
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return

@@ -125,15 +125,6 @@ class ContentPolicy:
         return {key: value for key, value in found.items() if value}
 
 
-def narrower(before: str | None, asked: str | None) -> str | None:
-    """Of two words for where what was said is recorded, what both allow; None, which the environment decides, is one.
-
-    Raises:
-        UsageError: one is no such word.
-    """
-    return before if asked is None else (_capture(before) & _capture(asked)).name
-
-
 def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
     """The same for a span, whose attributes are flat: JSON in place of lists, as other instrumentations write it."""
     return {

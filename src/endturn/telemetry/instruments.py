@@ -387,6 +387,11 @@ def own(provider: MeterProvider, *, zero_first: bool) -> None:
     _owned, _zero_first = provider, zero_first
 
 
+def is_owned(provider: object) -> bool:
+    """Whether this is the provider that is ours."""
+    return provider is _owned
+
+
 _made: dict[int, tuple[ref[MeterProvider], Instruments]] = {}
 """By the provider's `id`: a host's provider need not be hashable."""
 _making = threading.RLock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from opentelemetry import metrics, trace
@@ -63,6 +63,11 @@ class Options:
         """Raises UsageError where a value cannot be used."""
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
+
+    def changed_by(self, later: Options) -> Options:
+        """These, and in their place what a later call gives."""
+        given = {each.name: getattr(later, each.name) for each in fields(later)}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
 
 
 class OTelProviders:
