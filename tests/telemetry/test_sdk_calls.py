@@ -180,7 +180,7 @@ VERTEX: dict[str, Any] = {"region": "global", "project_id": "p", "access_token":
 ROUTES = {
     "groq": Asked(lambda: both(groq.Groq(api_key="n", http_client=over_chat(httpx)).chat.completions.create, **ASK),
                   "groq", ASK["model"]),
-    "together": Asked(lambda: both(together.Together(api_key="n", base_url="https://api.together.ai/v1",
+    "together": Asked(lambda: both(together.Together(api_key="n",
                                                      http_client=over_chat(httpx)).chat.completions.create, **ASK),
                       "together", ASK["model"]),
     "together: completions": Asked(lambda: both(together.Together(api_key="n", http_client=over_text(httpx))

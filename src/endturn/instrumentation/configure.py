@@ -109,8 +109,29 @@ class Telemetry:
     ) -> None:
         self.shutdown()
 
-    def _install(self, attributes: Mapping[str, Any], given: Iterable[Any]) -> None:
-        """Install the providers, and have them shut down when the process ends, or the worker of `multiprocessing`.
+    def change(self, options: Options, unused: list[str], *, instrument: bool) -> None:
+        """For a later `configure()`: the options that it gives are used from now on; what was installed stays."""
+        if self._over:
+            log.warning(
+                "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only "
+                "once: nothing more is recorded. Call configure() once, and shutdown() where the process ends"
+            )
+            return
+        if unused:
+            log.warning("endturn: telemetry is set up already, and %s cannot be used any more", ", ".join(unused))
+        self._options = self._options.changed_by(options)
+        if instrumentation.recorder() is not None or (instrument and self._instrumented):
+            self.observe()
+
+    def observe(self) -> None:
+        """For `configure()`: observe the model calls, unless that is done already."""
+        # A host that has no SDK after configure() asked for none.
+        instrumentation.expect_nothing()
+        instrumentation.begin(self._options)
+        self._instrumented = True
+
+    def install(self, attributes: Mapping[str, Any], given: Iterable[Any]) -> None:
+        """For `configure()`: install the providers, and have them shut down with the process, or the worker.
 
         Args:
             given: an exporter of metrics, one of traces, one of logs.
@@ -225,7 +246,7 @@ def configure(
     options.check()
     if _configured is not None:
         named = {"service_name": service_name, "resource": resource, **given}
-        _configure_again(_configured, options, [name for name in named if named[name] is not None], instrument)
+        _configured.change(options, [name for name in named if named[name] is not None], instrument=instrument)
         return _configured
     telemetry = Telemetry(options)
     if is_disabled():
@@ -237,10 +258,10 @@ def configure(
     attributes: dict[str, Any] = dict(described or {})
     if service_name is not None:
         attributes["service.name"] = service_name
-    telemetry._install(attributes, given.values())
+    telemetry.install(attributes, given.values())
     _configured = telemetry
     if instrument or instrumentation.recorder() is not None:
-        _instrument(telemetry)
+        telemetry.observe()
     return telemetry
 
 
@@ -255,9 +276,9 @@ def configure_for_host() -> None:
         return
     check_sdk("endturn run")
     telemetry = Telemetry(Options(), for_host=True)
-    telemetry._install({}, (None, None, None))
+    telemetry.install({}, (None, None, None))
     _configured = telemetry
-    _instrument(telemetry)
+    telemetry.observe()
 
 
 def is_disabled() -> bool:
@@ -285,29 +306,6 @@ def _check_exporter(name: str, given: object) -> None:
             f"{name} is an exporter object, not {what}; the name of one (otlp, console, none) goes into the variable "
             "OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or OTEL_LOGS_EXPORTER"
         )
-
-
-def _configure_again(telemetry: Telemetry, options: Options, unused: list[str], instrument: bool) -> None:
-    """A later call: the options that it gives are used from now on; what was installed stays."""
-    if telemetry._over:
-        log.warning(
-            "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
-            "nothing more is recorded. Call configure() once, and shutdown() where the process ends"
-        )
-        return
-    if unused:
-        log.warning("endturn: telemetry is set up already, and %s cannot be used any more", ", ".join(unused))
-    telemetry._options = telemetry._options.changed_by(options)
-    if instrumentation.recorder() is not None or (instrument and telemetry._instrumented):
-        _instrument(telemetry)
-
-
-def _instrument(telemetry: Telemetry) -> None:
-    """Observe the model calls, unless that is done already."""
-    # A host that has no SDK after configure() asked for none.
-    instrumentation.expect_nothing()
-    instrumentation.begin(telemetry._options)
-    telemetry._instrumented = True
 
 
 def _exit_seconds() -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from endturn.instrumentation.body import tee
 from endturn.instrumentation.exchange import Exchange, Sent
@@ -48,7 +49,7 @@ def watch(response: Any, exchange: Exchange) -> None:
     """
     kind: Any = type(response)
     response.__class__ = _watched(kind)
-    response._endturn = _Watching(exchange)
+    _watching[response] = _Watching(exchange)
 
 
 class _Watching:
@@ -76,13 +77,17 @@ class _Watching:
             yield chunk
 
 
+_watching: WeakKeyDictionary[Any, _Watching] = WeakKeyDictionary()
+"""By response."""
+
+
 @cache
 def _watched(kind: Any) -> type:
     """The subclass of a class of responses whose objects are watched."""
 
     def leaf(name: str) -> Any:
         def read(self: Any, *args: Any, **kwargs: Any) -> Any:
-            watching: _Watching = self._endturn
+            watching = _watching[self]
             amount: Any = args[0] if args else kwargs.get("amt")
             if watching.is_reading or amount == 0:
                 return getattr(kind, name)(self, *args, **kwargs)
@@ -108,24 +113,24 @@ def _watched(kind: Any) -> type:
         return read
 
     def read_chunked(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        watching: _Watching = self._endturn
+        watching = _watching[self]
         if args[1] if len(args) > 1 else kwargs.get("decode_content"):
             watching.exchange.comes_unpacked()
         return tee(watching.each(kind.read_chunked(self, *args, **kwargs)), watching.exchange)
 
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         yield from kind.stream(self, *args, **kwargs)
-        self._endturn.exchange.end()
+        _watching[self].exchange.end()
 
     def close(self: Any) -> None:
-        watching: _Watching | None = self._endturn
+        watching = _watching.get(self)
         if watching is not None and not watching.is_reading:
             watching.exchange.left()
         kind.close(self)
 
     def __del__(self: Any) -> None:
         # A file's destructor closes it: nobody has left it there, and nothing may be recorded.
-        self._endturn = None
+        _watching.pop(self, None)
         kind.__del__(self)
 
     members: dict[str, Any] = {"close": close, "__del__": __del__, "__module__": kind.__module__}

@@ -45,7 +45,7 @@ _HOMES: Final = {
     ("perplexity", ANY): "api.perplexity.ai",
     ("sambanova", ANY): "api.sambanova.ai",
     ("siliconflow", ANY): "api.siliconflow.cn api.siliconflow.com",
-    ("together", "together"): "api.together.ai",
+    ("together", "together"): "together.ai",
     ("venice", ANY): "api.venice.ai",
     ("vercel", ANY): "ai-gateway.vercel.sh",
     ("volcengine", ANY): "volces.com",
