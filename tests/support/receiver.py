@@ -86,8 +86,8 @@ def _labels(point: Any) -> Labels:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    """An endpoint on a free port of the loopback interface."""
+def receiving(port: int = 0) -> Iterator[Receiver]:
+    """An endpoint on the loopback interface, on a free port where none is given."""
     kept = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -104,7 +104,7 @@ def receiving() -> Iterator[Receiver]:
         def log_message(self, format: str, *args: object) -> None:
             """Silence: what was posted says it all."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     kept.url = f"http://127.0.0.1:{server.server_port}"

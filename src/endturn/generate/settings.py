@@ -14,8 +14,8 @@ from endturn.generate.config import Burn, RuleConfig, Slo
 from endturn.generate.promql import duration
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-EXPORT: Final = 60
-"""How often an application exports its metrics, in seconds, where OTEL_METRIC_EXPORT_INTERVAL says nothing else."""
+EXPORT: Final = 15
+"""How often `configure()` exports metrics, in seconds, where OTEL_METRIC_EXPORT_INTERVAL says nothing else."""
 
 Read = Callable[[object], Any]
 

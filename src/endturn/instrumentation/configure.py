@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from signal import SIG_DFL, SIGTERM, getsignal
+from signal import signal as on_signal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -49,6 +51,7 @@ class Telemetry:
         self._resource: ProcessResource | None = None
         self._providers: dict[Signal, Any] = {}
         self._instrumented = False
+        self._is_terminated = False
         self._over = False
 
     @property
@@ -57,23 +60,30 @@ class Telemetry:
         return "" if self._resource is None else self._resource.instance()
 
     def force_flush(self, timeout_s: float = 10.0) -> bool:
-        """Export what has been recorded so far, one signal after the other.
+        """Export what has been recorded so far.
 
         Args:
-            timeout_s: how long to wait for each. An export that has begun goes on for as long as its exporter allows
-                (OTEL_EXPORTER_OTLP_TIMEOUT, 10 seconds by default).
+            timeout_s: how long to wait. What has begun goes on: an export is tried again for some two minutes.
 
         Returns:
             False where something could not be exported in time.
         """
         cleanup.run()
-        done = self._flush(timeout_s)
-        meters = self._providers.get("metrics")
-        made = None if meters is None else instruments_of(meters)
-        if made is not None and made.withholds:
-            time.sleep(APART_S)
-            done = self._flush(timeout_s) and done
-        return done
+        done: list[bool] = []
+
+        def flush() -> None:
+            made = instruments_of(self._providers["metrics"]) if "metrics" in self._providers else None
+            flushed = self._flush(timeout_s)
+            if made is not None and made.withholds:
+                time.sleep(APART_S)
+                flushed = self._flush(timeout_s) and flushed
+            done.append(flushed)
+
+        # The SDK's processors wait for an export that has begun, however long it is tried again.
+        thread = threading.Thread(target=flush, name="endturn-flush", daemon=True)
+        thread.start()
+        thread.join(timeout_s)
+        return bool(done and done[0])
 
     def shutdown(self) -> None:
         """End what is open, export the rest, and stop. The process cannot be configured again.
@@ -156,6 +166,20 @@ class Telemetry:
                 os.register_at_fork(after_in_child=self._stand_by)
         atexit.register(self.shutdown)
         instrumentation.before_worker_ends(self.shutdown)
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and self._providers and getsignal(SIGTERM) is SIG_DFL:
+            on_signal(SIGTERM, self._terminate)
+
+    def _terminate(self, number: int, frame: object) -> None:
+        """End as SIGTERM would have ended the process, once what was recorded has been exported.
+
+        The thread at the end does it: this one may be within a lock of the SDK.
+        """
+        self._is_terminated = True
+        self._ending.set()
+        self._thread.join(_exit_seconds())
+        on_signal(number, SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def _stand_by(self) -> None:
         """Start the thread that exports at the end: exit handlers cannot start any, and an export has no bound."""
@@ -165,6 +189,8 @@ class Telemetry:
 
     def _end(self) -> None:
         self._ending.wait()
+        if self._is_terminated:
+            instrumentation.uninstrument()
         self._flush(_exit_seconds())
         self._flushed.set()
         time.sleep(APART_S)

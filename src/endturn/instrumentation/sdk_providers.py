@@ -9,7 +9,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal
 from uuid import uuid4
@@ -23,6 +23,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
+from requests import Session
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from endturn.errors import UsageError
 from endturn.telemetry import instruments
@@ -35,18 +38,37 @@ Signal = Literal["metrics", "traces", "logs"]
 
 SIGNALS: Final[tuple[Signal, ...]] = ("metrics", "traces", "logs")
 
-_REGISTERED: Final = {"": "otlp_proto_http", "http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+HTTP: Final = "otlp_proto_http"
+_REGISTERED: Final = {"": HTTP, "http/protobuf": HTTP, "grpc": "otlp_proto_grpc"}
 """The name under which the OTLP exporter of a protocol is registered. Without a protocol it is HTTP, the one that is
 installed with us."""
 
 _PACKAGES: Final = {
-    "otlp_proto_http": "'endturn[otlp]'",
+    HTTP: "'endturn[otlp]'",
     "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
     "prometheus": "opentelemetry-exporter-prometheus",
 }
 """What registers an exporter."""
 
-Make = Callable[[], Any]
+EXPORT_MS: Final = 15_000
+"""Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules' windows count on it."""
+
+QUEUED: Final = 8_192
+"""Spans, and log records, that wait for a Collector that is away: two minutes of fifty calls a second, and some 40 MB.
+OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE say otherwise."""
+
+RETRIES: Final = Retry(
+    total=12,  # two minutes and a quarter in all
+    read=2,
+    backoff_factor=1,
+    backoff_max=15,
+    status_forcelist=(429, 502, 503, 504),
+    allowed_methods=None,
+    raise_on_status=False,
+)
+"""How a batch of spans or log records is sent again: the exporter alone gives up after ten seconds."""
+
+Make = Callable[..., Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
 
 _CURRENT: Final[dict[Signal, Make]] = {
@@ -111,11 +133,23 @@ def _maker(signal: Signal, name: str, asked: str) -> Make:
             make: Make = found.load()
         except ImportError as error:
             raise UsageError(f"{asked}: {found.value} could not be imported: {error}: {remedy}") from None
-        return make
+        return partial(make, session=_patient()) if name == HTTP and signal != "metrics" else make
     raise UsageError(
         f"{asked}: no exporter of {signal} is registered as {name!r}: {remedy}, use otlp (http/protobuf), console or "
         f"none, or pass an exporter object to configure()"
     )
+
+
+def _patient() -> Session:
+    session = Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(max_retries=RETRIES))
+    return session
+
+
+def _unless_set(variable: str, value: int) -> int | None:
+    """None has the SDK read the variable."""
+    return None if os.environ.get(variable) else value
 
 
 class ProcessResource(Resource):
@@ -161,7 +195,10 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
     providers: dict[Signal, Any] = {}
     if chosen := made.get("metrics"):
         # Some of what is registered as an exporter is a reader: Prometheus fetches by itself.
-        readers = [one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one) for one in chosen]
+        every = _unless_set("OTEL_METRIC_EXPORT_INTERVAL", EXPORT_MS)
+        readers = [
+            one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one, every) for one in chosen
+        ]
         providers["metrics"] = meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         is_pushed = len(readers) == 1 and isinstance(readers[0], PeriodicExportingMetricReader)
         instruments.own(meters, zero_first=is_pushed)
@@ -169,11 +206,13 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
     if chosen := made.get("traces"):
         providers["traces"] = tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            tracers.add_span_processor(BatchSpanProcessor(exporter))
+            room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", QUEUED)
+            tracers.add_span_processor(BatchSpanProcessor(exporter, room))
         trace.set_tracer_provider(tracers)
     if chosen := made.get("logs"):
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
+            waiting = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", QUEUED)
+            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=waiting))
         _logs.set_logger_provider(loggers)
     return providers
