@@ -53,8 +53,9 @@ _PACKAGES: Final = {
 EXPORT_MS: Final = 15_000
 """Between two exports of metrics, where OTEL_METRIC_EXPORT_INTERVAL says nothing: the rules' windows count on it."""
 
-QUEUED: Final = 8_192
-"""Spans, and log records, that wait for a Collector that is away: two minutes of fifty calls a second, and some 40 MB.
+SPANS_QUEUED: Final = 8_192
+LOGS_QUEUED: Final = 16_384
+"""How many wait for a Collector that is away: what two minutes of fifty calls a second make, all of them truncated.
 OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE say otherwise."""
 
 RETRIES: Final = Retry(
@@ -206,13 +207,13 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
     if chosen := made.get("traces"):
         providers["traces"] = tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", QUEUED)
+            room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", SPANS_QUEUED)
             tracers.add_span_processor(BatchSpanProcessor(exporter, room))
         trace.set_tracer_provider(tracers)
     if chosen := made.get("logs"):
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            waiting = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", QUEUED)
+            waiting = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", LOGS_QUEUED)
             loggers.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=waiting))
         _logs.set_logger_provider(loggers)
     return providers
