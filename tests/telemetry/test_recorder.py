@@ -494,6 +494,16 @@ def test_names_of_blocked_tools_only_where_asked_for(monkeypatch: pytest.MonkeyP
     assert blocked["endturn.block.names"] == ("search", "pay")
 
 
+def test_events_have_a_line_for_people(stage: Stage) -> None:
+    """Made of the event's own attributes."""
+    everything(stage)
+    said = {one.log_record.event_name: one.log_record.body for one in stage.logs.get_finished_logs()}
+    assert said["endturn.stop_reason_observed"] == "gpt-5 stopped: end_turn (stop)"
+    assert said["endturn.continuation_attempt"] == "gpt-5 is asked for the rest: continuation 1, prompt"
+    assert said["endturn.continuation_terminated"] == "cut turn of gpt-5 ended: completed, 1 continuations"
+    assert not [line for line in said.values() if "{" in str(line) or "?" in str(line)]
+
+
 @pytest.mark.parametrize(("mode", "logged"), [("spans", 0), ("both", 7)])
 def test_events_can_be_mirrored_on_spans(monkeypatch: pytest.MonkeyPatch, mode: str, logged: int) -> None:
     """Each on the span that it belongs to."""

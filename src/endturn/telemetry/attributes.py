@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -37,6 +38,11 @@ def declared(signal: s.Span | s.Event, *found: Mapping[str, Value]) -> Attribute
     """Of what is known, what the schema declares for a span or an event; what comes later goes first."""
     known_so_far = {key: value for each in found for key, value in each.items()}
     return {each.key: known_so_far[each.key] for each in signal.attributes if each.key in known_so_far}
+
+
+def line(event: s.Event, found: Mapping[str, Value]) -> str:
+    """An event's body: a line for people."""
+    return re.sub(r"\{([\w.]+)\}", lambda named: str(found.get(named[1], "?")), event.body)
 
 
 def for_another(found: Attributes) -> Attributes:

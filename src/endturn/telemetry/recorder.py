@@ -355,6 +355,7 @@ class Recorder:
         if out.logger is not None:
             out.logger.emit(
                 event_name=event.name,
+                body=attributes.line(event, found),
                 attributes=found,
                 timestamp=timestamp_ns,
                 context=None if opened is None else opened.context,
