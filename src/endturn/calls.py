@@ -21,6 +21,7 @@ from endturn.announce import Activation, Listener
 from endturn.records import (
     CallEnded,
     CallStarted,
+    CallWithdrawn,
     Content,
     Turn,
     TurnKind,
@@ -134,6 +135,17 @@ class Call:
         self.cover()
         self.activations = announce.announce(started, self.listeners)
         return started
+
+    def withdraw(self) -> None:
+        """What was announced was no call of a model."""
+        if self.started is None or self.ended:
+            return
+        self.ended = True
+        turn = self.started.turn
+        turn.iterations -= 1
+        turn.open_streams -= self.started.stream
+        turns.inference().withdrawn(self.started)
+        announce.announce(CallWithdrawn(started=self.started), self.listeners)
 
     def cover(self) -> None:
         """Mark the enclosing wrappers as announced from below."""

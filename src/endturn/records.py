@@ -30,6 +30,9 @@ _FIGURES: Final = {
 """Of a call's facts those that are numbers, and what each may be."""
 _NUMBERS: Final = (int, float)
 
+LONGEST_NAME: Final = 256
+"""Characters of a name. Every export of the process repeats those that metrics have."""
+
 
 class TurnOutcome(StrEnum):
     """How a turn ended. A closed set: it is a metric attribute."""
@@ -309,11 +312,22 @@ class CallStarted:
 
 
 def believe(facts: dict[str, Any]) -> None:
-    """Take out of the facts of a call the figures that cannot be: a host, or a server, may say anything."""
+    """Take out of the facts of a call what cannot be: a host, or a server, may say anything."""
     for name, (least, most) in _FIGURES.items():
         figure = facts.get(name)
         if figure is not None and not (_is_number(figure) and least <= figure <= most):
             del facts[name]
+    for name in ("provider", "model"):
+        facts[name] = name_shown(facts.get(name) or "")
+
+
+def name_shown(name: str) -> str:
+    """A name that somebody chose, such as a model's or an id: of its usual length, in characters that can be sent."""
+    return (
+        name
+        if len(name) <= LONGEST_NAME and name.isascii()
+        else name[:LONGEST_NAME].encode("utf-8", "replace").decode()
+    )
 
 
 def believed(usage: Usage | None) -> Usage | None:
@@ -348,6 +362,13 @@ class Content:
     request: Request | None = None
     beside: bool = False
     responses: tuple[ChatResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallWithdrawn:
+    """What began as a call was none: a redirect that was handed out, an answer of somebody else's API."""
+
+    started: CallStarted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,6 +518,7 @@ class TerminationSignalled:
 Record = (
     CallStarted
     | CallEnded
+    | CallWithdrawn
     | TurnStarted
     | TurnEnded
     | ContinuationAttempted

@@ -18,6 +18,7 @@ from endturn.announce import Activation, announce, is_strict, number
 from endturn.records import (
     COMPLETE,
     CallEnded,
+    CallStarted,
     Continuation,
     ToolEnded,
     ToolStarted,
@@ -219,6 +220,10 @@ class Inference(Protocol):
         """
         ...
 
+    def withdrawn(self, started: CallStarted) -> None:
+        """What was taken for a call was none: what it continued still waits."""
+        ...
+
     def answered(self, ended: CallEnded, asked: object) -> None:
         """A call is about to be announced as ended: take out of its turn's `cut` the answers that this one finishes."""
         ...
@@ -233,6 +238,9 @@ class Alone:
 
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         return (Turn(kind=TurnKind.IMPLICIT), None) if turn is None else (turn, turn.continuation)
+
+    def withdrawn(self, started: CallStarted) -> None:
+        """Nothing waits here."""
 
     def answered(self, ended: CallEnded, asked: object) -> None:
         turn = ended.started.turn

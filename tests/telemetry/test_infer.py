@@ -130,7 +130,6 @@ def placed(made: World) -> Iterator[World]:
         pytest.param(StopReason.TOOL_CALL, TurnOutcome.COMPLETED, id="tool_call"),
         pytest.param(StopReason.REFUSED, TurnOutcome.REFUSED, id="refused"),
         pytest.param(StopReason.SAFETY_BLOCKED, TurnOutcome.SAFETY_BLOCKED, id="safety_blocked"),
-        pytest.param(StopReason.PAUSED, TurnOutcome.LEFT_PAUSED, id="paused"),
         pytest.param(StopReason.CANCELLED, TurnOutcome.CANCELLED, id="cancelled"),
         pytest.param(StopReason.UNKNOWN, TurnOutcome.UNKNOWN_REASON, id="unknown"),
     ],
@@ -236,6 +235,69 @@ def test_a_prompt_that_is_asked_many_times_is_not_one_turn(world: World) -> None
         world.cut(HISTORY, maximum=100)
     world.inferring.close()
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 5
+
+
+def test_a_pause_that_the_host_takes_up(world: World) -> None:
+    """What a provider paused is sent back unchanged, and goes on: nothing was cut, and one turn is completed."""
+    paused = world.call(HISTORY, HALF, StopReason.PAUSED)
+    assert world.outcomes == []
+    ended = world.call([*HISTORY, answer(HALF)], REST)
+    assert ended.started.continuation == Continuation(1, Strategy.RESEND, paused.started.number)
+    (turn,) = world.records.turns
+    assert (turn.outcome, turn.complete, turn.turn.truncated) == (TurnOutcome.COMPLETED, True, False)
+
+
+def test_a_pause_that_is_left(world: World) -> None:
+    """By asking something else, or by doing nothing for long."""
+    world.call(HISTORY, HALF, StopReason.PAUSED)
+    world.call([*HISTORY, answer(HALF), user("And the moon?")])
+    assert world.outcomes == [TurnOutcome.LEFT_PAUSED, TurnOutcome.COMPLETED]
+    world.call([user("Another.")], HALF, StopReason.PAUSED)
+    world.clock.now += IDLE_S
+    world.inferring.sweep()
+    assert world.outcomes[2:] == [TurnOutcome.LEFT_PAUSED]
+
+
+CUT_CALL = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": '{"to": "A'}}
+CALLING = {"role": "assistant", "content": None, "tool_calls": [CUT_CALL]}
+REFUSING: dict[str, list[Any]] = {
+    "openai": [CALLING, {"role": "tool", "tool_call_id": "c", "content": "Error: invalid JSON in the arguments"}],
+    "anthropic": [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "pay", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "?", "is_error": True}]},
+    ],
+    "bedrock": [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t", "name": "pay", "input": {}}}]},
+        {
+            "role": "user",
+            "content": [{"toolResult": {"toolUseId": "t", "status": "error", "content": [{"text": "?"}]}}],
+        },
+    ],
+    "gemini": [
+        {"role": "model", "parts": [{"functionCall": {"name": "pay", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "pay", "response": {"error": "?"}}}]},
+    ],
+    "responses": [
+        {"type": "function_call", "call_id": "c", "name": "pay", "arguments": '{"to'},
+        {"type": "function_call_output", "call_id": "c", "output": "Failed to parse the arguments"},
+    ],
+    "one of two": [
+        CALLING,
+        {"role": "tool", "tool_call_id": "a", "content": "42"},
+        {"role": "tool", "tool_call_id": "c", "content": "Invalid arguments"},
+    ],
+    "a framework's words": [CALLING, user("Could not parse the tool call: the JSON is incomplete. Try again.")],
+}
+
+
+@pytest.mark.parametrize("added", REFUSING.values(), ids=REFUSING.keys())
+def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[Any]) -> None:
+    """The model is asked for it again: a repair, which completes the turn."""
+    cut = world.call(HISTORY, "", StopReason.MAX_TOKENS)
+    ended = world.call([*HISTORY, *added], "Done.")
+    assert ended.started.continuation == Continuation(1, Strategy.REPAIR, cut.started.number)
+    (turn,) = world.records.turns
+    assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.COMPLETED, True, False)
 
 
 LEAVING: dict[str, list[Any]] = {

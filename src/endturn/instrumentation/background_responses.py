@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from endturn.calls import Call
@@ -36,7 +35,7 @@ PENDING: Final = 1_024
 Key = tuple[str, str]
 """The format, and the id of a response in it."""
 
-_pending: OrderedDict[Key, Exchange] = OrderedDict()
+_pending: dict[Key, Exchange] = {}
 """The exchanges that began them; of those not asked after for longest, the first."""
 
 
@@ -50,7 +49,7 @@ def pending(key: Key) -> Exchange | None:
     exchange = _pending.get(key)
     if exchange is not None:
         exchange.asked_s = time.monotonic()
-        _pending.move_to_end(key)
+        _pending[key] = _pending.pop(key, exchange)  # the last now
     return exchange
 
 
@@ -67,8 +66,8 @@ def keep(exchange: Exchange, call: Call, seen: Seen) -> bool:
     sweep()
     key = exchange.wire.NAME, seen.id
     _give_up(key)  # a server that repeats its ids
-    if len(_pending) >= PENDING:
-        _give_up(next(iter(_pending)))
+    for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
+        _give_up(oldest)
     exchange.seen, exchange.asked_s = seen, time.monotonic()
     _pending[key] = exchange
     turn = call.started.turn
@@ -83,8 +82,9 @@ def keep(exchange: Exchange, call: Call, seen: Seen) -> bool:
 def fetched(key: Key, seen: Seen) -> None:
     """A fetch has been read, as far as it was."""
     # What came as an error within the stream, or was raised, is no status of the response.
-    if key in _pending and seen.stop.raw is not None and seen.stop.raw in seen.reasons:
-        _pending[key].seen = seen
+    exchange = _pending.get(key)
+    if exchange is not None and seen.stop.raw is not None and seen.stop.raw in seen.reasons:
+        exchange.seen = seen
         if seen.stop.resume is not Resume.RETRIEVE_SAME_ID:
             _give_up(key)
 
@@ -92,8 +92,9 @@ def fetched(key: Key, seen: Seen) -> None:
 def sweep() -> None:
     """Record the responses that nobody has asked after for too long."""
     limit = time.monotonic() - IDLE_S
-    for key in [key for key, exchange in _pending.items() if exchange.asked_s <= limit]:
-        _give_up(key)
+    for key, exchange in list(_pending.items()):  # in one step: other threads change it
+        if exchange.asked_s <= limit:
+            _give_up(key)
 
 
 def close_all() -> None:

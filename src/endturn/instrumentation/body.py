@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from json import JSONDecoder
+from json import JSONDecoder, loads
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
@@ -90,6 +90,7 @@ class Answer:
     Attributes:
         done: the stream's last word has passed, or the provider's error in its place: what follows says nothing.
         error: what the provider sent instead of an answer, or of its end; known when closed.
+        is_begun: something of the format's came, if nothing that it says.
         unpacker: of a body whose bytes come compressed.
     """
 
@@ -110,9 +111,11 @@ class Answer:
         self._watch = speaks.watch(context)
         self._pieces: list[bytes] = []
         self.done = False
+        self.is_begun = False
         self.error: ProviderError | None = None
         framing = framing_of(headers.get("content-type") or "", speaks, context) if status < 300 else None
         self._events = None if framing is None else decoder(framing)
+        self._is_framed = framing is Framing.EVENTSTREAM  # nobody else's API answers in AWS's frames
         encoding = (headers.get("content-encoding") or "").strip().lower()
         self.unpacker = Unpacker(encoding, unpack_whole) if encoding not in ("", "identity") else None
 
@@ -128,6 +131,7 @@ class Answer:
             self._pieces.append(chunk)
             return
         for event in self._events.feed(chunk):
+            self.is_begun |= self._is_framed
             self._show(event)
             if event.data == DONE or self._watch.over or self._watch.broken:
                 self.done = True
@@ -167,6 +171,7 @@ class Answer:
         except DecodeError:
             if body and not _is_cut(body):
                 raise
+            self.is_begun = body != b""
             return self._watch.close(left=left)
         for one in found if isinstance(found, list) else (found,):
             if isinstance(one, Mapping):
@@ -251,7 +256,10 @@ def json_object(content: Any) -> Mapping[str, Any] | None:
     try:
         found = from_json(content, cache_strings="keys")
     except ValueError:
-        return None
+        try:
+            found = loads(content)  # it takes half of a character too, as `dumps` writes it
+        except ValueError:
+            return None
     return found if isinstance(found, dict) else None
 
 

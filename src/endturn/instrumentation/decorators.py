@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
 from endturn import announce
+from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
@@ -325,7 +326,12 @@ def observe_turn(
             cleanup.run()
             if not announce.listening():
                 return None
-            conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
+            conversation = None if callable(conversation_id) else conversation_id
+            if callable(conversation_id):
+                try:
+                    conversation = conversation_id(*args, **kwargs)
+                except Exception:
+                    swallow("finding the id of a conversation")
             turn = Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)
             return _TurnRun(start_turn(turn))
 

@@ -195,11 +195,16 @@ class Exchange:
         Args:
             told: what the exception says of an answer: nothing, or its status, headers and body.
         """
+        if isinstance(error, GeneratorExit):
+            self._dropped()
+            return
         try:
             self._announce(is_success=False)
             status, headers, content = told(error) or (0, {}, b"")
             if not isinstance(error, Exception):
                 self.end(StopReason.CANCELLED, error)
+            elif 300 <= status < 400:
+                self._discard()
             elif status >= 400:
                 self._answer = body.Answer(self.wire, self.context, status, headers)
                 self._answer.unpacker = None
@@ -236,6 +241,11 @@ class Exchange:
         if self._answer is not None:
             self._answer.unpacker = None
 
+    def unseen(self) -> None:
+        """The answer comes in a form whose bytes cannot be seen."""
+        self._is_blind = True
+        self.end()
+
     def unreadable(self) -> None:
         """The answer's bytes cannot be seen; call it while the exception that says why is being handled."""
         self._blind()
@@ -262,6 +272,9 @@ class Exchange:
 
     def cut(self, error: BaseException) -> None:
         """Reading raised: the connection was lost, or the host was cancelled."""
+        if isinstance(error, GeneratorExit):
+            self._dropped()  # a coroutine that was dropped: this may be a destructor
+            return
         self.end(*body.why_cut(error), left=not isinstance(error, Exception))
 
     def left(self) -> None:
@@ -322,9 +335,13 @@ class Exchange:
                     self._discard()
                     return
                 seen = Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
+            is_begun = self._answer is not None and self._answer.is_begun
+            if not (self.known or is_begun) and otherwise is None and body.says_nothing(seen):
+                self._discard()  # of somebody else's API, though its path and members are those of a model's
+                return
             if self._answer is not None:
                 # An answer's bytes tell of an error that nobody raises, and perhaps only now of their end.
-                error = error or self._answer.error
+                error = self._answer.error or error
                 otherwise = None if self._answer.done else otherwise
             seen = body.or_else(seen, otherwise, error, detail)
             if self.job is not None:
@@ -342,10 +359,7 @@ class Exchange:
         call, self.call = self.call, None
         if call is None or call.started is None:
             return
-        call.ended = True
-        turn = call.started.turn
-        turn.iterations -= 1
-        turn.open_streams -= call.started.stream
+        call.withdraw()
 
 
 def _forget() -> None:

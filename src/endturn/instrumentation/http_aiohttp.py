@@ -29,7 +29,7 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
     def told(error: BaseException) -> tuple[Any, ...]:
         return (error.status, error.headers or {}, b"") if isinstance(error, ClientResponseError) else ()
 
-    return [wrap(library.ClientSession, "_request", read=_read, answered=answered, told=told)]
+    return [wrap(library.ClientSession, "_request", read=_read, answered=answered, told=told, is_async=True)]
 
 
 def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Sent:
@@ -50,6 +50,8 @@ def _reader() -> Any:
             self._exchange = exchange
 
         def __getattr__(self, name: str) -> Any:
+            if name == "_inner":  # a copy that was never initialised
+                raise AttributeError(name)
             return getattr(self._inner, name)
 
         def _seen(self, found: Any) -> Any:

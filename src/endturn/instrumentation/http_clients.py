@@ -6,10 +6,10 @@ reads the library's requests, answers and errors; sending is the same everywhere
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ CLIENTS: Final = {
     "urllib.request": "http_stdlib",
 }
 """A library's module, and ours."""
+
+log = logging.getLogger("endturn")
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -61,6 +63,7 @@ def _patch(module: ModuleType) -> None:
     name = module.__name__
     if _is_observed is _never or name in _undo:
         return
+    log.debug("endturn: the requests of %s are seen", name)
     try:
         _undo[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(module)
     except Exception:
@@ -74,12 +77,14 @@ def wrap(
     read: Callable[..., Sent],
     answered: Callable[[Exchange, Any, Any, Kwargs], None],
     told: Callable[[BaseException], Args] = lambda error: (),
+    is_async: bool = False,
 ) -> Callable[[], None]:
     """Wrap a client's sending method.
 
     Args:
         read: gives the request, of the client and the method's arguments.
         answered: tells the exchange of the response, and has it see the bytes; given the client and the arguments too.
+        is_async: the method is to be awaited, whoever else has wrapped it.
         told: what an exception says of an answer: its status, headers and body.
 
     Returns:
@@ -118,8 +123,7 @@ def wrap(
         except Exception:
             begun.unreadable()
 
-    wrapper = asend if iscoroutinefunction(getattr(owner, name)) else send
-    ours = wrapt.wrap_function_wrapper(owner, name, wrapper)
+    ours = wrapt.wrap_function_wrapper(owner, name, asend if is_async else send)
 
     def undo() -> None:
         if owner.__dict__.get(name) is ours:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -14,13 +14,14 @@ from endturn.instrumentation.http_clients import wrap
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending methods of both clients."""
-    body = _body(library)
+    kinds = library.SyncByteStream, library.AsyncByteStream
     unpack = partial(_unpack, library)
 
     def answered(exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]) -> None:
         if not response.is_closed:
             if exchange.answered(response.status_code, response.headers, unpack):
-                response.stream = body(response.stream, exchange)
+                inner = response.stream
+                response.stream = _body(*(kind for kind in kinds if isinstance(inner, kind)))(inner, exchange)
         elif exchange.answered(response.status_code, response.headers):
             content = _content(response)
             if content is None:
@@ -28,8 +29,8 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
             else:
                 exchange.whole(content)
 
-    clients = library.Client, library.AsyncClient
-    return [wrap(client, "send", read=_read, answered=answered, told=_told) for client in clients]
+    clients = (library.Client, False), (library.AsyncClient, True)
+    return [wrap(one, "send", read=_read, answered=answered, told=_told, is_async=waits) for one, waits in clients]
 
 
 def _read(client: Any, request: Any, **kwargs: Any) -> Sent:
@@ -68,10 +69,11 @@ def _unpack(library: Any, encoding: str, packed: bytes) -> bytes:
     return found
 
 
-def _body(library: Any) -> type:
-    """The library's byte stream, that tells an exchange what passes. What else the stream has, it has."""
+@cache
+def _body(*kinds: type) -> type:
+    """A byte stream of the library's kinds, that tells an exchange what passes. What else the stream has, it has."""
 
-    class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]  # either library's
+    class Body(*kinds):  # type: ignore[misc]  # either library's
         def __init__(self, inner: Any, exchange: Exchange) -> None:
             self._inner = inner
             self._exchange = exchange

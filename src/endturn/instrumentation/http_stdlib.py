@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http.client import HTTPResponse
 from types import ModuleType
 from typing import Any
 from urllib.error import HTTPError
@@ -31,6 +32,9 @@ def _told(error: BaseException) -> tuple[Any, ...]:
 
 
 def _answered(exchange: Exchange, response: Any, opener: Any, kwargs: dict[str, Any]) -> None:
+    if not isinstance(response, HTTPResponse):
+        exchange.unseen()  # of a handler of the host's own
+        return
     headers: Any = response.headers  # whatever the case of a name
     if exchange.answered(response.status, headers):
         watch(response, exchange)

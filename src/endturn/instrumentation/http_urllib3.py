@@ -87,9 +87,9 @@ def _watched(kind: Any) -> type:
 
     def leaf(name: str) -> Any:
         def read(self: Any, *args: Any, **kwargs: Any) -> Any:
-            watching = _watching[self]
+            watching = _watching.get(self)  # None: a copy
             amount: Any = args[0] if args else kwargs.get("amt")
-            if watching.is_reading or amount == 0:
+            if watching is None or watching.is_reading or amount == 0:
                 return getattr(kind, name)(self, *args, **kwargs)
             exchange = watching.exchange
             try:
@@ -113,14 +113,17 @@ def _watched(kind: Any) -> type:
         return read
 
     def read_chunked(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        watching = _watching[self]
+        watching = _watching.get(self)
+        if watching is None:
+            return kind.read_chunked(self, *args, **kwargs)  # type: ignore[no-any-return]
         if args[1] if len(args) > 1 else kwargs.get("decode_content"):
             watching.exchange.comes_unpacked()
         return tee(watching.each(kind.read_chunked(self, *args, **kwargs)), watching.exchange)
 
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         yield from kind.stream(self, *args, **kwargs)
-        _watching[self].exchange.end()
+        if (watching := _watching.get(self)) is not None:
+            watching.exchange.end()
 
     def close(self: Any) -> None:
         watching = _watching.get(self)

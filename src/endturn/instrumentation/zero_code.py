@@ -38,6 +38,8 @@ def start() -> None:
     if is_disabled():
         return
     instrument.expect_nothing()  # no SDK yet; there will be one
+    # The SDK imports it; from a thread that outlives the program's last line it could not be imported any more.
+    import_module("concurrent.futures.thread")
     file = os.environ.get("OTEL_CONFIG_FILE")
     try:
         if file and not _configured_by(file):

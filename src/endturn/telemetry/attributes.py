@@ -14,7 +14,6 @@ from endturn.telemetry import schema as s
 Value = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, Value]
 
-LONGEST_NAME: Final = 256
 MOST_CHOICES: Final = 128
 """Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
 but does not bound how many values one holds."""
@@ -80,8 +79,8 @@ def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> 
     """
     stop, by = ended.stop, ended.response_model
     return known(
-        (s.RESPONSE_ID, None if ended.response_id is None else name_shown(ended.response_id)),
-        (s.RESPONSE_MODEL, None if by is None else name_shown(by)),
+        (s.RESPONSE_ID, None if ended.response_id is None else records.name_shown(ended.response_id)),
+        (s.RESPONSE_MODEL, None if by is None else records.name_shown(by)),
         (s.RESPONSE_FIRST_CHUNK, ended.first_chunk_s),
         *((attribute, getattr(ended.usage, name, None)) for name, attribute in _TOKENS.items()),
         (s.FINISH_REASONS, finish_reasons(stop, ended.reasons)),
@@ -110,11 +109,6 @@ def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
 def raw_shown(stop: Stop) -> str:
     """A provider's value as it is recorded: verbatim, unless it is no word. Then it may be anything, a prompt too."""
     return word_shown(stop.raw or "")
-
-
-def name_shown(name: str) -> str:
-    """A name that a provider chose, such as an id: of its usual length, and in characters that can be sent."""
-    return name[:LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
 def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> Attributes:
@@ -147,7 +141,7 @@ def tool_began(started: records.ToolStarted) -> Attributes:
     return known(
         (s.OPERATION, "execute_tool"),
         (s.TOOL_NAME, started.name),
-        (s.TOOL_CALL_ID, name_shown(started.call_id)),
+        (s.TOOL_CALL_ID, records.name_shown(started.call_id)),
         (s.TURN_ID, started.turn.id),
     )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-from endturn.telemetry.fingerprints import only_text, role, text_of
+from endturn.telemetry.fingerprints import only_text, results_of, role, text_of
 from endturn.telemetry.open_span import remember
 from endturn.wires import Asked
 
@@ -24,6 +25,8 @@ _EDGES: Final = " .!…:;\"'`*_-–—()[]<>/。！，、"
 
 
 class _Patterns(NamedTuple):
+    errors: re.Pattern[str]
+    unread: re.Pattern[str]
     asks: re.Pattern[str]
     words: frozenset[str]
     alone: frozenset[str]
@@ -39,6 +42,8 @@ def _patterns() -> _Patterns:
         elif line and not line.startswith("#"):
             section.append(line)
     return _Patterns(
+        re.compile("|".join(found["errors"] + found["unread"]), re.IGNORECASE),
+        re.compile("|".join(found["unread"]), re.IGNORECASE),
         re.compile(rf"\b(?:{'|'.join(found['verbs'])})\b|{'|'.join(found['phrases'])}"),
         frozenset(" ".join(found["words"]).split()),
         frozenset(" ".join(_WORD.findall(text)) for text in found["alone"]),
@@ -80,6 +85,16 @@ def asks_to_go_on(text: str) -> bool:
     words = _WORD.findall(folded)
     is_known = patterns.words.issuperset(words)
     return (is_known and patterns.asks.search(folded) is not None) or " ".join(words) in patterns.alone
+
+
+def is_call_refused(messages: Sequence[Any]) -> bool:
+    """Whether these only say that a cut tool call, or a cut answer, could not be read or run."""
+    results = [result for message in messages for result in results_of(message)]
+    if results and all(role(message) == "tool" or results_of(message) for message in messages):
+        return any(is_error or _patterns().errors.search(said[:LONGEST]) for said, is_error in results)
+    (message, *more) = messages
+    said = text_of(message) if role(message) == "user" and only_text(message) else ""
+    return not more and len(said) <= LONGEST and _patterns().unread.search(said) is not None
 
 
 def question_of(asked: Asked) -> bytes | None:

@@ -77,6 +77,29 @@ def only_text(message: Any) -> bool:
     return isinstance(body, str) or all(isinstance(_text(part), str) for part in items(body))
 
 
+_RESULTS: Final = ("toolResult", "functionResponse", "function_response")
+"""What holds a tool's result: Bedrock's, Gemini's."""
+
+
+def results_of(message: Any) -> list[tuple[str, bool]]:
+    """The results of tools that a message holds: each as text, and whether it says itself that it is an error."""
+    body = _body(message)
+    if role(message) == "tool":
+        found = [message]
+    else:
+        kinds = ((part, next((inner for name in _RESULTS if (inner := member(part, name)) is not None), None))
+                 for part in items(body))  # fmt: skip
+        found = [part if inner is None else inner for part, inner in kinds
+                 if inner is not None or member(part, "type") == "tool_result"]  # fmt: skip
+    return [(json.dumps(_canonical(each), default=_unwritten), _says_error(each)) for each in found]
+
+
+def _says_error(result: Any) -> bool:
+    """Whether a result is marked as an error: Anthropic's `is_error`, Bedrock's status, Gemini's response."""
+    is_marked = member(result, "is_error") is True or member(result, "status") == "error"
+    return is_marked or member(member(result, "response"), "error") is not None
+
+
 def digests(asked: Asked, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
     """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
 

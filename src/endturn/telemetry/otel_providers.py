@@ -61,6 +61,15 @@ class Options:
 
     def check(self) -> None:
         """Raises UsageError where a value cannot be used."""
+        for name in ("counted", "gen_ai_metrics", "agent"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise UsageError(f"{name}={getattr(self, name)!r}: give True, False or None")
+        prices = self.prices.values() if isinstance(self.prices, Mapping) else ((),)
+        if self.prices is not None and not all(map(_is_price, prices)):
+            raise UsageError(
+                f"prices={self.prices!r}: give a mapping of models to USD per million tokens, (input, output): "
+                '{"gpt-5": (1.25, 10)}'
+            )
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
 
@@ -156,6 +165,11 @@ def installed(provider: object) -> bool:
     return not type(provider).__module__.startswith(
         ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
     )
+
+
+def _is_price(price: Any) -> bool:
+    is_pair = isinstance(price, tuple | list) and len(price) == 2
+    return is_pair and all(isinstance(one, int | float) and one >= 0 for one in price)
 
 
 def _events_go_to(given: str | None) -> str:

@@ -75,6 +75,7 @@ class Recorder:
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
             records.CallStarted: self._call_started,
             records.CallEnded: self._call_ended,
+            records.CallWithdrawn: lambda withdrawn: self._open.pop(withdrawn.started.number, None) and None,
             records.TurnStarted: self._turn_started,
             records.TurnEnded: self._turn_ended,
             records.ContinuationAttempted: self._continuation_attempted,
@@ -278,7 +279,7 @@ class Recorder:
             )
         if self._out.meters is not None:
             self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _exemplar(opened))
-        if opened is not None and turn.kind is not TurnKind.IMPLICIT:
+        if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
             found = _of_turn(turn, outcome)
             opened.span.set_attributes(found if opened.ours else attributes.for_another(found))
             if opened.ours:

@@ -16,10 +16,10 @@ from itertools import islice, takewhile
 from typing import Final
 
 from endturn import announce, records, turns
-from endturn.records import CallEnded, Continuation, Strategy, Turn, TurnKind, TurnOutcome
+from endturn.records import CallEnded, CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from endturn.telemetry.continue_prompts import ContinuePrompts, question_of
+from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
 from endturn.telemetry.fingerprints import digests, role, text_of
 from endturn.turns import end_turn, outcome_of
 from endturn.wires import Asked
@@ -50,6 +50,7 @@ class PendingTurn:
         tail: the last visible characters of the cut answer.
         lost: the response was cut by its transport, or the continuation failed: asking again is a retry.
         failed: the latest attempt raised.
+        paused: nothing was cut: the provider goes on when the response is sent back.
         maximum: the output limit that cut it; again: it had cut the same answer before.
         touched: when it was cut, in seconds of the clock.
     """
@@ -62,6 +63,7 @@ class PendingTurn:
     tail: str
     lost: bool
     failed: bool
+    paused: bool
     maximum: int | None
     again: bool
     touched: float
@@ -107,6 +109,14 @@ class TurnInference:
                 return _continue(*found, asked)
         return turn or Turn(kind=TurnKind.IMPLICIT), None
 
+    def withdrawn(self, started: CallStarted) -> None:
+        """What was taken for a call was none: what it continued still waits."""
+        cut = None if started.continuation is None else self._taken.pop(started.continuation.of or 0, None)
+        if cut is not None:
+            cut.turn.continuations -= 1
+            with self._lock:
+                self._put(cut)
+
     def answered(self, ended: CallEnded, asked: object) -> None:
         """A whole response in an observed turn finishes what was cut of the answers to the same message."""
         turn = ended.started.turn
@@ -128,8 +138,11 @@ class TurnInference:
             return
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
-        if isinstance(asked, Asked) and (ended.stop.truncated or (before is not None and failed)):
-            cut = self._cut(ended, asked, tail, before)
+        # A response in the background is over when it is recorded: nobody has fetched it.
+        is_paused = ended.stop.reason is StopReason.PAUSED and isinstance(asked, Asked) and not asked.background
+        is_cut = ended.stop.truncated or is_paused
+        if isinstance(asked, Asked) and (is_cut or (before is not None and failed)):
+            cut = self._cut(ended, asked, tail, before, failed=not is_cut)
             if cut.keys:
                 with self._lock:
                     self._put(cut)
@@ -255,7 +268,11 @@ class TurnInference:
             # An answer of which nothing could be seen may be left out.
             return role(added[0]) in ("user", "tool"), None
         if not rest:
-            return True, Strategy.PREFILL
+            return True, Strategy.RESEND if cut.paused else Strategy.PREFILL
+        if cut.paused:
+            return True, None
+        if is_call_refused(rest):
+            return True, Strategy.REPAIR
         return True, Strategy.PROMPT if len(rest) == 1 and self._prompts.is_one(rest[0]) else None
 
     def _asked_again(self, cut: PendingTurn, asked: Asked) -> tuple[bool, Strategy | None]:
@@ -269,9 +286,11 @@ class TurnInference:
             return False, None
         return True, Strategy.RESEND
 
-    def _cut(self, ended: CallEnded, asked: Asked, tail: str, before: PendingTurn | None) -> PendingTurn:
+    def _cut(
+        self, ended: CallEnded, asked: Asked, tail: str, before: PendingTurn | None, *, failed: bool
+    ) -> PendingTurn:
         """How the continuation of this call would be known; without keys where it could not be."""
-        started, failed = ended.started, not ended.stop.truncated
+        started = ended.started
         own: list[Key] = []
         if asked.length:
             for bare in (False, True):
@@ -290,6 +309,7 @@ class TurnInference:
             tail=tail if kept is None else kept.tail,
             lost=failed or ended.stop.reason is StopReason.MISSING,
             failed=failed,
+            paused=ended.stop.reason is StopReason.PAUSED,
             maximum=asked.maximum,
             again=is_resent and before is not None and not before.lost and before.maximum == asked.maximum,
             touched=self._clock(),
@@ -323,7 +343,8 @@ def _continue(cut: PendingTurn, strategy: Strategy, asked: Asked) -> tuple[Turn,
 def _end(cut: PendingTurn) -> None:
     # An observed turn is ended by whoever opened it; only its waiting is over.
     if cut.turn.kind is TurnKind.IMPLICIT:
-        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else TurnOutcome.NOT_CONTINUED)
+        left = TurnOutcome.LEFT_PAUSED if cut.paused and not cut.turn.unfinished else TurnOutcome.NOT_CONTINUED
+        end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else left)
 
 
 def _with_current(do: Callable[[TurnInference], None]) -> Callable[[], None]:
