@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import http.client
+import io
 import json
 import threading
 import urllib.error
+import urllib.request
+import urllib.response
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -22,7 +27,7 @@ import requests
 import urllib3
 
 from endturn import announce
-from endturn.instrumentation import exchange
+from endturn.instrumentation import exchange, http_clients
 from endturn.records import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
@@ -304,3 +309,137 @@ def test_a_server_that_stops_in_mid_JSON(seen: Seen) -> None:
     with Server(lambda asked: half).running() as url, httpx.Client() as client:
         client.post(f"{url}/v1/chat/completions", json=ASK)
     assert seen.reasons() == [StopReason.MISSING]
+
+
+# --- Somebody else's API, somebody else's objects -------------------------------------------------------------------
+
+FOREIGN = {
+    "empty": httpx.Response(200, headers={"content-type": "text/plain"}),
+    "no content": httpx.Response(204),
+    "events": httpx.Response(
+        200, headers={"content-type": "text/event-stream"}, content=b'data: {"type": "progress"}\n\ndata: [DONE]\n\n'
+    ),
+    "lines": httpx.Response(
+        200, headers={"content-type": "application/x-ndjson"}, content=b'{"step": 1}\n{"step": 2}\n'
+    ),
+    "text": httpx.Response(200, headers={"content-type": "text/plain"}, content=b"Working on it."),
+}
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN.keys())
+def test_an_api_of_ones_own_that_looks_like_a_models(seen: Seen, path: str, answer: httpx.Response) -> None:
+    """At a host that is no provider's, what says nothing in the format is no answer of a model."""
+    body = {"model": "m", "messages": [], "input": "?", "max_tokens": 5, "stream": True}
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
+    client.post(f"https://app.example.org{path}", json=body)
+    assert seen.reasons() == []
+
+
+def test_names_are_cut_to_what_can_be_exported(seen: Seen) -> None:
+    """Every later export of the process would repeat them."""
+    with scripted(httpx, say("Hi"), say("Hi")) as client:
+        client.post(URL, json={**ASK, "model": "m" * 100_000})
+        client.post(URL, content=json.dumps({**ASK, "model": "gpt\ud83d"}))
+    assert [ended.started.model for ended in seen.ended] == ["m" * 256, "gpt?"]
+
+
+def test_half_a_character_in_a_request(seen: Seen) -> None:
+    """As `json.dumps` writes it: the server reads it too."""
+    with scripted(httpx, say("Hi")) as client:
+        client.post(URL, content=json.dumps({**ASK, "messages": [{"role": "user", "content": "a \udc80 name"}]}))
+    assert seen.only().stop.reason is StopReason.END_TURN
+
+
+async def test_reading_an_asynchronous_answer_synchronously(seen: Seen) -> None:
+    """It raises what it raises, and the other way round."""
+    transport = ScriptedProvider([say(WORDS), say(WORDS)]).transport()
+    async with httpx.AsyncClient(transport=transport) as client:
+        response = await client.send(client.build_request("POST", URL, json=ASK), stream=True)
+        with pytest.raises(RuntimeError, match="sync iterator on an async stream"):
+            response.read()
+        await response.aclose()
+    with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=iter([b"{}"])))) as one:
+        answer = one.send(one.build_request("POST", URL, json=ASK), stream=True)
+        with pytest.raises(RuntimeError, match="async iterator on an sync stream"):
+            await answer.aread()
+
+
+async def test_somebody_elses_plain_wrapper_around_a_method_that_is_awaited(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives a coroutine, as what it wraps does."""
+    exchange_before = httpx.AsyncClient.send
+    http_clients.uninstall()
+    own = httpx.AsyncClient.send
+    monkeypatch.setattr(httpx.AsyncClient, "send", lambda self, *args, **kwargs: own(self, *args, **kwargs))
+    http_clients.install(lambda: True)
+    try:
+        async with httpx.AsyncClient(transport=ScriptedProvider([say(WORDS)]).transport()) as client:
+            assert (await client.post(URL, json=ASK)).status_code == 200
+        assert seen.reasons() == [StopReason.END_TURN]
+    finally:
+        http_clients.uninstall()
+        monkeypatch.undo()
+        http_clients.install(lambda: True)
+    assert exchange_before is not own
+
+
+def test_a_copied_response_reads_on(seen: Seen) -> None:
+    """Nobody watches it: the bytes are the same."""
+    with ScriptedProvider([say(WORDS)]).serve() as url:
+        response = requests.post(f"{url}/v1/chat/completions", json=ASK, stream=True)
+        assert WORDS in copy.copy(response.raw).read().decode()
+        response.close()
+
+
+class Mocked(urllib.request.HTTPHandler):
+    """Answers in the host's own way."""
+
+    def http_open(self, request: Any) -> Any:
+        found = io.BytesIO(b'{"choices": []}')
+        answer: Any = urllib.response.addinfourl(found, http.client.HTTPMessage(), request.full_url, 200)
+        answer.msg = "OK"
+        return answer
+
+
+def test_an_opener_that_answers_with_something_else(seen: Seen, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is not watched, and reads as it does."""
+    opener = urllib.request.build_opener(Mocked)
+    with opener.open("http://chat.example.org/v1/chat/completions", json.dumps(ASK).encode()) as response:
+        assert (response.read(5), type(response).__name__) == (b'{"cho', "addinfourl")
+    del response
+    gc.collect()
+    assert seen.reasons() == []
+    assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_a_coroutine_that_is_dropped_while_it_reads(seen: Seen) -> None:
+    """Its end is a destructor: nothing is recorded within."""
+
+    async def hold(held: list[Any], client: Any) -> None:
+        async with client.stream("POST", URL, json={**ASK, "stream": True}) as response:
+            async for chunk in response.aiter_raw():
+                held.append(chunk)
+                await asyncio.Event().wait()
+
+    class Slow(httpx.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            yield b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+            await asyncio.Event().wait()
+
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Slow())
+    )
+    loop = asyncio.new_event_loop()
+    coroutine = hold([], httpx.AsyncClient(transport=transport))
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.sleep(0.05))
+    assert not task.done()
+    coroutine.close()
+    assert seen.reasons() == []
+    cleanup.run()
+    assert seen.reasons() == [StopReason.CANCELLED]
+    with suppress(RuntimeError):
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from endturn.errors import UsageError
+from endturn.telemetry.otel_providers import Options
 from tests.support.receiver import Receiver, receiving
 
 INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
@@ -236,6 +238,18 @@ print(endturn.configure(service_name="second") is telemetry)
         "endturn: telemetry is set up already, and service_name cannot be used any more",
         "True",
     ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"prices": {"m": 3}}, {"prices": {"m": (1,)}}, {"prices": {"m": ("a", 2)}}, {"prices": "cheap"},
+     {"prices": {"m": (1.0, -2)}}, {"agent": "yes"}, {"counted": "no"}, {"gen_ai_metrics": 1}],
+    ids=str,
+)  # fmt: skip
+def test_options_that_cannot_be_used_are_refused(given: dict[str, Any]) -> None:
+    """At once, and not where a continuation is counted."""
+    with pytest.raises(UsageError, match=f"{next(iter(given))}="):
+        Options(**given).check()
 
 
 NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}

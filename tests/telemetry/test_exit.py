@@ -29,6 +29,16 @@ threading.Thread(target=work).start()
 """
 
 
+def test_a_first_call_after_the_programs_last_line() -> None:
+    """In a thread that outlives it: by then the SDK cannot be set up any more, which is said in a line."""
+    late = THREAD.replace('ask("cut", "1")\n', "")
+    with world() as agents:
+        done = agents.run("endturn", "run", "-c", late)
+        assert done.stdout == "finished\n"
+        (said,) = done.stderr.splitlines()
+        assert said.startswith("endturn: nothing is recorded: ")
+
+
 @pytest.mark.parametrize("where", ["endturn run", "configure()"])
 def test_threads_of_the_host_finish_their_work(where: str) -> None:
     """Threads that outlive the program's last line are waited for, as without us, and their calls are recorded."""

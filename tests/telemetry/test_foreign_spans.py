@@ -689,3 +689,11 @@ def test_a_processor_that_fails_breaks_nothing(monkeypatch: pytest.MonkeyPatch) 
     world.call(DONE)
     assert len(world.exporter.get_finished_spans()) == 2
     world.close()
+
+
+def test_nothing_is_written_on_an_agents_span_that_has_ended(watched: World, caplog: pytest.LogCaptureFixture) -> None:
+    """OpenTelemetry would warn of it in the host's log."""
+    with watched.tracer().start_as_current_span("invoke_agent helper", attributes=AGENT):
+        watched.ask(say("Hi"))
+    assert [turn.outcome for turn in watched.records.turns] == [TurnOutcome.COMPLETED]
+    assert "ended span" not in caplog.text

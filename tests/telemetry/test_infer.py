@@ -237,6 +237,19 @@ def test_a_prompt_that_is_asked_many_times_is_not_one_turn(world: World) -> None
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 5
 
 
+def test_what_was_taken_for_a_continuation_and_was_none(world: World) -> None:
+    """A redirect that its client follows by another request: what was cut waits for that."""
+    cut = world.cut(HISTORY)
+    history = [*HISTORY, answer(HALF), NUDGE]
+    call = open_call(Layer.CLIENT, Asked(model="m", history=history, length=len(history)), provider="p", model="m")
+    assert call is not None
+    call.withdraw()
+    assert world.outcomes == []
+    ended = world.call(history, REST)
+    assert ended.started.continuation == Continuation(1, Strategy.PROMPT, cut.started.number)
+    assert world.outcomes == [TurnOutcome.COMPLETED]
+
+
 def test_a_pause_that_the_host_takes_up(world: World) -> None:
     """What a provider paused is sent back unchanged, and goes on: nothing was cut, and one turn is completed."""
     paused = world.call(HISTORY, HALF, StopReason.PAUSED)

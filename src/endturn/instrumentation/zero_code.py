@@ -38,8 +38,6 @@ def start() -> None:
     if is_disabled():
         return
     instrument.expect_nothing()  # no SDK yet; there will be one
-    # The SDK imports it; from a thread that outlives the program's last line it could not be imported any more.
-    import_module("concurrent.futures.thread")
     file = os.environ.get("OTEL_CONFIG_FILE")
     try:
         if file and not _configured_by(file):
@@ -153,7 +151,8 @@ class _LateSetup:
             if not self._over:
                 try:
                     configure.configure_for_host()
-                except UsageError as error:
+                except (UsageError, RuntimeError) as error:
+                    # RuntimeError: the program is over but for this thread, and the SDK wants another one.
                     log.error("endturn: nothing is recorded: %s", error)
                 except Exception:
                     log.exception("endturn: nothing is recorded")
