@@ -5,6 +5,7 @@ what is looked for, which is a fraction of a call.
 
     bare    the SDK alone
     floor   one span of 10 attributes and two histogram records, written by hand
+    signals what ours records of a call, written by hand with nothing read: the least that its telemetry can cost
     ours    `endturn.instrument()`: spans, log events, all metrics
     others  OpenTelemetry's, OpenLLMetry's, OpenInference's, OpenLIT: each in a process with bare, floor and ours
 
@@ -163,6 +164,30 @@ def install_floor(given: Providers) -> None:
     Completions.create = created  # type: ignore[method-assign]
 
 
+def install_signals(given: Providers) -> None:
+    """What ours records of a call: a span of 19 attributes, a log record and six measurements."""
+    tracer, meter = given.tracers.get_tracer("signals"), given.meters.get_meter("signals")
+    logger = given.loggers.get_logger("signals")
+    measured = [(meter.create_histogram(f"measured.{n}"), labels) for n, labels in enumerate((6, 6, 6, 2, 4, 3))]
+    create = Completions.create
+    keys = {f"key.{n}": "value" for n in range(19)}
+    asked, answered = (dict(list(keys.items())[part]) for part in (slice(9), slice(9, None)))
+    told = {name: keys[name] for name in list(keys)[:6]}
+
+    def created(self: Any, **request: Any) -> Any:
+        span = tracer.start_span(f"chat {MODEL}", kind=trace.SpanKind.CLIENT, attributes=asked)
+        context = trace.set_span_in_context(span)
+        answer = create(self, **request)
+        span.set_attributes(answered)
+        logger.emit(event_name="told", attributes=told, context=context, timestamp=time.time_ns())
+        for histogram, labels in measured:
+            histogram.record(1.0, {name: keys[name] for name in list(keys)[:labels]}, context)
+        span.end()
+        return answer
+
+    Completions.create = created  # type: ignore[method-assign]
+
+
 def install_ours(given: Providers | None) -> None:
     """As its documentation says."""
     import endturn
@@ -252,6 +277,8 @@ def compare(name: str, variants: list[str], rounds: int) -> dict[str, dict[str, 
             install_ours(given)
         elif variant == "floor" and given is not None:
             install_floor(given)
+        elif variant == "signals" and given is not None:
+            install_signals(given)
         elif given is not None:
             install_peer(variant, given)
         places[variant] = stand(), given.finish if given is not None else lambda: None
@@ -336,13 +363,16 @@ def start_ms() -> float:
 def goals(rounds: int) -> list[str]:
     """A table of the figures that there is a goal for."""
     runs = {
-        name: Comparison(sys.executable, name, *(("floor",) if name in COMPARED else ()), "ours", rounds=rounds)
+        name: Comparison(
+            sys.executable, name, *(("floor", "signals") if name in COMPARED else ()), "ours", rounds=rounds
+        )
         for name in SITUATIONS
     }
-    rows: list[tuple[str, list[float], float]] = []
+    rows: list[tuple[str, list[float], float | None]] = []
     for name in COMPARED:
         rows.append((f"{SITUATIONS[name].says}: wall, × floor", runs[name].ratio("ours", "wall"), 1.5))
         rows.append((f"{SITUATIONS[name].says}: CPU, × floor", runs[name].ratio("ours", "cpu"), 1.8))
+        rows.append(("the same signals by hand, nothing read: CPU, × floor", runs[name].ratio("signals", "cpu"), None))
     pairs = zip(runs["long"].added("ours", "cpu"), runs["short"].added("ours", "cpu"), strict=True)
     more = SITUATIONS["long"].events - SITUATIONS["short"].events
     rows.append(("a streamed event: CPU, µs", [(long - short) / more for long, short in pairs], 3))
@@ -354,8 +384,9 @@ def goals(rounds: int) -> list[str]:
     rows.append(("`import endturn` and `instrument()`: ms", [start_ms() for _ in range(max(2, rounds // 4))], 40))
     lines = ["| what it adds | measured (middle half) | goal | |", "| --- | --- | --- | --- |"]
     for says, values, goal in rows:
+        is_missed = goal is not None and statistics.median(values) > goal
         lines.append(
-            f"| {says} | {shown(values)} | ≤ {goal} | {'' if statistics.median(values) <= goal else 'missed'} |"
+            f"| {says} | {shown(values)} | {'' if goal is None else f'≤ {goal}'} | {'missed' if is_missed else ''} |"
         )
     call, least = runs["simple"].bare("wall"), statistics.median(runs["simple"].added("floor", "wall"))
     return [
@@ -394,6 +425,11 @@ that any instrumentation could do: one span with 10 attributes and two histogram
 every signal: spans, log events, all metrics. Compare ratios, not microseconds: those are the machine's.
 
 {goals}
+
+Where a goal of the recording is missed, this is why: a call's telemetry is a span of some twenty attributes, a log
+record and six measurements, and that alone, written by hand with OpenTelemetry's public API and with nothing read,
+costs what the rows *by hand* say. The rest is reading the request and the answer, and finding the turn that a call
+belongs to. Nothing private of OpenTelemetry is reached into to save any of it.
 
 ## Beside other instrumentations
 

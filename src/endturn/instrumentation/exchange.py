@@ -73,7 +73,7 @@ class Sent(NamedTuple):
 
 
 def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange | None:
-    """The exchange of a request that is about to be sent; None where it asks no model, or is a part of another.
+    """The exchange of a request that `may_begin` one; None where it asks no model, or is a part of another.
 
     Args:
         is_observed: whether requests are to be seen, now that there is one.
@@ -83,8 +83,6 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
         if not is_observed() or not announce.listening():
             return None
         sent = read()
-        if not may_begin(sent.method, sent.path):
-            return None
         cleanup.run()
         found = endpoint(sent.method, sent.host, sent.port, sent.path)
         if found is None or found.routed.retrieve is not None:
@@ -118,7 +116,7 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
 
 
 def may_begin(method: str, path: str) -> bool:
-    """Whether there might be an exchange, by the end of the path: what is asked of every request first."""
+    """Whether there might be an exchange, by the end of the path or URL: what is asked of every request first."""
     if method == "POST":
         return path.partition("?")[0].rpartition("/")[2].rpartition(":")[2] in ENDS
     return method == "GET" and background_responses.are_pending()

@@ -29,7 +29,13 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
     def told(error: BaseException) -> tuple[Any, ...]:
         return (error.status, error.headers or {}, b"") if isinstance(error, ClientResponseError) else ()
 
-    return [wrap(library.ClientSession, "_request", read=_read, answered=answered, told=told, is_async=True)]
+    return [
+        wrap(library.ClientSession, "_request", where=_where, read=_read, answered=answered, told=told, is_async=True)
+    ]
+
+
+def _where(session: Any, method: str, url: Any, **kwargs: object) -> tuple[str, str]:
+    return method.upper(), str(url)
 
 
 def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Sent:

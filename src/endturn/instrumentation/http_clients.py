@@ -11,13 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
 from endturn.announce import swallow
-from endturn.instrumentation import exchange
-from endturn.instrumentation.exchange import Exchange, Sent
+
+if TYPE_CHECKING:
+    from endturn.instrumentation.exchange import Exchange, Sent
 
 CLIENTS: Final = {
     "httpx": "http_httpx",
@@ -74,6 +75,7 @@ def wrap(
     owner: type,
     name: str,
     *,
+    where: Callable[..., tuple[str, str]],
     read: Callable[..., Sent],
     answered: Callable[[Exchange, Any, Any, Kwargs], None],
     told: Callable[[BaseException], Args] = lambda error: (),
@@ -82,7 +84,8 @@ def wrap(
     """Wrap a client's sending method.
 
     Args:
-        read: gives the request, of the client and the method's arguments.
+        where: gives the method and the path or URL, of the client and the method's arguments.
+        read: gives the whole request, of the same.
         answered: tells the exchange of the response, and has it see the bytes; given the client and the arguments too.
         is_async: the method is to be awaited, whoever else has wrapped it.
         told: what an exception says of an answer: its status, headers and body.
@@ -91,8 +94,18 @@ def wrap(
         What undoes it. Where somebody has wrapped ours since, that leaves ours inside: it lets calls through.
     """
 
+    from endturn.instrumentation import exchange  # with pydantic: only where there is a client to watch
+
+    def begin(client: Any, args: Args, kwargs: Kwargs) -> Exchange | None:
+        try:
+            if not exchange.may_begin(*where(client, *args, **kwargs)):
+                return None
+        except Exception:  # arguments that the method itself will refuse
+            return None
+        return exchange.begin(_is_observed, partial(read, client, *args, **kwargs))
+
     def send(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
-        begun = exchange.begin(_is_observed, partial(read, client, *args, **kwargs))
+        begun = begin(client, args, kwargs)
         if begun is None:
             return wrapped(*args, **kwargs)
         try:
@@ -105,7 +118,7 @@ def wrap(
         return response
 
     async def asend(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
-        begun = exchange.begin(_is_observed, partial(read, client, *args, **kwargs))
+        begun = begin(client, args, kwargs)
         if begun is None:
             return await wrapped(*args, **kwargs)
         try:

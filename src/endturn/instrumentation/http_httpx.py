@@ -30,7 +30,14 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
                 exchange.whole(content)
 
     clients = (library.Client, False), (library.AsyncClient, True)
-    return [wrap(one, "send", read=_read, answered=answered, told=_told, is_async=waits) for one, waits in clients]
+    return [
+        wrap(one, "send", where=_where, read=_read, answered=answered, told=_told, is_async=waits)
+        for one, waits in clients
+    ]
+
+
+def _where(client: Any, request: Any, **kwargs: Any) -> tuple[str, str]:
+    return request.method, request.url.raw_path.decode("ascii")
 
 
 def _read(client: Any, request: Any, **kwargs: Any) -> Sent:

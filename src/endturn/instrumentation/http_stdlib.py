@@ -15,7 +15,12 @@ from endturn.instrumentation.http_urllib3 import watch
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending method of the openers, in `urllib.request`."""
-    return [wrap(library.OpenerDirector, "open", read=_read, answered=_answered, told=_told)]
+    return [wrap(library.OpenerDirector, "open", where=_where, read=_read, answered=_answered, told=_told)]
+
+
+def _where(opener: Any, fullurl: Any, data: object = None, *args: object, **kwargs: object) -> tuple[str, str]:
+    sent = _read(opener, fullurl, data)
+    return sent.method, sent.path
 
 
 def _read(opener: Any, fullurl: Any, data: object = None, *args: object, **kwargs: object) -> Sent:

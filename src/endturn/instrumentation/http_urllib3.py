@@ -17,7 +17,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending method of the pools, in `urllib3.connectionpool`."""
-    return [wrap(library.HTTPConnectionPool, "urlopen", read=_read, answered=_answered)]
+    return [wrap(library.HTTPConnectionPool, "urlopen", where=_where, read=_read, answered=_answered)]
+
+
+def _where(pool: Any, method: str, url: str, *args: object, **kwargs: object) -> tuple[str, str]:
+    return method, url
 
 
 def _read(pool: Any, method: str, url: str, body: object = None, *args: object, **kwargs: object) -> Sent:
