@@ -336,6 +336,23 @@ def test_an_api_of_ones_own_that_looks_like_a_models(seen: Seen, path: str, answ
     assert seen.reasons() == []
 
 
+@pytest.mark.parametrize("end", ["/", "/?a=b", "?a=b"])
+def test_a_path_that_ends_in_a_slash(seen: Seen, end: str) -> None:
+    """Some servers want it; the rest of the path is the format's."""
+    with scripted(httpx, say("Hi")) as client:
+        client.post(URL, json=ASK)
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=WHOLE_BODY)))
+    client.post(URL + end, json=ASK)
+    assert seen.reasons() == [StopReason.END_TURN] * 2
+
+
+WHOLE_BODY = {
+    "id": "1",
+    "model": "m",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hi"}}],
+}
+
+
 def test_names_are_cut_to_what_can_be_exported(seen: Seen) -> None:
     """Every later export of the process would repeat them."""
     with scripted(httpx, say("Hi"), say("Hi")) as client:

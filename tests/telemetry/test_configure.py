@@ -252,6 +252,17 @@ def test_options_that_cannot_be_used_are_refused(given: dict[str, Any]) -> None:
         Options(**given).check()
 
 
+def test_a_resource_that_is_none_is_refused() -> None:
+    """With what it was, and what it should be."""
+    said = run("""
+try:
+    endturn.configure(resource="agent")
+except endturn.UsageError as error:
+    print(error)
+""")
+    assert said == ["resource='agent': give a Resource, or a mapping of attributes"]
+
+
 NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
 
 

@@ -281,6 +281,8 @@ def configure(
         return telemetry
     check_sdk("configure()")
     described: Any = getattr(resource, "attributes", resource)
+    if not isinstance(described, Mapping | None):
+        raise UsageError(f"resource={resource!r}: give a Resource, or a mapping of attributes")
     attributes: dict[str, Any] = dict(described or {})
     if service_name is not None:
         attributes["service.name"] = service_name

@@ -118,7 +118,7 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
 def may_begin(method: str, path: str) -> bool:
     """Whether there might be an exchange, by the end of the path or URL: what is asked of every request first."""
     if method == "POST":
-        return path.partition("?")[0].rpartition("/")[2].rpartition(":")[2] in ENDS
+        return path.partition("?")[0].rstrip("/").rpartition("/")[2].rpartition(":")[2] in ENDS
     return method == "GET" and background_responses.are_pending()
 
 

@@ -151,16 +151,18 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
     Args:
         path: as it is sent, with its query.
     """
+    below, mark, query = path.partition("?")
+    below = below.rstrip("/")
+    path = f"{below}{mark}{query}"
     provider, dialect = provider_of(host, port)
     known = bool(provider)
     if not known:
         # A gateway keeps the paths that only one provider has.
         provider, dialect = next((found for part, found in _PATHS.items() if part in path), (provider, dialect))
-    own = _own(provider, path.partition("?")[0])
+    own = _own(provider, below)
     if own is not None:
         speaks, whose, routed = own
         return Endpoint(speaks, whose, provider or speaks.PROVIDER, routed, known)
-    below, _, query = path.partition("?")
     is_exact = True
     while below:
         for name in _ORDER:
