@@ -253,6 +253,7 @@ def test_the_router_s_stream(seen: Announced, asking: Callable[..., Asking]) -> 
             pass
 
     asyncio.run(main())
+    settle(seen)
     check(seen, asked, stream=True)
 
 
