@@ -126,6 +126,7 @@ def test_an_async_stream(seen: Announced, asking: Callable[..., Asking]) -> None
             pass
 
     asyncio.run(main())
+    settle(seen)
     check(seen, asked, stream=True)
 
 
