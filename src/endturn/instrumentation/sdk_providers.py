@@ -23,9 +23,6 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
-from requests import Session
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
 
 from endturn.errors import UsageError
 from endturn.telemetry import instruments
@@ -57,17 +54,6 @@ SPANS_QUEUED: Final = 8_192
 LOGS_QUEUED: Final = 16_384
 """How many wait for a Collector that is away: what two minutes of fifty calls a second make, all of them truncated.
 OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE say otherwise."""
-
-RETRIES: Final = Retry(
-    total=12,  # two minutes and a quarter in all
-    read=2,
-    backoff_factor=1,
-    backoff_max=15,
-    status_forcelist=(429, 502, 503, 504),
-    allowed_methods=None,
-    raise_on_status=False,
-)
-"""How a batch of spans or log records is sent again: the exporter alone gives up after ten seconds."""
 
 Make = Callable[..., Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
@@ -141,10 +127,24 @@ def _maker(signal: Signal, name: str, asked: str) -> Make:
     )
 
 
-def _patient() -> Session:
+def _patient() -> Any:
+    """A session that sends a batch again for two minutes: the exporter alone gives up after ten seconds."""
+    from requests import Session  # with the OTLP exporter over HTTP: whoever exports otherwise may have none
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    again = Retry(
+        total=12,
+        read=2,
+        backoff_factor=1,
+        backoff_max=15,
+        status_forcelist=(429, 502, 503, 504),
+        allowed_methods=None,
+        raise_on_status=False,
+    )
     session = Session()
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(max_retries=RETRIES))
+        session.mount(scheme, HTTPAdapter(max_retries=again))
     return session
 
 
