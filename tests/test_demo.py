@@ -41,13 +41,13 @@ def played() -> dict[str, Any]:
 def test_the_demo_shows_what_its_script_makes_happen(played: dict[str, Any]) -> None:
     """By model: one-shot agents give up what is cut, loops and the controller do not, a cut tool call is not run."""
     models = {row["model"]: row for row in played["models"]}
-    assert models["gpt-5-mini"]["given_up_turns"] == models["gpt-5-mini"]["truncated_turns"] > 0
+    assert models["gpt-5-mini"]["unfinished_turns"] == models["gpt-5-mini"]["truncated_turns"] > 0
     assert models["gpt-5-mini"]["continued_turns"] == 0
     assert models["gpt-5"]["continued_turns"] == models["gpt-5"]["truncated_turns"] > 0
-    assert models["gpt-5"]["given_up_turns"] == 0
+    assert models["gpt-5"]["unfinished_turns"] == 0
     assert models["gpt-5-nano"]["continued_turns"] == models["gpt-5-nano"]["truncated_turns"] > 0
     assert models["claude-sonnet-4-5"]["blocked_tool_calls"] == 2
-    assert models["claude-sonnet-4-5"]["given_up_turns"] == 0
+    assert models["claude-sonnet-4-5"]["unfinished_turns"] == 0
     assert models["claude-opus-4-1"]["responses"] == {"refused": 2}
     assert models["gpt-4.1"]["responses"] == {"missing": 2}
     assert models["gpt-oss-120b"]["responses"] == {"unknown": 2}

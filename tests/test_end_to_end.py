@@ -1,6 +1,6 @@
 """The whole path: real SDKs, one line, a scripted provider, the real Collector, Prometheus and Alertmanager, a webhook.
 
-What is compared is what the script implies: raw counters exactly, recorded increments once every rule has caught up.
+What is compared is what the script implies, exactly: raw counters, what panels make of them, recorded counts.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from endturn.generate import dashboards
-from endturn.generate.files import rule_files
-from endturn.generate.rules import RuleConfig
+from endturn.generate import promql
 from endturn.scripted import ScriptedProvider, cut, essay, reason, say
 from endturn.scripted.script import Script
+from tests.support import faster
 from tests.support.otlp import Sent, Value, post, spans
 from tests.support.processes import (
     REPOSITORY,
@@ -37,8 +35,10 @@ from tests.support.processes import (
 
 pytestmark = pytest.mark.stack
 
-FAST = RuleConfig().faster(30)
-"""The shipped rules on a clock thirty times as fast: a minute is two seconds."""
+TIMES = 30
+"""How much faster the rules' clock is: a minute is two seconds, the export interval half a second."""
+WINDOW = 315 / TIMES
+"""What a recorded count looks back on."""
 OFFSET = 2
 """How many seconds ago rules look (Prometheus' rule_query_offset)."""
 
@@ -52,7 +52,7 @@ SCRIPT: Script = {
     "claude-opus-4-1": [reason("some_new_reason", "Done.")],
 }
 SICK = [
-    *(["chat", "gpt-5-mini", f"sick {n}", 8] for n in range(6)),  # cut, and left so
+    *(["chat", "gpt-5-mini", f"sick {n}", 8] for n in range(12)),  # cut, and left so
     *(["chat_loop", "gpt-5-nano", f"sick {n}", 8] for n in range(3)),  # cut once, asked for again, finished
     *(["chat", "gpt-5", f"sick {n}", 8] for n in range(2)),
     ["chat_stream", "gpt-4.1", "sick", 8],  # the connection is lost
@@ -64,7 +64,7 @@ HEALTHY = [
     *(["chat_loop", "gpt-5-nano", f"healthy {n}", 8] for n in range(3)),
 ]
 RESPONSES = {
-    ("sick", "openai", "gpt-5-mini", "max_tokens"): 6,
+    ("sick", "openai", "gpt-5-mini", "max_tokens"): 12,
     ("sick", "openai", "gpt-5-nano", "max_tokens"): 3,
     ("sick", "openai", "gpt-5-nano", "end_turn"): 3,
     ("sick", "openai", "gpt-5", "end_turn"): 2,
@@ -81,19 +81,6 @@ ELSEWHERE = {
 }
 """What an agent in another language answers, without endturn: the Collector counts it, from the AI SDK's spans."""
 EVERYWHERE = RESPONSES | ELSEWHERE
-QUIET_PANELS = {
-    "Given up": "nothing here continues within a policy",
-    "Suspected truncations": "no reply claims a clean stop on a full budget",
-    "Blocked tool calls": "no tools here",
-    "Tool payload repairs": "no tools here",
-    "Recording failures": "endturn does not fail",
-    "Labels capped": "no label is unbounded",
-    "Processes": "the agents have ended, longer ago than one increment's window",
-    "Collector failures": "nothing is lost here, and nobody scrapes what the Collector says of itself",
-}
-"""Panels that have nothing to show, or only zeros, because of what the script does not do."""
-LATE = 1 / FAST.overlap
-"""On this clock two seconds are one evaluation: what travels longer than the offset is missed by one that counts it."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +108,8 @@ def play(collector: Collector, url: str, job: str, turns: list[list[Any]], *, ex
     )
 
 
-def answer_elsewhere(collector: Collector) -> None:
-    """Send what an agent in TypeScript would, by its own instrumentation."""
+def answer_elsewhere(collector: Collector, times: Callable[[int], int]) -> None:
+    """Send what an agent in TypeScript would, by its own instrumentation; of each kind so many of its number."""
     words = {"max_tokens": "length", "end_turn": "stop"}
     for (service, provider, model, why), count in ELSEWHERE.items():
         attributes: dict[str, Value] = {
@@ -131,25 +118,20 @@ def answer_elsewhere(collector: Collector) -> None:
             "ai.model.id": model,
             "ai.response.finishReason": words[why],
         }
-        body = spans([Sent(name="ai.streamText.doStream", attributes=attributes)] * count, service=service)
+        body = spans([Sent(name="ai.streamText.doStream", attributes=attributes)] * times(count), service=service)
         assert post(f"{collector.url}/v1/traces", body) == 200
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
     folder = tmp_path_factory.mktemp("path")
-    rules = []
-    for name, text in rule_files(FAST).items():
-        if "/tests/" not in name:
-            rules.append(folder / Path(name).name)
-            rules[-1].write_text(text)
     counts = free_port()
     with (
         Webhook() as webhook,
         Alertmanager(folder, webhook=webhook.url) as alertmanager,
         Prometheus(
             folder,
-            rules=rules,
+            rules=faster.rules(folder, TIMES),
             alertmanager=alertmanager.url,
             rule_query_offset=f"{OFFSET}s",
             scrapes={"collector-counts": f"127.0.0.1:{counts}"},
@@ -157,23 +139,23 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
         Collector(folder, prometheus=prometheus.url, counts_port=counts) as collector,
         ScriptedProvider(SCRIPT, exhausted="last").serve() as url,
     ):
-        # Born counters are told from a path that was down by the heartbeat having been there before them.
-        eventually(
-            lambda: prometheus.client.query("endturn:heartbeat", time=time.time() - FAST.increase - FAST.lead - OFFSET),
-            what="a heartbeat older than the window of increments",
-            timeout=60,
-        )
         # Shorter than its export interval: all it sends is what it sends at its end.
         play(collector, url, "sick", SICK, export_interval_s=60)
         play(collector, url, "healthy", HEALTHY, export_interval_s=0.5)
-        answer_elsewhere(collector)
+        # What the Collector counts is born without a zero: what comes before its first scrape is not seen to come.
+        answer_elsewhere(collector, lambda count: 1)
+        eventually(
+            lambda: len(prometheus.client.query('endturn_responses_total{job="elsewhere"}')) == len(ELSEWHERE),
+            what="the first responses of other languages",
+        )
+        answer_elsewhere(collector, lambda count: count - 1)
         ended = time.time()
         eventually(
             lambda: total(prometheus.client.query("sum(endturn_responses_total)")) == sum(EVERYWHERE.values()),
             what="every response in Prometheus",
         )
-        # An event stays in the increments for one window; then every rule has counted it as often as it ever will.
-        time.sleep(max(0.0, ended + FAST.increase + OFFSET + 2 * FAST.interval - time.time()))
+        # An event stays in the counts for one window; then every rule has counted it as often as it ever will.
+        time.sleep(max(0.0, ended + WINDOW + OFFSET + 2 * 60 / TIMES - time.time()))
         yield Path_(prometheus, collector, webhook, ended)
 
 
@@ -182,36 +164,13 @@ def total(series: list[Series]) -> float:
     return sum(each.value for each in series)
 
 
-def ask(path: Path_, expression: str) -> list[Series]:
-    """A dashboard's query as Grafana would send it, with everything selected and a range over the whole run."""
-    around = f"{FAST.window}s"
-    for variable, value in {
-        "$job": ".*",
-        "$provider": ".*",
-        "$model": ".*",
-        "$window": around,
-        "$__range": around,
-        "$__rate_interval": around,
-        "$__interval": around,
-    }.items():
-        expression = expression.replace(variable, value)
-    assert "$" not in expression
-    return path.prometheus.client.query(expression)
-
-
-def panels() -> dict[tuple[str, str], dict[str, Any]]:
-    """The dashboard's panels, by type and title."""
-    board = json.loads(dashboards.files(FAST)["dashboards/overview.json"])
-    return {(panel["type"], panel["title"]): panel for panel in board["panels"] if panel["type"] != "row"}
+def ask(path: Path_, form: str) -> list[Series]:
+    """What a panel's expression answers over the whole run."""
+    return path.prometheus.client.query(promql.expand(f"@{form}@", {}))
 
 
 def by(series: list[Series], *labels: str) -> dict[tuple[str, ...], float]:
     return {tuple(each.labels.get(label, "") for label in labels): each.value for each in series}
-
-
-def shown(path: Path_, kind: str, title: str) -> list[Series]:
-    """What a panel's first query answers."""
-    return ask(path, panels()[kind, title]["targets"][0]["expr"])
 
 
 def test_every_response_is_counted_once_by_its_reason(path: Path_) -> None:
@@ -231,7 +190,7 @@ def test_turns_are_counted_by_how_they_ended(path: Path_) -> None:
         "endturn_turn_outcome",
     )
     assert found == {
-        ("gpt-5-mini", "true", "false", "not_continued"): 6,
+        ("gpt-5-mini", "true", "false", "not_continued"): 12,
         ("gpt-5-nano", "true", "true", "completed"): 3,
         ("gpt-5", "false", "false", "completed"): 2,
         ("gpt-4.1", "true", "false", "not_continued"): 1,
@@ -239,7 +198,7 @@ def test_turns_are_counted_by_how_they_ended(path: Path_) -> None:
         ("claude-opus-4-1", "false", "false", "unknown_reason"): 1,
     }
     exits = path.prometheus.client.query("sum by (job, gen_ai_request_model) (endturn_truncation_exits_total) > 0")
-    assert by(exits, "job", "gen_ai_request_model") == {("sick", "gpt-5-mini"): 6, ("sick", "gpt-4.1"): 1}
+    assert by(exits, "job", "gen_ai_request_model") == {("sick", "gpt-5-mini"): 12, ("sick", "gpt-4.1"): 1}
     continuations = path.prometheus.client.query("endturn_continuations_total > 0")
     assert by(continuations, "job", "endturn_continuation_strategy") == {
         ("sick", "prompt"): 3,
@@ -247,43 +206,34 @@ def test_turns_are_counted_by_how_they_ended(path: Path_) -> None:
     }
 
 
-@pytest.mark.parametrize(("kind", "title"), sorted(panels()))
-def test_every_query_of_the_dashboard_answers(path: Path_, kind: str, title: str) -> None:
-    """Each panel's queries run on the real Prometheus; what comes back empty is declared, with the reason."""
-    answers = [ask(path, target["expr"]) for target in panels()[kind, title]["targets"]]
-    if title in QUIET_PANELS:
-        assert all(total(answer) == 0 for answer in answers), QUIET_PANELS[title]
-    else:
-        assert all(answers)
-        assert all(each.value == each.value for answer in answers for each in answer), "NaN"
-
-
-def test_the_dashboard_shows_what_the_script_implies(path: Path_) -> None:
-    """The headline is 7 of 13 truncated turns left unfinished, and the counts beside it are the script's."""
-    assert total(shown(path, "stat", "Responses")) == pytest.approx(sum(EVERYWHERE.values()), rel=LATE)
-    assert total(shown(path, "stat", "Turns")) == pytest.approx(len(SICK) + len(HEALTHY), rel=LATE)
-    assert total(shown(path, "stat", "Continuations")) == pytest.approx(6, rel=LATE)
-    truncated = sum(count for (*_, why), count in EVERYWHERE.items() if why in ("max_tokens", "missing"))
-    share = truncated / sum(EVERYWHERE.values())
-    assert total(shown(path, "stat", "Truncation rate")) == pytest.approx(share, rel=LATE)
-    assert total(shown(path, "stat", "Truncation without continuation")) == pytest.approx(7 / 13, rel=LATE)
-    assert by(shown(path, "timeseries", "Truncation without continuation"), "gen_ai_request_model") == {
-        ("gpt-5-mini",): pytest.approx(1.0),
-        ("gpt-5-nano",): pytest.approx(0.0),
-        ("gpt-4.1",): pytest.approx(1.0),
+def test_panels_and_rules_say_what_the_script_implies(path: Path_) -> None:
+    """13 of 19 truncated turns are left unfinished, 13 of 30 turns; the counts beside it are the script's, exactly."""
+    assert total(ask(path, "number(responses, all, 5m)")) == sum(EVERYWHERE.values()) - len(ELSEWHERE)
+    assert total(ask(path, "number(turns, all, 5m)")) == len(SICK) + len(HEALTHY)
+    assert total(ask(path, "number(continuations, all, 5m)")) == 6
+    truncated = sum(count for (*_, why), count in RESPONSES.items() if why in ("max_tokens", "missing"))
+    ours = total(
+        path.prometheus.client.query(promql.expand("@portion(truncation, all, 5m)@", {}, ['job!="elsewhere"']))
+    )
+    assert total(path.prometheus.client.query(ours)) == pytest.approx(truncated / sum(RESPONSES.values()))
+    assert total(ask(path, "portion(unfinished_share, all, 5m)")) == pytest.approx(13 / 19)
+    assert by(ask(path, "portion(unfinished_share, call, 5m)"), "gen_ai_request_model") == {
+        ("gpt-5-mini",): 1,
+        ("gpt-5-nano",): 0,
+        ("gpt-4.1",): 1,
     }
-    reasons = by(shown(path, "timeseries", "Responses by stop reason"), "endturn_stop_reason")
-    assert {reason: count for (reason,), count in reasons.items() if count} == {
-        "end_turn": pytest.approx(19, rel=LATE),
-        "max_tokens": pytest.approx(16, rel=LATE),
-        "missing": 1,
-        "unknown": 1,
+    # Two samples a moment apart, as of a process that ends at once, are in five recorded counts or in six.
+    counts = {
+        name: total(path.prometheus.client.query(f"sum(sum_over_time(endturn:service_{name}:count5m[5m])) / 5"))
+        for name in ("turns", "truncated", "unfinished")
     }
+    for name, count in (("turns", len(SICK) + len(HEALTHY)), ("truncated", 19), ("unfinished", 13)):
+        assert counts[name] == pytest.approx(count, rel=0.2), name
 
 
 def test_uncontinued_truncations_reach_the_webhook_and_healthy_turns_do_not(path: Path_) -> None:
     """The central alert fires, through Alertmanager, for the job that left answers unfinished, no healthy one."""
-    name = "EndturnTruncatedTurnsNotContinued"
+    name = "EndturnTurnsUnfinished"
     eventually(
         lambda: [alert for alert in path.webhook.alerts if alert["labels"]["alertname"] == name],
         what="the alert at the webhook",
@@ -295,17 +245,11 @@ def test_uncontinued_truncations_reach_the_webhook_and_healthy_turns_do_not(path
         if alert["status"] == "firing"
     }
     assert (name, "sick") in fired
-    unfinished = {each for each, _ in fired if each.startswith("EndturnTruncatedTurns")}
-    assert {job for each, job in fired if each in unfinished} == {"sick"}
-    # Of an agent without endturn nobody knows what it made of its truncated answers: it has a ticket of its own.
-    assert fired <= {
-        *((each, "sick") for each in unfinished),
-        ("EndturnStopReasonUnknown", "sick"),
-        ("EndturnResponsesTruncated", "elsewhere"),
-    }
+    assert {job for each, job in fired if each == name} == {"sick"}
+    # Of an agent without endturn nobody knows what it made of its truncated answers: it has no turns.
+    assert "healthy" not in {job for _, job in fired}
     alert = next(alert for alert in path.webhook.alerts if alert["labels"]["alertname"] == name)
-    # 7 of 10 turns; on this clock a count may be one short.
-    assert re.match(r"(6|7)\d(\.\d+)?% of the truncated turns of sick", alert["annotations"]["summary"])
+    assert re.match(r"6\d(\.\d+)?% of the turns of sick", alert["annotations"]["summary"])  # 13 of 20
     runbook = alert["annotations"]["runbook_url"].rpartition("/docs/")[2]
     assert (REPOSITORY / "docs" / runbook).is_file()
 
@@ -330,10 +274,10 @@ def test_traces_and_events_arrive_and_carry_no_content(path: Path_) -> None:
 
 
 def test_zero_samples_stand_before_first_increments(path: Path_) -> None:
-    """A counter born at 6 has a zero before it in Prometheus, so plain functions see it too."""
+    """A counter born at 12 has a zero before it in Prometheus, so plain functions see it too."""
     found = path.prometheus.client.query('endturn_responses_total{job="sick",gen_ai_request_model="gpt-5-mini"}[5m]')
     values = [
         value for series in found if series.labels["endturn_stop_reason"] == "max_tokens" for _, value in series.points
     ]
     assert values[0] == 0
-    assert values[-1] == 6
+    assert values[-1] == 12

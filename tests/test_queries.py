@@ -19,13 +19,16 @@ from typing import Any, Literal
 import pytest
 import yaml
 
-from endturn.generate import queries
 from endturn.telemetry import schema
 from tests.support import grammar
 from tests.support.loki import Loki
 from tests.support.processes import REPOSITORY, Collector, Prometheus, QueryError, eventually
 
 EVERYTHING = {"service": ".+", "provider": ".*", "model": ".*"}
+TRACE = "traceId"
+TURNS = json.loads((REPOSITORY / "dashboards" / "turns.json").read_text())["panels"]
+LOGQL = {panel["title"]: panel["targets"][0]["expr"] for panel in TURNS if panel["type"] == "logs"}
+OF_TRACE, ATTEMPTED = LOGQL["Its events"], LOGQL["Continuation attempts"]
 LABEL = re.compile(r"\{\{\.(\w+)\}\}")
 DASHBOARDS = REPOSITORY / "dashboards"
 Records = list[dict[str, Any]]
@@ -83,10 +86,19 @@ def labelled(record: dict[str, Any]) -> dict[str, str]:
     return text | {"event_name": record["eventName"], "trace_id": record.get("traceId", "")}
 
 
-def expected(records: Records, search: queries.Search, keep: Callable[[dict[str, str]], bool]) -> list[str]:
+def plain(text: str, values: dict[str, str]) -> str:
+    """The query as Grafana would send it."""
+    for name, value in values.items():
+        for spelling in (f"${{{name}:pipe}}", f"${name}"):
+            text = text.replace(spelling, value)
+    assert "$" not in text, text
+    return text
+
+
+def expected(records: Records, search: str, keep: Callable[[dict[str, str]], bool]) -> list[str]:
     """What a search of ours should give, worked out from the records themselves."""
-    template = re.findall(r'line_format "(.*)"', search.text)[0]
-    names = re.findall(r'event_name=~"([^"]*)"', search.text)[0].replace("\\\\", "\\")
+    template = re.findall(r'line_format "(.*)"', search)[0]
+    names = re.findall(r'event_name=~"([^"]*)"', search)[0].replace("\\\\", "\\")
     kept = [each for each in map(labelled, records) if re.fullmatch(names, each["event_name"]) and keep(each)]
     return sorted(_rendered(template, each) for each in kept)
 
@@ -135,14 +147,12 @@ def provisioned() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize(
-    "search", [s for s in queries.LOGQL if s is not queries.OF_TRACE], ids=lambda search: search.name
-)
-def test_a_search_finds_exactly_its_events(path: Path_, search: queries.Search) -> None:
+@pytest.mark.parametrize("title", [title for title in LOGQL if title != "Its events"])
+def test_a_search_finds_exactly_its_events(path: Path_, title: str) -> None:
     """With everything selected a dashboard's LogQL gives one line for each such event, with that event's values."""
-    wanted = expected(path.collector.log_records(), search, lambda record: True)
-    assert wanted, f"the demo has nothing for {search.name!r}"
-    assert path.lines(search.plain(EVERYTHING)) == wanted
+    wanted = expected(path.collector.log_records(), LOGQL[title], lambda record: True)
+    assert wanted, f"the demo has nothing for {title!r}"
+    assert path.lines(plain(LOGQL[title], EVERYTHING)) == wanted
 
 
 @pytest.mark.stack
@@ -150,13 +160,13 @@ def test_the_selected_model_narrows_a_search(path: Path_) -> None:
     """Provider and model, as Grafana sends several of them, leave only their events."""
     wanted = expected(
         path.collector.log_records(),
-        queries.ATTEMPTED,
+        ATTEMPTED,
         lambda record: record["gen_ai_request_model"] in {"gpt-5", "claude-sonnet-4-5"},
     )
     chosen = EVERYTHING | {"provider": "openai|anthropic", "model": "gpt-5|claude-sonnet-4-5"}
-    assert path.lines(queries.ATTEMPTED.plain(chosen)) == wanted
-    assert 0 < len(wanted) < len(path.lines(queries.ATTEMPTED.plain(EVERYTHING)))
-    assert path.lines(queries.ATTEMPTED.plain(EVERYTHING | {"service": "another"})) == []
+    assert path.lines(plain(ATTEMPTED, chosen)) == wanted
+    assert 0 < len(wanted) < len(path.lines(plain(ATTEMPTED, EVERYTHING)))
+    assert path.lines(plain(ATTEMPTED, EVERYTHING | {"service": "another"})) == []
 
 
 @pytest.mark.stack
@@ -164,9 +174,9 @@ def test_a_traces_events_are_found_by_its_id(path: Path_) -> None:
     """One trace's events, by the search of the dashboard and by the link from Tempo, are those that carry its id."""
     records = path.collector.log_records()
     trace = next(record["traceId"] for record in records if record["eventName"] == "endturn.continuation_attempt")
-    wanted = expected(records, queries.OF_TRACE, lambda record: record["trace_id"] == trace)
+    wanted = expected(records, OF_TRACE, lambda record: record["trace_id"] == trace)
     assert len(wanted) > 2
-    assert path.lines(queries.OF_TRACE.plain(EVERYTHING | {queries.TRACE: trace})) == wanted
+    assert path.lines(plain(OF_TRACE, EVERYTHING | {TRACE: trace})) == wanted
     link = provisioned()["tempo"]["jsonData"]["tracesToLogsV2"]
     [tag] = link["tags"]
     asked = link["query"].replace("$${__tags}", f'{tag["value"]}="agent"').replace("$${__trace.traceId}", trace)
@@ -177,9 +187,9 @@ def test_a_traces_events_are_found_by_its_id(path: Path_) -> None:
 def test_every_logql_of_every_dashboard_runs(path: Path_) -> None:
     """Loki accepts each query as it stands in the dashboard, with its variables filled in."""
     texts = panel_queries("loki")
-    assert {search.text for search in queries.LOGQL} == set(texts.values())
+    assert set(LOGQL.values()) == set(texts.values())
     for text in texts.values():
-        path.ask(queries.Search(name=text, text=text).plain(EVERYTHING | {queries.TRACE: "0" * 32}))
+        path.ask(plain(text, EVERYTHING | {TRACE: "0" * 32}))
 
 
 @pytest.mark.stack
@@ -244,22 +254,20 @@ def test_an_exemplar_leads_to_a_trace_and_its_events(path: Path_) -> None:
 @pytest.mark.stack
 def test_traceql_fits_grafanas_grammar() -> None:
     """Every TraceQL of dashboards and runbooks, with and without its variables filled in, parses without an error."""
-    plain = [search.plain(EVERYTHING) for search in queries.TRACEQL]
-    panels = [text for text in panel_queries("tempo").values() if text != queries.ONE_TRACE.text]
-    filled = [queries.Search(name=text, text=text).plain(EVERYTHING) for text in panels]
+    panels = [text for text in panel_queries("tempo").values() if text != f"${TRACE}"]
+    filled = [plain(text, EVERYTHING) for text in panels]
     runbooks = [text for language, text in runbook_queries().values() if language == "traceql"]
-    assert plain
     assert panels
     assert runbooks
-    asked: list[tuple[Literal["traceql"], str]] = [("traceql", text) for text in (*plain, *panels, *filled, *runbooks)]
+    asked: list[tuple[Literal["traceql"], str]] = [("traceql", text) for text in (*panels, *filled, *runbooks)]
     assert grammar.errors(asked) == [[] for _ in asked]
 
 
 @pytest.mark.stack
 def test_logql_fits_grafanas_grammar() -> None:
     """Every LogQL of dashboards, runbooks and the data sources' links parses in the grammar of Grafana's editor."""
-    values = EVERYTHING | {queries.TRACE: "0" * 32}
-    asked = [queries.Search(name=text, text=text).plain(values) for text in panel_queries("loki").values()]
+    values = EVERYTHING | {TRACE: "0" * 32}
+    asked = [plain(text, values) for text in panel_queries("loki").values()]
     asked += [text for language, text in runbook_queries().values() if language == "logql"]
     asked.append('{service_name="agent"} | trace_id = "0"')
     assert grammar.errors([("logql", text) for text in asked]) == [[] for _ in asked]
@@ -286,7 +294,7 @@ def test_the_spans_have_what_traceql_names(path: Path_) -> None:
     for span in path.collector.spans():
         for name, value in span["attributes"].items():
             found.setdefault(name, set()).add(type(value))
-    named = {name for search in queries.TRACEQL for name in re.findall(r"span\.([a-z_.]+[a-z])", search.text)}
+    named = {name for text in panel_queries("tempo").values() for name in re.findall(r"span\.([a-z_.]+[a-z])", text)}
     assert named - found.keys() == set()
     assert found[schema.STOP_TRUNCATED.key] == {bool}
     assert found[schema.CONTINUATION_INDEX.key] == {int}

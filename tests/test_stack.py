@@ -224,14 +224,13 @@ def test_data_sources_have_the_uids_that_dashboards_name() -> None:
 
 
 def test_links_from_traces_use_names_that_there_are() -> None:
-    """From a trace: to metrics by labels that the recorded increments have, to logs by the label that Loki indexes."""
+    """From a trace: to metrics by labels that they have, to logs by the label that Loki indexes."""
     sources = load("dashboards/provisioning/datasources/endturn.yaml")["datasources"]
     tempo = next(source["jsonData"] for source in sources if source["uid"] == "tempo")
     tags = {tag["key"]: tag["value"] for tag in tempo["tracesToMetrics"]["tags"]}
     assert tags == {key.key: key.label for key in (schema.PROVIDER, schema.REQUEST_MODEL)}
-    recorded = {rule["record"] for rule in load("dashboards/rules/increments.yaml")["groups"][0]["rules"]}
     for query in tempo["tracesToMetrics"]["queries"]:
-        assert set(re.findall(r"endturn:[\w:]+", query["query"])) <= recorded
+        assert set(re.findall(r"endturn\w+(?=\{)", query["query"])) == {schema.RESPONSES.prometheus}
         assert set(re.findall(r"by \((\w+)\)", query["query"])) <= {schema.REASON.label}
     assert tempo["tracesToLogsV2"]["tags"] == [{"key": "service.name", "value": "service_name"}]
     indexed = load("stack/loki.yaml")["limits_config"]["otlp_config"]["resource_attributes"]["attributes_config"]
@@ -319,18 +318,6 @@ def test_a_counter_born_at_three_has_a_zero_at_its_start(running: tuple[Collecto
 
 
 @pytest.mark.stack
-def test_the_collectors_heartbeat_travels_the_applications_path(running: tuple[Collector, Prometheus]) -> None:
-    """The collector's uptime arrives through its own OTLP receiver, beats on, and is the only series that comes so."""
-    _, prometheus = running
-    [first] = prometheus.client.wait_for("otelcol_process_uptime_seconds_total")
-    assert first.labels["job"] == "endturn-collector"
-    assert set(first.labels) == {"__name__", "job", "instance", "service_version"}
-    prometheus.client.wait_for(f"otelcol_process_uptime_seconds_total > {first.value}")
-    names = {series.labels["__name__"] for series in prometheus.client.query('{job="endturn-collector"}')}
-    assert names - {"target_info"} == {"otelcol_process_uptime_seconds_total"}
-
-
-@pytest.mark.stack
 def test_a_delta_counter_arrives_as_a_cumulative_one(running: tuple[Collector, Prometheus]) -> None:
     """An application that exports deltas, which Prometheus refuses, is stored as the running total all the same."""
     collector, prometheus = running
@@ -355,7 +342,7 @@ def test_a_delta_counter_arrives_as_a_cumulative_one(running: tuple[Collector, P
 @pytest.mark.stack
 @pytest.mark.parametrize("which", ["built", "2.42"])
 def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector, Prometheus], tmp_path: Path) -> None:
-    """By scraped.yaml and prometheus-2.yml a metric has the name and labels that OTLP gives it. The heartbeat too."""
+    """By scraped.yaml and prometheus-2.yml a metric has the name and labels that OTLP gives it."""
     program = require_stack("prometheus")["prometheus"] if which == "built" else promtool.oldest().parent / "prometheus"
     port, address = free_port(), f"127.0.0.1:{free_port()}"
     config = load("stack/prometheus-2.yml") | {"rule_files": [], "alerting": {}}
@@ -389,8 +376,6 @@ def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector,
             assert theirs.value == ours.value
             # What Prometheus promotes from the resource stands in target_info here.
             assert theirs.labels == {k: v for k, v in ours.labels.items() if k != "service_namespace"}
-        [beat] = client.wait_for('otelcol_process_uptime_seconds_total{job="endturn-collector"}')
-        assert beat.value > 0
 
 
 @pytest.mark.stack

@@ -132,7 +132,7 @@ class Tally:
         for (provider, model), reasons in sorted(self._reasons.items()):
             turns, facts = self._turns[provider, model], self._facts[provider, model]
             truncated = [fact for fact in facts if fact[0]]
-            given_up = sum(unfinished for _, unfinished, _ in truncated)
+            left = sum(unfinished for _, unfinished, _ in truncated)
             continued = [end.duration_s for end, fact in zip(turns, facts, strict=True) if fact[2]]
             plain = [end.duration_s for end, fact in zip(turns, facts, strict=True) if not fact[2]]
             rows.append(
@@ -144,8 +144,8 @@ class Tally:
                     "truncated_turns": len(truncated),
                     "truncation_rate": len(truncated) / len(turns) if turns else None,
                     "continued_turns": len(continued),
-                    "given_up_turns": given_up,
-                    "given_up_rate": given_up / len(truncated) if truncated else None,
+                    "unfinished_turns": left,
+                    "unfinished_rate": left / len(truncated) if truncated else None,
                     "blocked_tool_calls": self._blocked[provider, model],
                     "plain_turn_seconds": round(median(plain), 3) if plain else None,
                     "continued_turn_seconds": round(median(continued), 3) if continued else None,
@@ -162,7 +162,7 @@ def report(result: dict[str, Any]) -> str:
         "turns",
         "truncated",
         "continued",
-        "given up",
+        "unfinished",
         "plain turn",
         "continued turn",
         "responses by reason",
@@ -174,7 +174,7 @@ def report(result: dict[str, Any]) -> str:
             str(row["turns"]),
             _share(row["truncated_turns"], row["truncation_rate"]),
             str(row["continued_turns"] or "–"),
-            _share(row["given_up_turns"], row["given_up_rate"]),
+            _share(row["unfinished_turns"], row["unfinished_rate"]),
             _seconds(row["plain_turn_seconds"]),
             _seconds(row["continued_turn_seconds"]),
             ", ".join(f"{reason} {count}" for reason, count in row["responses"].items()),
@@ -188,12 +188,12 @@ def report(result: dict[str, Any]) -> str:
     lines.insert(1, "  ".join("─" * width for width in widths))
     turns = sum(row["turns"] for row in result["models"])
     truncated = sum(row["truncated_turns"] for row in result["models"])
-    given_up = sum(row["given_up_turns"] for row in result["models"])
+    left = sum(row["unfinished_turns"] for row in result["models"])
     blocked = sum(row["blocked_tool_calls"] for row in result["models"])
     calls = "1 tool call was" if blocked == 1 else f"{blocked} tool calls were"
     lines += [
         "",
-        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {given_up} of those were handed over "
+        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {left} of those were handed over "
         f"unfinished. {calls} cut off and not run.",
         "The times are medians, of plain turns and of turns that took a continuation.",
         "",

@@ -18,7 +18,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import REPOSITORY, Collector, eventually
+from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -159,14 +159,13 @@ def metrics() -> bytes:
     )
 
 
-@pytest.fixture(scope="module", params=["collector.yaml", "agent.yaml", "gateway.yaml"])
+@pytest.fixture(scope="module", params=[ALL_IN_ONE, AGENT, GATEWAY], ids=["collector", "agent", "gateway"])
 def collector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """Each of the three, after everything planted has gone through it."""
     folder: Path = tmp_path_factory.mktemp("content")
     variables = {"ENDTURN_COLLECTOR_TOKEN": "token"}
     headers = {"Authorization": "Bearer token"}
-    config = REPOSITORY / "collector" / request.param
-    with Collector(folder, heartbeat=60, config=config, environment=variables) as running:
+    with Collector(folder, config=request.param, environment=variables) as running:
         for kind, body in (("traces", traces()), ("logs", logs()), ("metrics", metrics())):
             assert post(f"{running.url}/v1/{kind}", body, headers=headers) == 200
         eventually(
@@ -202,7 +201,7 @@ def test_an_agent_leaves_what_a_gateway_reads(tmp_path: Path) -> None:
         Sent(name="no limit", attributes={"llm.invocation_parameters": '{"max_tokens": 99999999999999999999999}'}),
         Sent(name="no text", attributes={"llm.invocation_parameters": ['"max_tokens": 64']}),
     ]
-    with Collector(tmp_path, config=REPOSITORY / "collector" / "agent.yaml", heartbeat=60) as agent:
+    with Collector(tmp_path, config=AGENT) as agent:
         assert post(f"{agent.url}/v1/traces", spans(sent)) == 200
         eventually(lambda: len(agent.spans()) == len(sent), what="the spans")
         found = {span["name"]: span["attributes"] for span in agent.spans()}

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from endturn.generate import collector as generated
-from endturn.generate.collector import Settings
 from tests.support.otlp import Sent, Value, post, spans
 from tests.support.processes import REPOSITORY, Collector, Prometheus, eventually, free_port
 
@@ -58,7 +56,7 @@ def reads(collector: Collector, name: str, total: float) -> Counts:
 @pytest.fixture
 def collector(tmp_path: Path) -> Iterator[Collector]:
     variables = {"ENDTURN_COLLECTOR_ID": "here", "ENDTURN_UNCOUNTED_SCOPES": "^com[.]anthropic[.]"}
-    with Collector(tmp_path, heartbeat=60, environment=variables) as running:
+    with Collector(tmp_path, environment=variables) as running:
         yield running
 
 
@@ -151,7 +149,7 @@ def test_two_collectors_do_not_write_one_series(tmp_path: Path) -> None:
     assert job["honor_labels"] is True
     addresses = {"collector-counts": f"127.0.0.1:{ports['collector-counts']}"}
     others = tuple(
-        Collector(tmp_path / name, heartbeat=60, counts_port=port, environment={"ENDTURN_COLLECTOR_ID": f"id-{name}"})
+        Collector(tmp_path / name, counts_port=port, environment={"ENDTURN_COLLECTOR_ID": f"id-{name}"})
         for name, port in ports.items()
     )
     prometheus = Prometheus(tmp_path / "prometheus", scrapes=addresses)
@@ -184,16 +182,13 @@ def test_sparse_counters_go_on_counting(tmp_path: Path) -> None:
 
     One that forgets sooner than the next response comes loses its series each time.
     """
-    shipped = yaml.safe_load((REPOSITORY / "collector" / "collector.yaml").read_text())
-    assert shipped["processors"]["deltatocumulative/counted"]["max_stale"] == "24h"
-    assert shipped["exporters"]["prometheus/counted"]["metric_expiration"] == "24h"
-    day, pause = 24 * 3600, 600
-    folders = {"lasting": day // pause, "forgetful": 1}  # a pause is a second, or longer
-    for name, stale in folders.items():
-        (tmp_path / f"{name}.yaml").write_text(generated.all_in_one(Settings(stale=stale)))
+    shipped = yaml.safe_load((REPOSITORY / "collector" / "stop_reasons.yaml").read_text())
+    assert shipped["processors"]["deltatocumulative/counted"]["max_stale"].endswith(":-24h}")
+    assert shipped["exporters"]["prometheus/counted"]["metric_expiration"].endswith(":-24h}")
+    day, pause = 24 * 3600, 600  # a pause is a second here, or longer
     with (
-        Collector(tmp_path / "lasting", heartbeat=60, config=tmp_path / "lasting.yaml") as lasting,
-        Collector(tmp_path / "forgetful", heartbeat=60, config=tmp_path / "forgetful.yaml") as forgetting,
+        Collector(tmp_path / "lasting", environment={"ENDTURN_COLLECTOR_STALE": f"{day // pause}s"}) as lasting,
+        Collector(tmp_path / "forgetful", environment={"ENDTURN_COLLECTOR_STALE": "1s"}) as forgetting,
     ):
         for n in range(1, 7):
             for each in (lasting, forgetting):
@@ -207,7 +202,7 @@ def test_sparse_counters_go_on_counting(tmp_path: Path) -> None:
 def test_a_restarted_collector_goes_on_in_its_series(tmp_path: Path) -> None:
     """Its id stays: after a restart the same series begins again at zero, which every query understands as a reset."""
     for _ in range(2):
-        with Collector(tmp_path, heartbeat=60, environment={"HOSTNAME": "machine"}) as collector:
+        with Collector(tmp_path, environment={"HOSTNAME": "machine"}) as collector:
             send(collector, Sent(attributes=LENGTH))
             [labels] = reads(collector, RESPONSES, 1)
             assert dict(labels)["instance"] == "machine"

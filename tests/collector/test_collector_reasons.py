@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    with Collector(tmp_path_factory.mktemp("reasons"), heartbeat=60) as running:
+    with Collector(tmp_path_factory.mktemp("reasons")) as running:
         yield running
 
 

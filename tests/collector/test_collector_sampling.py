@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -12,11 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from endturn.generate import collector as generated
-from endturn.generate.collector import Settings
-from endturn.generate.processing import Sampling
+from endturn.stop import StopReason
+from endturn.telemetry import schema
 from tests.support.otlp import Sent, Value, post, spans
-from tests.support.processes import REPOSITORY, Collector, eventually
+from tests.support.processes import GATEWAY, REPOSITORY, Collector, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -35,10 +35,12 @@ CUT = CHAT | {"gen_ai.response.finish_reasons": ["length"]}
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     folder = tmp_path_factory.mktemp("sampling")
-    config = folder / "gateway.yaml"
-    config.write_text(generated.gateway(Settings(sampling=Sampling(decision_wait=WAIT))))
-    variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_SAMPLE_PERCENT": "0"}
-    with Collector(folder, config=config, heartbeat=60, environment=variables) as running:
+    variables = {
+        "ENDTURN_COLLECTOR_TOKEN": TOKEN,
+        "ENDTURN_SAMPLE_PERCENT": "0",
+        "ENDTURN_SAMPLING_WAIT": f"{WAIT}s",
+    }
+    with Collector(folder, config=GATEWAY, environment=variables) as running:
         yield running
 
 
@@ -105,9 +107,8 @@ def test_a_turn_below_a_root_that_has_ended_is_kept_whole(gateway: Collector) ->
 def test_a_kept_trace_is_seen_at_once(tmp_path: Path) -> None:
     """With the shipped wait of ten minutes, too: the cut answer and what came before it are there within seconds."""
     trace = os.urandom(16)
-    config = REPOSITORY / "collector" / "gateway.yaml"
     variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN, "ENDTURN_SAMPLE_PERCENT": "0"}
-    with Collector(tmp_path, config=config, heartbeat=60, environment=variables) as gateway:
+    with Collector(tmp_path, config=GATEWAY, environment=variables) as gateway:
         send(gateway, Sent(name="before", trace=trace, attributes=PLAIN))
         send(gateway, Sent(name="cut", trace=trace, attributes=CUT))
         eventually(lambda: names(gateway, trace) == {"before", "cut"}, what="the kept trace")
@@ -153,14 +154,13 @@ def test_traces_that_there_was_no_room_for_are_told_by_two_counters(tmp_path: Pa
     removed = "otelcol_processor_tail_sampling_sampling_trace_removal_age_count"
     decided = "otelcol_processor_tail_sampling_global_count_traces_sampled"
     misleading = "otelcol_processor_tail_sampling_sampling_trace_dropped_too_early"
-    config = tmp_path / "gateway.yaml"
-    config.write_text(generated.gateway(Settings(sampling=Sampling(decision_wait=WAIT))))
     variables = {
         "ENDTURN_COLLECTOR_TOKEN": TOKEN,
         "ENDTURN_SAMPLE_PERCENT": "0",
         "ENDTURN_SAMPLING_TRACES": str(room),
+        "ENDTURN_SAMPLING_WAIT": f"{WAIT}s",
     }
-    with Collector(tmp_path, config=config, heartbeat=60, environment=variables) as gateway:
+    with Collector(tmp_path, config=GATEWAY, environment=variables) as gateway:
         traces = [os.urandom(16) for _ in range(room + more)]
         for received, part in ((more, traces[:more]), (more + room, traces[more:])):  # in one they would be in no order
             send(gateway, *(Sent(name="first", trace=trace, attributes=PLAIN) for trace in part))
@@ -181,18 +181,28 @@ def shipped() -> dict[str, Any]:
     return loaded
 
 
+def test_what_is_kept_is_named_as_the_schema_names_it() -> None:
+    """The conditions that keep a trace read attributes and events that there are, and reasons of ours."""
+    policies = shipped()["processors"]["tail_sampling"]["policies"]
+    conditions = str(policies[0]["ottl_condition"])
+    attributes = set(re.findall(r'span\.attributes\["([^"]+)"\]', conditions))
+    assert attributes <= {attribute.key for attribute in schema.ATTRIBUTES}
+    assert set(re.findall(r'spanevent\.name == "([^"]+)"', conditions)) <= {event.name for event in schema.EVENTS}
+    [reasons] = re.findall(r'"\^\(([a-z_|]+)\)\$"', conditions)
+    calm = {StopReason.END_TURN, StopReason.TOOL_CALL, StopReason.PAUSED, StopReason.CANCELLED}
+    assert set(reasons.split("|")) == set(StopReason) - calm
+
+
 def test_the_shipped_gateway_waits_long_enough() -> None:
     """Ten minutes whatever the root does, room for half as many traces again, what was kept remembered, no more."""
     tail = shipped()["processors"]["tail_sampling"]
-    assert tail["decision_wait"] == "10m"
+    assert tail["decision_wait"] == "${env:ENDTURN_SAMPLING_WAIT:-10m}"
     assert "decision_wait_after_root_received" not in tail
     assert tail["sampling_strategy"] == "span-ingest"
-    sampling = Sampling()
-    assert tail["expected_new_traces_per_sec"] == sampling.traces_per_second == 50
-    assert tail["num_traces"] == "${env:ENDTURN_SAMPLING_TRACES:-45000}"
-    assert sampling.traces == 50 * 600 * 3 // 2
+    traces = tail["expected_new_traces_per_sec"] * 600 * 3 // 2
+    assert tail["num_traces"] == f"${{env:ENDTURN_SAMPLING_TRACES:-{traces}}}"
     assert tail["decision_cache"] == {
-        "sampled_cache_size": f"${{env:ENDTURN_SAMPLING_CACHE:-{10 * sampling.traces}}}",
+        "sampled_cache_size": f"${{env:ENDTURN_SAMPLING_CACHE:-{10 * traces}}}",
         "non_sampled_cache_size": 0,
     }
 
@@ -201,15 +211,6 @@ def test_what_is_counted_is_not_sampled() -> None:
     """Responses are counted before traces are sampled, and logs are not sampled at all."""
     pipelines = shipped()["service"]["pipelines"]
     assert "signal_to_metrics" in pipelines["traces"]["exporters"]
-    assert "tail_sampling" not in pipelines["traces"]["processors"]
+    assert "processors" not in pipelines["traces"]
     assert pipelines["traces/sampled"]["processors"] == ["tail_sampling"]
-    assert "tail_sampling" not in pipelines["logs"]["processors"]
-
-
-def test_a_scaled_down_gateway_differs_in_its_times_alone(tmp_path: Path) -> None:
-    """What the tests run is the shipped file with another wait, and the memory that goes with it."""
-    small = yaml.safe_load(generated.gateway(Settings(sampling=Sampling(decision_wait=WAIT))))
-    large = shipped()
-    for key in ("decision_wait", "num_traces", "decision_cache"):
-        del small["processors"]["tail_sampling"][key], large["processors"]["tail_sampling"][key]
-    assert small == large
+    assert "logs" not in pipelines

@@ -21,7 +21,17 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from tests.support.otlp import Sent, Value, logs, post, spans
-from tests.support.processes import LOOPBACK, REPOSITORY, Collector, Server, eventually, free_port, require_stack
+from tests.support.processes import (
+    AGENT,
+    ALL_IN_ONE,
+    GATEWAY,
+    LOOPBACK,
+    Collector,
+    Server,
+    eventually,
+    free_port,
+    require_stack,
+)
 
 pytestmark = pytest.mark.stack
 
@@ -33,14 +43,17 @@ LENGTH: dict[str, Value] = {
 }
 
 
+SHIPPED = {"collector": ALL_IN_ONE, "agent": AGENT}
+
+
 class Shipped(Server):
     """A configuration as it is shipped, back ends and all: nothing of it is laid over but what `overlay` says."""
 
     def __init__(self, folder: Path, name: str, *, overlay: object = None, **environment: str) -> None:
-        self.ports = {each: free_port() for each in ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS", "SELF")}
+        self.ports = {each: free_port() for each in ("GRPC", "HTTP", "HEALTH", "METRICS", "COUNTS")}
         self.url = f"http://{LOOPBACK}:{self.ports['HTTP']}"
         folder.mkdir(parents=True, exist_ok=True)
-        configs = [REPOSITORY / "collector" / f"{name}.yaml"]
+        configs = [*SHIPPED[name]]
         if overlay is not None:
             configs.append(folder / "overlay.yaml")
             configs[-1].write_text(yaml.safe_dump(overlay))
@@ -50,7 +63,7 @@ class Shipped(Server):
             log=folder / "collector.log",
             ready=f"http://{LOOPBACK}:{self.ports['HEALTH']}/",
             env={f"ENDTURN_COLLECTOR_{key}_PORT": str(port) for key, port in self.ports.items()}
-            | {"ENDTURN_COLLECTOR_DATA": str(folder / "queue"), "ENDTURN_COLLECTOR_HEARTBEAT_MILLISECONDS": "60000"}
+            | {"ENDTURN_COLLECTOR_DATA": str(folder / "queue")}
             | environment,
         )
 
@@ -60,6 +73,13 @@ class Shipped(Server):
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+
+    def terminate(self) -> int:
+        """Ask it to end; the status that it ends with."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.terminate()
+        return process.wait(30)
 
     def own(self, name: str) -> float:
         """What the Collector counts of itself: the sum of a metric's samples."""
@@ -86,7 +106,7 @@ class Sink(Collector):
     """A Collector that writes what comes in to files, at a port that is known before it runs."""
 
     def __init__(self, folder: Path, grpc: int) -> None:
-        super().__init__(folder, heartbeat=60, environment={"ENDTURN_COLLECTOR_GRPC_PORT": str(grpc)})
+        super().__init__(folder, environment={"ENDTURN_COLLECTOR_GRPC_PORT": str(grpc)})
 
 
 def bodies(sink: Sink) -> list[str]:
@@ -296,7 +316,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    with Collector(tmp_path_factory.mktemp("hostile"), heartbeat=60) as running:
+    with Collector(tmp_path_factory.mktemp("hostile")) as running:
         yield running
 
 
@@ -334,9 +354,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
     """Without the token, with another, or with a part of it: 401, and nothing arrives; with it, it does."""
-    config = REPOSITORY / "collector" / "gateway.yaml"
     variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN}
-    with Collector(tmp_path, config=config, heartbeat=60, environment=variables) as gateway:
+    with Collector(tmp_path, config=GATEWAY, environment=variables) as gateway:
         url, body = f"{gateway.url}/v1/traces", spans([Sent(attributes=LENGTH)])
         for wrong in (None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer ", "Basic Og=="):
             headers = {} if wrong is None else {"Authorization": wrong}
@@ -347,32 +366,49 @@ def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
         assert TOKEN not in gateway.log.read_text()
 
 
-def test_the_gateway_does_not_start_without_a_token(tmp_path: Path) -> None:
-    """An empty token is refused at the start, not taken for "everybody"."""
+@pytest.mark.parametrize(
+    ("files", "variables", "complaint"),
+    [
+        (GATEWAY, {}, "no bearer token provided"),
+        (GATEWAY[:-1], {"ENDTURN_COLLECTOR_TOKEN": TOKEN}, "ENDTURN_TLS_CERT is not set (or lay cleartext.yaml over)"),
+    ],
+    ids=["no token", "a token in clear text"],
+)
+def test_the_gateway_does_not_start(
+    files: tuple[Path, ...], variables: dict[str, str], complaint: str, tmp_path: Path
+) -> None:
+    """An empty token is refused at the start, not taken for "everybody"; and a token that anybody could read."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")}
     refused = subprocess.run(
-        [require_stack("collector")["otelcol"], "validate", "--config", str(REPOSITORY / "collector" / "gateway.yaml")],
-        env={name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")},
+        [require_stack("collector")["otelcol"], *(f"--config={file}" for file in files)],
+        env=clean | variables | {"ENDTURN_COLLECTOR_DATA": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
+        timeout=30,
     )
     assert refused.returncode != 0
-    assert "no bearer token provided" in refused.stderr + refused.stdout
+    assert complaint in refused.stderr + refused.stdout
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_collector_that_is_asked_to_end_exits_with_0(name: str, tmp_path: Path) -> None:
+    """An orchestrator takes anything else for a crash."""
+    running = Shipped(tmp_path, name)
+    running.start()
+    assert post(f"{running.url}/v1/traces", spans([Sent(attributes=LENGTH)])) == 200
+    assert running.terminate() == 0
 
 
 def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    """With tls.yaml laid over it the gateway speaks TLS only; an agent that trusts it, with the token, gets through."""
+    """The gateway speaks TLS only; an agent that trusts it, with the token, gets through."""
     cert, key = certificate
-    config = REPOSITORY / "collector" / "gateway.yaml"
     variables = {
         "ENDTURN_COLLECTOR_TOKEN": TOKEN,
         "ENDTURN_TLS_CERT": str(cert),
         "ENDTURN_TLS_KEY": str(key),
     }
-    overlay = [REPOSITORY / "collector" / "tls.yaml"]
-    with Collector(
-        tmp_path / "gateway", config=config, configs=overlay, heartbeat=60, environment=variables
-    ) as gateway:
+    with Collector(tmp_path / "gateway", config=GATEWAY[:-1], environment=variables) as gateway:
         assert post(f"{gateway.url}/v1/traces", spans([Sent()]), headers={"Authorization": f"Bearer {TOKEN}"}) in (
             0,
             400,

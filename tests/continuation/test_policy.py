@@ -17,7 +17,7 @@ from endturn.continuation.policy import TABLES, ContinuationPolicy
 from endturn.continuation.presets import PRESETS
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
-from endturn.generate import settings
+from endturn.generate import config
 from endturn.generate.config import RuleConfig
 from tests.support.processes import REPOSITORY
 from tests.support.turns import Played, ask, cut, said
@@ -174,7 +174,9 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_a_file_sets_keys_in_its_table_agent(tmp_path: Path) -> None:
     """A path may be given, or named by ENDTURN_CONFIG_FILE; the one that is given wins. Tables of the rules pass."""
-    path = written(tmp_path, "[agent]\nmax_iterations = 7\n[agent.prices]\n'gpt-4.1' = [2, 8]\n[slo]\nx = 1\n")
+    path = written(
+        tmp_path, "[agent]\nmax_iterations = 7\n[agent.prices]\n'gpt-4.1' = [2, 8]\n[services.a]\npage = false\n"
+    )
     expected = ContinuationPolicy(max_iterations=7, prices={"gpt-4.1": (2, 8)})
     assert ContinuationPolicy.load(path, environ={}) == expected
     assert ContinuationPolicy.load(str(path), environ={"ENDTURN_CONFIG_FILE": "/no/such"}) == expected
@@ -184,10 +186,11 @@ def test_a_file_sets_keys_in_its_table_agent(tmp_path: Path) -> None:
 
 def test_the_rules_file_and_the_policys_may_be_one(tmp_path: Path) -> None:
     """Each reads its own tables of it."""
-    assert sorted(TABLES) == sorted(["agent", "expected", *settings.SECTIONS])
-    path = written(tmp_path, "[agent]\nmax_iterations = 7\n" + "".join(f"[{name}]\n" for name in settings.SECTIONS))
+    fields = [field.alias or name for name, field in RuleConfig.model_fields.items()]
+    assert sorted(TABLES) == sorted(["agent", *fields])
+    path = written(tmp_path, "period = '30d'\n[agent]\nmax_iterations = 7\n[alerts]\n[services]\n")
     assert ContinuationPolicy.load(path, environ={}).max_iterations == 7
-    assert settings.read(path) == RuleConfig()
+    assert config.read(path) == RuleConfig()
 
 
 def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def no_promtool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BROKEN = [
     pytest.param("sum by (job) (up)", "sum by (job (up)", "job:up:sum", id="an expression that is none"),
-    pytest.param("for: 5m", "for: 5 minutes", "Down: '5 minutes' is no duration for 'for'", id="a duration"),
-    pytest.param("keep_firing_for", "keepFiringFor", "Down: there is no key 'keepFiringFor'", id="a misspelt key"),
-    pytest.param("interval: 1m", "intervall: 1m", "group 'g' has no key 'intervall'", id="a group's misspelt key"),
+    pytest.param("for: 5m", "for: 5 minutes", "Down: for: String should match", id="a duration"),
+    pytest.param("keep_firing_for", "keepFiringFor", "Down: keepFiringFor: Extra inputs", id="a misspelt key"),
+    pytest.param("interval: 1m", "intervall: 1m", "group 'g': intervall: Extra", id="a group's misspelt key"),
     pytest.param("alert: Down", "record: a\n        alert: Down", "either `record` or `alert`", id="both at once"),
-    pytest.param("expr: job:up:sum == 0", "labels2: {}", "Down: an expression is missing", id="no expression"),
+    pytest.param("expr: job:up:sum == 0", "expr: ''", "Down: expr: String should have", id="no expression"),
 ]
 
 
@@ -59,23 +59,6 @@ def test_what_is_wrong_is_named_without_promtool(right: str, wrong: str, complai
     """Structure and expressions are looked at where promtool is not installed."""
     assert problems(GOOD, tmp_path) == []
     assert complaint in "\n".join(problems(GOOD.replace(right, wrong), tmp_path))
-
-
-@pytest.mark.usefixtures("no_promtool")
-def test_expressions_that_nobody_looked_at_are_not_called_right(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without promtool and promql-parser the status is 3 and no line says `ok`; a wrong structure is still 1."""
-    monkeypatch.setattr(check, "find_spec", lambda _: None)
-    file = tmp_path / "rules.yaml"
-    file.write_text(GOOD.replace("sum by (job) (up)", "sum by (job (up)"))
-    assert main(["rules", "check", str(file)]) == 3
-    said = capsys.readouterr()
-    assert said.out.endswith("EXPRESSIONS NOT CHECKED\n")
-    assert ": ok" not in said.out
-    assert "promtool on the PATH" in said.err
-    file.write_text(GOOD.replace("for: 5m", "for: soon"))
-    assert main(["rules", "check", str(file)]) == 1
 
 
 @pytest.mark.stack
@@ -98,11 +81,11 @@ def test_the_shipped_files_pass(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert main(["rules", "check", "--promtool", str(require_stack("prometheus")["promtool"])]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        *(f"dashboards/rules/{name}.yaml" for name in ("alerts", "collector", "increments", "slo")),
-        "dashboards/kubernetes/prometheusrule.yaml",
         "dashboards/grafana-alerts/endturn.yaml",
+        "dashboards/kubernetes/prometheusrule.yaml",
+        "dashboards/rules/endturn.yaml",
     ]
-    assert all(": ok" in line and "promtool 3" in line for line in lines)
+    assert all(line.endswith("promtool: ok") for line in lines)
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,19 +93,19 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "rules.yaml"
     file.write_text(GOOD.replace("for: 5m", "for: soon"))
     assert main(["rules", "check", str(file)]) == 1
-    assert capsys.readouterr().out.splitlines()[1] == "  Down: 'soon' is no duration for 'for'"
+    assert capsys.readouterr().out.splitlines()[1].startswith("  Down: for: String should match")
     for text in ("a: b", "[1, 2", "groups: 3"):
         file.write_text(text)
         assert main(["rules", "check", str(file)]) == 2
         assert repr(str(file)) in capsys.readouterr().err
     assert main(["rules", "check", str(file), "--promtool", "/nonexistent/promtool"]) == 2
-    assert "no program" in capsys.readouterr().err
+    assert "is no program" in capsys.readouterr().err
 
 
 def test_nothing_to_check_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder without rule files is not said to be all right."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="no rule file below"):
+    with pytest.raises(UsageError, match="no rule files here"):
         check.check([])
 
 

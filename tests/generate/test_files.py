@@ -88,7 +88,7 @@ def test_a_folder_that_is_no_checkout_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("missing", ["yaml", "grafana_foundation_sdk"])
+@pytest.mark.parametrize("missing", ["yaml", "promql_parser"])
 def test_a_missing_extra_is_named(missing: str) -> None:
     """Without the extra the error says which one to install."""
     code = (

@@ -34,15 +34,11 @@ PROVISIONED = {
 
 
 def test_the_prometheus_rule_holds_every_group() -> None:
-    """The manifest's groups are those of the rule files, in the order in which they read each other."""
+    """The manifest's groups are those of the rule file, in the order in which they read each other."""
     manifest = yaml.safe_load((REPOSITORY / manifests.KUBERNETES).read_text())
     assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
     assert re.fullmatch("[a-z0-9.-]+", manifest["metadata"]["name"])
-    names = [group["name"] for group in manifest["spec"]["groups"]]
-    assert names == ["endturn-increments", "endturn-slo", "endturn-collector", "endturn-alerts"]
-    for group in manifest["spec"]["groups"]:
-        file = REPOSITORY / "dashboards" / "rules" / f"{group['name'].removeprefix('endturn-')}.yaml"
-        assert yaml.safe_load(file.read_text())["groups"] == [group]
+    assert manifest["spec"] == yaml.safe_load((REPOSITORY / manifests.RULES).read_text())
 
 
 def test_grafana_has_every_alert() -> None:
@@ -52,7 +48,7 @@ def test_grafana_has_every_alert() -> None:
     for alert in ALERTS:
         rule = RULES[alert.name]
         assert rule.keys() <= PROVISIONED
-        assert rule["data"][0]["model"]["expr"] == alert.expression.text
+        assert rule["data"][0]["model"]["expr"] == alert.expr
         assert rule["labels"] == {"severity": alert.severity}
         assert re.fullmatch(r"endturn-[0-9a-f]{16}", rule["uid"])
         assert ("keepFiringFor" in rule) == bool(alert.keep)
@@ -65,7 +61,6 @@ def test_grafana_has_every_alert() -> None:
 def test_a_grafana_alert_fires_on_whatever_its_query_gives(name: str) -> None:
     """The condition is a threshold on whether the query gave a number, each node reads the one before it."""
     query, is_there, condition = RULES[name]["data"]
-    assert [node["refId"] for node in RULES[name]["data"]] == list(manifests.NODES)
     assert (query["datasourceUid"], query["model"]["instant"]) == ("prometheus", True)
     assert re.findall(r"\$(\w+)", is_there["model"]["expression"]) == ["query"] * 3
     assert condition["model"]["expression"] == is_there["refId"]
@@ -78,7 +73,6 @@ def test_nothing_of_it_is_eaten_by_provisioning(name: str) -> None:
     """Labels, whose dollar signs are expanded, have none; annotations, left alone, use Grafana's name of the value."""
     rule = RULES[name]
     assert "$" not in json.dumps(rule["labels"])
-    assert "$values.query.Value" in rule["annotations"]["summary"]
     assert not re.search(r"\$value\b", json.dumps(rule["annotations"]))
     assert rule["annotations"]["__dashboardUid__"] in {json.loads(text)["uid"] for text in boards(CONFIG).values()}
 

@@ -1,4 +1,4 @@
-"""The PromQL helpers refuse what the schema lacks, and write what an independent parser understands."""
+"""The PromQL helpers refuse what the schema lacks, and count what happened."""
 
 from __future__ import annotations
 
@@ -10,63 +10,36 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.increments import Memory, increments
-from endturn.generate.promql import LE, UnknownName, Vector
+from endturn.generate.promql import UnknownName
 from endturn.telemetry import schema
-from endturn.telemetry.schema import Attribute, Metric
-from tests.generate.parsed import labels, parse, selectors
+from endturn.telemetry.indicators import Count
+from endturn.telemetry.schema import Attribute
+from tests.generate.parsed import parse, selectors
 from tests.support.processes import require_stack
 
-TURNS = promql.select(schema.TURNS)
-BUCKETS = promql.select(schema.TURN_DURATION, part="bucket")
-MEMORY = Memory(interval=60, window=300, lookback=3600, known=86400, lead=120)
 
-
-def test_an_unknown_metric_is_refused_with_the_nearest_name() -> None:
-    """A misspelt metric is refused, whether in OpenTelemetry's spelling or in Prometheus', and the right one named."""
+def test_what_the_schema_lacks_is_refused_with_the_nearest_name() -> None:
+    """Metrics in either spelling, attributes, labels of a metric, values of a closed set, labels to sum by."""
     with pytest.raises(UnknownName, match=r"no metric 'endturn\.turnz'; the nearest is 'endturn\.turns'"):
-        promql.select("endturn.turnz")
+        promql.metric("endturn.turnz")
     with pytest.raises(UnknownName, match="nearest is 'endturn_turns_total'"):
-        promql.select("endturn_turn_total")
-    with pytest.raises(UnknownName):
-        promql.select(Metric("endturn.new", "counter", "1", "", (), ""))
-
-
-def test_both_spellings_of_a_metric_select_the_same() -> None:
-    """OpenTelemetry's and Prometheus' name of a metric mean the same series."""
-    assert promql.select("endturn.turns") == promql.select("endturn_turns_total") == TURNS
-
-
-def test_an_undeclared_attribute_is_refused() -> None:
-    """An attribute that the schema lacks is no label, however well it is typed."""
+        promql.metric("endturn_turn_total")
     with pytest.raises(UnknownName, match=r"no attribute 'endturn\.turn\.outcom'.*'endturn\.turn\.outcome'"):
+        promql.attribute("endturn.turn.outcom")
+    with pytest.raises(UnknownName, match="no label 'endturn_turn_outcom'"):
         promql.label(Attribute("endturn.turn.outcom", "string", ""))
-
-
-def test_a_label_that_the_metric_lacks_is_refused() -> None:
-    """A declared attribute is refused on a metric that does not carry it."""
-    with pytest.raises(UnknownName, match="'endturn_turns_total' declares no label 'endturn_stop_reason'"):
-        promql.select(schema.TURNS, promql.only(schema.REASON, "end_turn"))
-    with pytest.raises(UnknownName, match="no label 'endturn_stop_reason'"):
-        promql.sum_by((schema.REASON,), Vector(str(TURNS), TURNS.labels))
-
-
-@pytest.mark.parametrize("make", [promql.only, promql.never], ids=["only", "never"])
-def test_a_value_outside_a_closed_set_is_refused(make: object) -> None:
-    """A value that the attribute does not have is refused, with the nearest one."""
-    assert callable(make)
+    with pytest.raises(UnknownName, match=r"endturn\.turns declares no label"):
+        promql.select(Count(schema.TURNS, only=((schema.REASON, frozenset({"end_turn"})),)))
     with pytest.raises(UnknownName, match="declares no value 'max_token'; the nearest is 'max_tokens'"):
-        make(schema.REASON, "max_token")
+        promql.matching(schema.REASON, ["max_token"])
     with pytest.raises(UnknownName, match="declares no value 'yes'"):
-        make(schema.COMPLETE, "yes")
-    with pytest.raises(UsageError, match="needs a value"):
-        make(schema.REASON)
+        promql.matching(schema.COMPLETE, ["yes"], never=True)
 
 
-def test_a_foreign_metric_must_be_declared() -> None:
-    """What others expose is read only where it is declared, too."""
-    with pytest.raises(UnknownName, match=r"promql\.FOREIGN"):
-        promql.foreign("otelcol_process_uptime_seconds")
+def test_both_spellings_of_a_name_are_the_same() -> None:
+    """OpenTelemetry's and Prometheus'."""
+    assert promql.metric("endturn.turns") is promql.metric("endturn_turns_total") is schema.TURNS
+    assert promql.attribute("gen_ai.request.model") is promql.attribute("gen_ai_request_model") is schema.REQUEST_MODEL
 
 
 def test_a_histogram_is_read_by_its_parts() -> None:
@@ -75,130 +48,137 @@ def test_a_histogram_is_read_by_its_parts() -> None:
         promql.select(schema.TURN_DURATION)
     with pytest.raises(UsageError, match="is a counter"):
         promql.select(schema.TURNS, part="bucket")
-    assert LE in BUCKETS.labels
-    assert str(BUCKETS) == "endturn_turn_duration_seconds_bucket"
+    assert promql.select(schema.TURN_DURATION, part="bucket") == "endturn_turn_duration_seconds_bucket"
 
 
 @pytest.mark.parametrize(
-    ("matcher", "written"),
+    ("attribute", "values", "never", "written"),
     [
-        (promql.only(schema.TRUNCATED, "true"), 'endturn_turn_truncated="true"'),
-        (promql.never(schema.OUTCOME, "stopped", "cancelled"), 'endturn_turn_outcome!~"cancelled|stopped"'),
-        (promql.only(schema.PROVIDER, "gcp.gemini"), 'gen_ai_provider_name="gcp.gemini"'),
-        (promql.only(schema.PROVIDER, "openai", "x.ai"), 'gen_ai_provider_name=~"openai|x\\\\.ai"'),
-        (promql.chosen("job", "job"), 'job=~"$job"'),
+        (schema.TRUNCATED, ["true"], False, 'endturn_turn_truncated="true"'),
+        (schema.OUTCOME, ["stopped", "cancelled"], True, 'endturn_turn_outcome!~"cancelled|stopped"'),
+        (schema.PROVIDER, ["gcp.gemini"], False, 'gen_ai_provider_name="gcp.gemini"'),
+        (schema.PROVIDER, ["openai", "x.ai"], False, 'gen_ai_provider_name=~"openai|x\\\\.ai"'),
     ],
-    ids=["equal", "none of several, sorted", "a dot in an equality", "a dot in a pattern", "a variable"],
 )
-def test_matchers_are_quoted(matcher: promql.Matcher, written: str) -> None:
-    """A condition is written with the right operator and escapes."""
-    assert str(matcher) == written
+def test_conditions_are_quoted(attribute: Attribute, values: list[str], never: bool, written: str) -> None:
+    """With the right operator and escapes."""
+    assert promql.matching(attribute, values, never=never) == written
 
 
 @pytest.mark.parametrize(
-    ("seconds", "written"), [(1, "1s"), (90, "90s"), (300, "5m"), (5400, "90m"), (3600, "1h"), (86400, "1d")]
+    ("seconds", "written"),
+    [(1, "1s"), (90, "90s"), (300, "5m"), (315, "5m15s"), (5400, "90m"), (3600, "1h"), (86400, "1d")],
 )
 def test_durations(seconds: int, written: str) -> None:
-    """A duration is written in the largest unit that fits."""
+    """In the largest unit that fits."""
     assert promql.duration(seconds) == written
     with pytest.raises(UsageError):
         promql.duration(-seconds)
 
 
-def test_the_rate_interval_is_for_throughput_alone() -> None:
-    """`$__rate_interval` is refused as a window for counts."""
-    with pytest.raises(UsageError, match="no window for counts"):
-        promql.span("$__rate_interval")  # type: ignore[arg-type]
-
-
 def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:
-    """The sum is over either name's rate: who emits both at once is not counted twice."""
-    rate = promql.throughput(schema.OPERATION_DURATION, (schema.PROVIDER,), part="count")
-    assert rate.text == (
+    """The sum is over either name's rate, and the type that the new names carry becomes the label of the old one."""
+    assert promql.rates(schema.OPERATION_DURATION, (schema.PROVIDER,), part="count") == (
         "sum by (gen_ai_provider_name) (rate(gen_ai_client_operation_duration_seconds_count[$__rate_interval])"
         " or rate(gen_ai_client_inference_duration_seconds_count[$__rate_interval]))"
     )
-
-
-def test_tokens_of_either_generation_are_told_apart_by_the_same_label() -> None:
-    """The new metrics have the type in their name: it becomes a label, and what is not asked for is not read."""
-    text = promql.throughput(
-        schema.TOKEN_USAGE, (schema.TOKEN_TYPE,), promql.only(schema.TOKEN_TYPE, "output"), part="sum"
-    ).text
-    assert text == (
-        'sum by (gen_ai_token_type) (rate(gen_ai_client_token_usage_sum{gen_ai_token_type="output"}[$__rate_interval])'
-        " or label_replace(rate(gen_ai_client_inference_operation_output_tokens_sum[$__rate_interval]),"
-        ' "gen_ai_token_type", "output", "", ""))'
-    )
-    both = promql.throughput(schema.TOKEN_USAGE, (schema.PROVIDER,), part="count").text
+    both = promql.rates(schema.TOKEN_USAGE, (schema.TOKEN_TYPE,), 'job=~"$job"', part="sum")
     assert [name for name, _ in selectors(both)] == [
-        "gen_ai_client_token_usage_count",
-        "gen_ai_client_inference_operation_input_tokens_count",
-        "gen_ai_client_inference_operation_output_tokens_count",
+        "gen_ai_client_token_usage_sum",
+        "gen_ai_client_inference_operation_input_tokens_sum",
+        "gen_ai_client_inference_operation_output_tokens_sum",
     ]
+    assert 'label_replace(rate(gen_ai_client_inference_operation_input_tokens_sum{job=~"$job"}' in both
 
 
-@pytest.mark.stack
-def test_emitters_of_both_generations_at_once_are_counted_once(tmp_path: Path) -> None:
-    """Of three processes, one emits the old names, one the new ones and one both: promtool sums each once."""
-    metric = schema.TOKEN_USAGE
-    series = promql.select(metric, promql.only(schema.TOKEN_TYPE, "output"), part="sum")
-    rate = promql.sum_by((schema.TOKEN_TYPE,), Vector(promql.joined(series, of=metric, window=300), series.labels))
-    old = 'gen_ai_client_token_usage_sum{{job="a",instance="{}",gen_ai_token_type="output"}}'
-    new = 'gen_ai_client_inference_operation_output_tokens_sum{{job="a",instance="{}"}}'
-    names = [old.format("1"), new.format("2"), old.format("3"), new.format("3")]
+# --- What the forms count ----------------------------------------------------------------------------------------
+
+RESPONSES = promql.select(schema.RESPONSES)
+FINE = {
+    "born with zero, exported once more, and gone": ("_x20 0 3 _x200", 3),
+    "three, then none for long": ("0 3x400", 3),
+    "one every minute": ("0 1x3 2x3 3x3 4x3 5x3 6x400", 6),
+    "a gap of minutes, in which two came": ("0 4x20 _x60 6x300", 6),
+    "an old one, to which nothing is added": ("500x400", 0),
+    "a process after the other, each with its own series": ("0 5x20 _x380", 5),
+}
+"""A counter's life, a sample each 15 seconds for 100 minutes, and how many events it shows."""
+
+
+def _promtool(tmp_path: Path, series: dict[str, str], expected: dict[str, list[tuple[str, float]]]) -> None:
+    checks = [
+        {"expr": expr, "eval_time": "100m", "exp_samples": [{"labels": labels, "value": v} for labels, v in samples]}
+        for expr, samples in expected.items()
+    ]
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
     test = {
         "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": name, "values": "0+60x20"} for name in names],
-                "promql_expr_test": [
-                    {
-                        "expr": rate.text,
-                        "eval_time": "15m",
-                        "exp_samples": [{"labels": '{gen_ai_token_type="output"}', "value": 3}],
-                    }
-                ],
-            }
-        ],
+        "tests": [{"interval": "15s", "input_series": inputs, "promql_expr_test": checks}],
     }
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
-    done = subprocess.run(
-        [require_stack("prometheus")["promtool"], "test", "rules", "test.yaml"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command: list[str | Path] = [require_stack("prometheus")["promtool"], "test", "rules", "test.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_sides_with_different_labels_are_refused() -> None:
-    """A ratio, a guard or a default of things that do not match would silently be empty."""
-    one, other = Vector("a", frozenset({"job"})), Vector("b", frozenset())
-    with pytest.raises(UsageError, match="same labels"):
-        promql.ratio(one, other)
-    with pytest.raises(UsageError, match="same labels"):
-        promql.or_zero(one, other)
-    with pytest.raises(UsageError, match="same labels"):
-        promql.guarded(one, above=0.1, events=other, at_least=1)
+@pytest.mark.stack
+@pytest.mark.parametrize("says", FINE)
+def test_a_number_is_exact(says: str, tmp_path: Path) -> None:
+    """Whatever the counter's life, as long as its id is its own."""
+    values, events = FINE[says]
+    _promtool(
+        tmp_path,
+        {'endturn_responses_total{job="a"}': values},
+        {promql.number(RESPONSES, ("job",), "2h"): [('{job="a"}', events)]},
+    )
 
 
-def test_every_helper_is_understood_and_keeps_its_labels() -> None:
-    """An independent parser finds in each helper's text exactly the labels that the helper says it has."""
-    recorded = promql.Selector("endturn:turns:increase5m", TURNS.labels)
-    histogram = promql.Selector("endturn:turn_duration:increase5m", BUCKETS.labels)
-    by: tuple[promql.Label, ...] = (promql.JOB, schema.PROVIDER)
-    whole = promql.summed(recorded, by, "$window")
-    vectors = [
-        promql.sum_by(by, increments(TURNS, MEMORY)),
-        whole,
-        promql.counted(recorded, by, "$__range", overlap=5),
-        promql.ratio(promql.summed(recorded.where(promql.only(schema.TRUNCATED, "true")), by, "$window"), whole),
-        promql.guarded(promql.ratio(whole, whole), above=0.05, events=whole, at_least=3),
-        promql.or_zero(whole, whole),
-        promql.quantile(0.95, histogram, by, 3600),
-        promql.throughput(schema.OPERATION_DURATION, by, part="count"),
-    ]
-    for vector in vectors:
-        assert labels(parse(vector.text)) - {LE} == vector.labels == {"job", "gen_ai_provider_name"}
-    share = promql.share(recorded, (*by, schema.OUTCOME), by, 3600)
-    assert labels(parse(share.text)) == share.labels == {"job", "gen_ai_provider_name", "endturn_turn_outcome"}
+@pytest.mark.stack
+def test_an_id_that_is_used_again_is_increases_guess(tmp_path: Path) -> None:
+    """A counter that starts anew counts what came after, and loses nothing of before."""
+    number = promql.number(RESPONSES, (), "2h")
+    _promtool(tmp_path, {"endturn_responses_total": "0 1x59 2x59 0x100 4x179"}, {f"round({number})": [("{}", 6)]})
+
+
+@pytest.mark.stack
+def test_each_event_is_in_one_step_and_in_five_recorded_counts(tmp_path: Path) -> None:
+    """Of a step and one sample more, and of five minutes and one sample more."""
+    series = {"endturn_responses_total": "0x30 7x369"}  # at 7 minutes and 45 seconds
+    step, recorded = promql.number(RESPONSES, (), "1m15s"), promql.number(RESPONSES, (), "5m15s")
+    _promtool(
+        tmp_path,
+        series,
+        {
+            f"sum_over_time(({step})[100m:1m])": [("{}", 7)],
+            f"sum_over_time(({recorded})[100m:1m])": [("{}", 35)],
+        },
+    )
+
+
+@pytest.mark.stack
+def test_a_share_is_zero_where_nothing_bad_happened_and_nothing_where_nothing_did(tmp_path: Path) -> None:
+    """Never NaN, and never a hundred percent for want of a series."""
+    cut = promql.select(Count(schema.RESPONSES, only=((schema.REASON, frozenset({"max_tokens"})),)))
+    share = promql.share(*(promql.increases(series, ("job",), "1h") for series in (cut, RESPONSES)))
+    _promtool(
+        tmp_path,
+        {
+            'endturn_responses_total{job="half",endturn_stop_reason="max_tokens"}': "0+1x400",
+            'endturn_responses_total{job="half",endturn_stop_reason="end_turn"}': "0+1x400",
+            'endturn_responses_total{job="fine",endturn_stop_reason="end_turn"}': "0+1x400",
+            'endturn_responses_total{job="idle",endturn_stop_reason="end_turn"}': "7x400",
+        },
+        {share: [('{job="half"}', 0.5), ('{job="fine"}', 0)]},
+    )
+
+
+def test_every_form_is_understood() -> None:
+    """An independent parser reads each."""
+    buckets = promql.select(schema.TURN_DURATION, 'job=~"$job"', part="bucket")
+    for text in (
+        promql.number(RESPONSES, (*promql.SERVICE, *promql.CALL), "$__range"),
+        promql.steps(RESPONSES, (schema.REASON,)),
+        promql.quantile(0.95, buckets, (), "$window"),
+        promql.share(promql.increases(RESPONSES, (), "1h"), promql.increases(RESPONSES, (), "1h")),
+    ):
+        assert parse(text)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import pytest
 import yaml
@@ -151,8 +151,18 @@ class Server:
         self.stop()
 
 
+def collector_files(*names: str) -> tuple[Path, ...]:
+    """Configurations of ours, in the order in which they are laid over each other."""
+    return tuple(REPOSITORY / "collector" / f"{name}.yaml" for name in names)
+
+
+ALL_IN_ONE: Final = collector_files("collector", "stop_reasons", "redaction")
+GATEWAY: Final = (*ALL_IN_ONE, *collector_files("gateway", "cleartext"))
+AGENT: Final = collector_files("agent", "redaction")
+
+
 class Collector(Server):
-    """A configuration of ours, with traces and logs (and a copy of the metrics) written to files as JSON.
+    """Configurations of ours, with traces and logs (and a copy of the metrics) written to files as JSON.
 
     Without `prometheus` the metrics go to the file alone. `metrics_port` and `counts_port` are for a Prometheus that is
     to scrape it; `environment` sets variables of the configuration.
@@ -163,22 +173,24 @@ class Collector(Server):
         folder: Path,
         *,
         prometheus: str | None = None,
-        heartbeat: float = 1.0,
         metrics_port: int | None = None,
         counts_port: int | None = None,
         configs: Sequence[Path] = (),
-        config: Path = REPOSITORY / "collector" / "collector.yaml",
+        config: Sequence[Path] = ALL_IN_ONE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         binary = require_stack("collector")["otelcol"]
-        grpc, http, health, itself = free_port(), free_port(), free_port(), free_port()
+        grpc, http, health = free_port(), free_port(), free_port()
         metrics, counts = metrics_port or free_port(), counts_port or free_port()
         self.folder = folder
         self.url = f"http://{LOOPBACK}:{http}"  # OTLP over HTTP; a signal's path is appended by its exporter
         self.grpc = f"{LOOPBACK}:{grpc}"
         self.metrics_address = f"{LOOPBACK}:{metrics}"
         self.counts_address = f"{LOOPBACK}:{counts}"
-        pipelines = yaml.safe_load(config.read_text())["service"]["pipelines"]
+        pipelines: dict[str, dict[str, Any]] = {}
+        for file in config:  # as the Collector merges them: of a pipeline, what the last file says
+            for name, pipe in (yaml.safe_load(file.read_text()).get("service") or {}).get("pipelines", {}).items():
+                pipelines[name] = pipelines.get(name, {}) | pipe
         overlay = {
             "exporters": {
                 f"file/{kind}": {"path": str(self.file(kind)), "flush_interval": "100ms"}
@@ -201,13 +213,11 @@ class Collector(Server):
             "ENDTURN_COLLECTOR_HEALTH_PORT": str(health),
             "ENDTURN_COLLECTOR_METRICS_PORT": str(metrics),
             "ENDTURN_COLLECTOR_COUNTS_PORT": str(counts),
-            "ENDTURN_COLLECTOR_SELF_PORT": str(itself),
             "ENDTURN_COLLECTOR_DATA": str(folder / "queue"),
-            "ENDTURN_COLLECTOR_HEARTBEAT_MILLISECONDS": str(int(heartbeat * 1000)),
         }
         if prometheus:
             variables["ENDTURN_PROMETHEUS_URL"] = prometheus
-        every = [config, laid_over, *configs]
+        every = [*config, laid_over, *configs]
         super().__init__(
             "collector",
             [binary, *(f"--config={config}" for config in every)],

@@ -167,6 +167,24 @@ def test_spans_and_events_outlive_a_collector_that_is_away() -> None:
             assert received.total("endturn.responses") == 600
 
 
+def test_what_the_sdk_drops_is_counted() -> None:
+    """By the SDK's own metrics, exported like all others; what it counts for each span stays off."""
+    code = """
+from opentelemetry import trace
+telemetry = endturn.configure()
+tracer = trace.get_tracer("shop")
+for _ in range(500):
+    tracer.start_span("work").end()
+telemetry.shutdown()
+"""
+    with receiving() as received:
+        run(code, received, complaints=True, OTEL_BSP_MAX_QUEUE_SIZE="20", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="10")
+    [counted] = [points["otel.sdk.processor.span.processed"] for points in received.points.values()]
+    dropped = sum(value for labels, value in counted.items() if ("error.type", "queue_full") in labels)
+    assert dropped > 400
+    assert not {"otel.sdk.span.started", "otel.sdk.exporter.operation.duration"} & {*received.sums.popitem()[1]}
+
+
 def test_a_handler_of_the_hosts_own_stays() -> None:
     """Whoever handles SIGTERM ends the process itself, and that is when all is exported; SIGINT is never touched."""
     code = """

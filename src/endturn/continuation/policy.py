@@ -263,8 +263,8 @@ def _prices(name: str, value: str) -> Any:
         ) from None
 
 
-TABLES: Final = ("agent", "alerts", "collector", "evaluation", "expected", "links", "slo")
-"""The tables of the configuration file: the policy's, and those that `endturn generate --config` reads."""
+TABLES: Final = ("agent", "alerts", "collector", "export", "grafana", "period", "runbooks", "services")
+"""What stands in the configuration file: the policy's table, and what `endturn generate --config` reads."""
 
 
 def _in_file(path: Path) -> list[_Told]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from endturn.generate.config import RuleConfig
     from endturn.generate.files import Change
 
-NEEDS = frozenset({"grafana_foundation_sdk", "yaml"})
+NEEDS = frozenset({"promql_parser", "yaml"})
 """What of the extra `grafana` is imported."""
 
 
@@ -37,9 +37,9 @@ def run(root: Path, check: bool, config: RuleConfig | None = None, *, own: bool 
 
 def read_config(file: Path) -> RuleConfig:
     """The rules' configuration that a TOML file describes; raises UsageError for what it does not allow."""
-    from endturn.generate import settings
-
-    return settings.read(file)
+    with _extra():
+        from endturn.generate import config
+    return config.read(file)
 
 
 def check_rules(files: Sequence[Path], *, promtool: str | None = None) -> list[Result]:

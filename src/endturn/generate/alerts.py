@@ -1,35 +1,187 @@
-"""All alerts of a configuration, the central one first: answers that were cut off and handed on as they were."""
+"""The alerts of `alerts.yaml`, filled in with a configuration, and their tests for promtool."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import quote_plus
 
-from endturn.generate import alerts_collector, alerts_pipeline, alerts_responses, alerts_turns
-from endturn.generate.config import RuleConfig
-from endturn.generate.declare import Alert
+import yaml
 
-EVERY: Final = (
-    alerts_turns.not_continued,
-    alerts_turns.budget_burning,
-    alerts_turns.few_unfinished,
-    alerts_turns.given_up,
-    alerts_turns.repairs,
-    alerts_turns.slow,
-    alerts_responses.truncated,
-    alerts_responses.nearly_used,
-    alerts_responses.unknown,
-    alerts_responses.suspected,
-    alerts_pipeline.listener,
-    alerts_pipeline.absent,
-    alerts_pipeline.unevaluated,
-    alerts_collector.down,
-    alerts_collector.losing,
-    alerts_collector.refusing,
-    alerts_collector.filling,
-)
+from endturn.generate import promql
+from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.promql import SCOPES, SERVICE
+from endturn.telemetry import schema
+
+VARIABLES: Final[Mapping[str, str]] = {
+    "job": "job",
+    "deployment_environment_name": "environment",
+    "cluster": "cluster",
+    schema.PROVIDER.label: "provider",
+    schema.REQUEST_MODEL.label: "model",
+}
+"""The dashboards' variables, by the label that each one filters."""
+NAMES: Final = {
+    "losses": "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)(_total)?",
+    "drops": "otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",
+}
+"""Counters of others, born at their first loss."""
+EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name": "openai",
+                  "gen_ai_request_model": "gpt-5"}  # fmt: skip
+"""Labels of an example's series, where it says no others."""
 
 
-def alerts(config: RuleConfig) -> tuple[Alert, ...]:
-    """All of them. A silent service is missed only where the configuration names it."""
-    made = tuple(one(config) for one in EVERY)
-    return (*made, alerts_pipeline.silent(config)) if config.expected else made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert rule. Durations are as Prometheus writes them; `fires` and `quiet` are the row's examples."""
+
+    name: str
+    severity: str
+    expr: str
+    hold: str
+    keep: str
+    dashboard: str
+    annotations: Mapping[str, str]
+    meaning: str
+    impact: str
+    look: tuple[str, ...]
+    act: tuple[str, ...]
+    fires: tuple[Mapping[str, Any], ...]
+    quiet: tuple[Mapping[str, Any], ...]
+
+
+def alerts(config: RuleConfig) -> list[Alert]:
+    """All of them, the central one first; without those that the configuration switches off everywhere."""
+    return [_alert(row, expr, config) for row in _rows() if (expr := _expression(row, config))]
+
+
+@cache
+def _rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("alerts.yaml").read_text(encoding="utf-8"))
+    return rows
+
+
+def _expression(row: Mapping[str, Any], config: RuleConfig) -> str:
+    """The condition; where services are asked different things, that of each group of them."""
+    cells = [
+        (where, limits) for where, limits in config.cells() if "switch" not in row or getattr(limits, row["switch"])
+    ]
+    filled = [(where, _filled(row["expr"], config, limits)) for where, limits in cells]
+    if len({text for _, text in filled}) == 1 and len(cells) == len([*config.cells()]):
+        return filled[0][1]
+    return "\nor\n".join(f"(\n{_only(text, where)}\n)" for where, text in filled)
+
+
+def _only(expr: str, where: tuple[str, ...]) -> str:
+    """The expression over those series alone that fulfil the conditions."""
+
+    def narrowed(found: re.Match[str]) -> str:
+        name, said = found["name"] if found["bare"] is None else found["bare"], found["said"]
+        return f"{name}{{{', '.join((*filter(None, [said]), *where))}}}"
+
+    return re.sub(r"(?P<name>[\w:]*)\{(?P<said>[^}]*)\}|(?P<bare>endturn[\w:]+)(?=\[)", narrowed, expr)
+
+
+def _filled(text: str, config: RuleConfig, limits: Limits) -> str:
+    values = limits.values | NAMES | {"collector": config.collector, "service": ", ".join(SERVICE)}
+    return promql.expand(text, values)
+
+
+def _alert(row: Mapping[str, Any], expr: str, config: RuleConfig) -> Alert:
+    texts = {key: _filled(row[key], config, config.limits) for key in ("summary", "description")}
+    links = {
+        "runbook_url": f"{config.runbooks}/{row['name']}.md",
+        "dashboard_url": f"{config.grafana}/d/{row['dashboard']}{_chosen(expr)}",
+    }
+    return Alert(
+        name=row["name"],
+        severity=row["severity"],
+        expr=expr,
+        hold=row.get("hold", ""),
+        keep=row.get("keep", ""),
+        dashboard=row["dashboard"],
+        annotations=texts | links,
+        meaning=row["meaning"],
+        impact=row["impact"],
+        look=tuple(row["look"]),
+        act=tuple(row["act"]),
+        fires=tuple(row["fires"]),
+        quiet=tuple(row["quiet"]),
+    )
+
+
+def _chosen(expr: str) -> str:
+    """The part of a link that sets the dashboard's variables to the alert's labels."""
+    if "instance" in expr:  # the Collector's: `job` is what scrapes it, and no service to choose
+        return ""
+    by_model = schema.REQUEST_MODEL.label in expr.partition("\n")[0]
+    labels = SCOPES["model" if by_model else "service"]
+    rest = "".join(
+        f"{{{{ with $labels.{name} }}}}&var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
+        for name in map(promql.label, labels)
+        if name != promql.JOB
+    )
+    return f"?var-job={{{{ $labels.job | urlquery }}}}{rest}"
+
+
+# --- Tests for promtool -------------------------------------------------------------------------------------------
+
+
+def tests(declared: list[Alert]) -> list[dict[str, Any]]:
+    """Each example as a test: the alert fires as it says, with its annotations filled in, or does not."""
+    return [
+        _test(alert, example, fires)
+        for alert in declared
+        for examples, fires in ((alert.fires, True), (alert.quiet, False))
+        for example in examples
+    ]
+
+
+def _test(alert: Alert, example: Mapping[str, Any], fires: bool) -> dict[str, Any]:
+    looked: dict[str, Any] = {"alertname": alert.name, "eval_time": example["at"]}
+    if fires:
+        labels = {"severity": alert.severity, **example["labels"]}
+        looked["exp_alerts"] = [{"exp_labels": labels, "exp_annotations": shown(alert, example)}]
+    return {
+        "name": f"{alert.name} {'fires' if fires else 'is quiet'}: {example['says']}",
+        "interval": example.get("every", "15s"),
+        "input_series": [{"series": _series(name), "values": values} for name, values in example["series"].items()],
+        "alert_rule_test": [looked],
+    }
+
+
+def _series(text: str) -> str:
+    """A series with the labels that an example leaves out; those of the Collector and of targets it says itself."""
+    name, _, inner = text.partition("{")
+    if name.startswith("otelcol_") or name == "up":
+        return text
+    said = inner.rstrip("}")
+    carried = {"job", "instance", *(a.label for m in schema.METRICS if m.prometheus == name for a in m.attributes)}
+    added = [f'{key}="{value}"' for key, value in EXAMPLE.items() if key in carried and key not in said]
+    return f"{name}{{{','.join((*filter(None, [said]), *added))}}}"
+
+
+def shown(alert: Alert, example: Mapping[str, Any]) -> dict[str, str]:
+    """The annotations as Prometheus fills them in for an example that fires."""
+    labels = example["labels"]
+
+    def value(found: re.Match[str]) -> str:
+        text = str(labels.get(found[1], "")) if found[1] else str(example["shows"])
+        return quote_plus(text) if found[2] == "urlquery" else text
+
+    def block(found: re.Match[str]) -> str:
+        there = labels.get(found[1])
+        inner, _, otherwise = found[2].partition("{{ else }}")
+        if not there:
+            return otherwise
+        return inner.replace("{{ . | urlquery }}", quote_plus(str(there))).replace("{{ . }}", str(there))
+
+    def fill(text: str) -> str:
+        text = re.sub(r"\{\{ with \$labels\.(\w+) \}\}(.*?)\{\{ end \}\}", block, text)
+        return re.sub(r"\{\{ \$(?:labels\.(\w+)|value)(?: \| (\w+)[^}]*)? \}\}", value, text)
+
+    return {key: fill(text) for key, text in alert.annotations.items()}

@@ -1,220 +1,185 @@
-"""The one configuration of all rules: windows, the objective and its burn rates, thresholds, addresses."""
+"""The one configuration of rules and dashboards: objective, thresholds, services apart, addresses; read from TOML."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
 
-from endturn.errors import UsageError
-from endturn.generate import promql
-from endturn.generate.promql import Selector
-from endturn.telemetry import schema
-from endturn.telemetry.indicators import REPAIR_FAILURE, TRUNCATION
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from endturn.errors import UsageError, did_you_mean
 
 SITE: Final = "https://github.com/endturn/endturn/blob/main"
-HEARTBEATS: Final = (
-    promql.foreign("otelcol_process_uptime_seconds_total", job="(.+/)?endturn-collector"),
-    promql.select(schema.TURNS),
-)
-HOUR: Final = 3600
-DAY: Final = 86400
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+EXPORT: Final = 15
+"""How often `configure()` exports metrics, in seconds, where OTEL_METRIC_EXPORT_INTERVAL says nothing else."""
+FAST, SLOW, TICKET = 14.4, 6, 2
+"""How many times faster than the objective allows unfinished turns come: over 1 h, 6 h, 3 d (see alerts.yaml)."""
+T = TypeVar("T", bound=BaseModel)
+ANY: Final = "*"
+"""In `services`: every service that is not named."""
+POLICY: Final = "agent"
+"""The table of the same file that is the continuation policy's, and is not read here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Burn:
-    """When the error budget is being spent too fast.
-
-    Attributes:
-        rate: how many times faster than the budget allows; above that in both windows.
-        over: the longer window, which says that it matters; also: the shorter one, which says that it still goes on.
-        bad: unfinished turns in the longer window below which nothing is said.
-    """
-
-    rate: float
-    over: int
-    also: int
-    bad: int
-
-    def __post_init__(self) -> None:
-        if not 0 < self.also < self.over:
-            raise UsageError(f"the window that says it still goes on ({self.also} s) is shorter than {self.over} s")
-        if self.rate <= 0 or self.bad < 1:
-            raise UsageError(f"a burn rate and the unfinished turns it needs are above 0, not {self.rate}, {self.bad}")
+def _seconds(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"(\d+[smhdw])+", value):
+        return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smhdw])", value))
+    if isinstance(value, str):
+        raise ValueError('a duration such as "90s", "1h30m" or "3d", or whole seconds')
+    return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slo:
-    """What share of the truncated turns of one service (`job`) is to be finished.
+Seconds = Annotated[int, BeforeValidator(_seconds), Field(gt=0, strict=True)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Events = Annotated[int, Field(ge=1, strict=True)]
+Address = Annotated[str, Field(pattern=r"^https?://\S+$")]
 
-    Attributes:
-        objective, period: that share, over that time.
-        page, ticket: what wakes somebody, what waits for the morning.
-        few, unfinished, day: a service with fewer than `few` truncated turns in `day` seconds gets a ticket at
-            `unfinished` of them: too few for a share to mean anything.
-        continues: a service pages when it continued some turn within this time. Who only watches gets tickets.
-        jobs: services that page though they do not continue.
-    """
 
-    objective: float = 0.99
-    period: int = 30 * DAY
-    page: tuple[Burn, ...] = (
-        Burn(rate=14.4, over=HOUR, also=900, bad=10),
-        Burn(rate=6, over=6 * HOUR, also=HOUR, bad=5),
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Table):
+    """What alerts ask of a service; each number of events is that below which an alert stays quiet."""
+
+    objective: Annotated[float, Field(gt=1 - 1 / FAST, lt=1)] = Field(
+        0.995, description="share of all turns that is not to be handed over unfinished"
     )
-    ticket: tuple[Burn, ...] = (Burn(rate=1, over=3 * DAY, also=6 * HOUR, bad=3),)
-    few: int = 20
-    unfinished: int = 3
-    day: int = DAY
-    continues: int = 7 * DAY
-    jobs: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 < self.objective < 1:
-            raise UsageError(f"an objective lies between 0 and 1, not at {self.objective!r}")
-        if not self.page or not self.ticket:
-            raise UsageError("an objective has at least one burn rate that pages and one that makes a ticket")
-        if self.unfinished >= self.few:
-            raise UsageError(
-                f"`few` ({self.few} truncated turns) is more than the unfinished ones that make a ticket "
-                f"({self.unfinished})"
-            )
-        for burn in (*self.page, *self.ticket):
-            if burn.rate * self.budget >= 1:
-                raise UsageError(
-                    f"a burn rate of {burn.rate:g} with an objective of {self.objective:g} asks for more than all "
-                    f"turns to be unfinished: stay below {1 / self.budget:g}"
-                )
-            if burn.over > self.period:
-                raise UsageError(f"a burn rate looks back {burn.over} s, longer than the objective's {self.period} s")
+    page: bool = Field(True, description="whether unfinished turns wake somebody; false for who is only watched")
+    tickets: bool = Field(True, description="whether the other alerts about this service fire")
+    unfinished: Events = Field(10, description="unfinished turns, in the windows of the objective")
+    not_continued: Share = Field(0.2, description="share of truncated turns that is left unfinished")
+    truncated: Share = Field(0.2, description="share of responses that is truncated")
+    truncations: Events = Field(20, description="truncated responses in an hour")
+    exhausted: Events = Field(5, description="turns in an hour that a limit of their policy ended")
+    repair_failure: Share = Field(0.5, description="share of tool payload repairs that fails")
+    failed_repairs: Events = Field(5, description="failed repairs in an hour")
+    unknown: Events = Field(3, description="responses in an hour with an unknown stop reason")
+    suspected: Events = Field(5, description="suspected truncations in an hour")
+    failures: Events = Field(3, description="records in 15 minutes that a listener lost")
 
     @property
     def budget(self) -> float:
-        """The share of truncated turns that may stay unfinished."""
+        """The share of turns that may be handed over unfinished."""
         return round(1 - self.objective, 9)
 
     @property
-    def windows(self) -> tuple[int, ...]:
-        """Every window that turns are counted over, in seconds, the shortest first."""
-        burns = (*self.page, *self.ticket)
-        each = {window for burn in burns for window in (burn.over, burn.also)}
-        return tuple(sorted(each | {self.day, self.period}))
-
-    def faster(self, times: int) -> Slo:
-        """The same on a clock that runs faster."""
-
-        def quick(burns: tuple[Burn, ...]) -> tuple[Burn, ...]:
-            return tuple(replace(b, over=max(b.over // times, 2), also=max(b.also // times, 1)) for b in burns)
-
-        names = ("period", "day", "continues")
-        scaled = {name: max(getattr(self, name) // times, 1) for name in names}
-        return replace(self, page=quick(self.page), ticket=quick(self.ticket), **scaled)
+    def values(self) -> dict[str, str]:
+        """What alerts' expressions and texts are filled in with, by name."""
+        numbers = {name: value for name, value in self if not isinstance(value, bool)}
+        burns = {"fast": FAST * self.budget, "slow": SLOW * self.budget, "burn": TICKET * self.budget}
+        return {name: f"{value:.6g}" for name, value in (numbers | burns).items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleConfig:
-    """Windows, thresholds and addresses of all rules; the defaults are production's. Durations are whole seconds.
+class Service(_Table):
+    """What one service is asked instead; its environments may differ from it once more."""
 
-    Attributes:
-        interval: how often rules are evaluated.
-        increase: the window of one recorded increment; a multiple of `interval`.
-        lookback: how far back a counter's previous value is looked for; known: how long a counter that was silent for
-            longer than that is still recognised. One that comes back later is counted anew.
-        lead: how much earlier than an application's next export the heartbeat may arrive after an outage.
-        heartbeats: series that travel the same path as the metrics; the first that exists is taken. The Collector
-            pushes its own uptime through its OTLP receiver; without it, our own metrics say that something arrives:
-            one that the library alone writes, for what the Collector counts is scraped, and goes another way.
-        slo: the objective, and what spends its budget too fast.
-        window: what the other alerts look back on; slow: what those look back on that need many events.
-        hold: how long a condition must last before its alert fires; keep: how long it fires on after the last time.
-        absent: how long nothing may arrive; remembered: how long after that it is still missed.
-        expected: services that must send something within so many seconds. Others may come and go.
-        truncation, repair_failure: shares above which somebody should act.
-        truncated, given_up, failed_repairs, unmapped, suspected, failures: events below which an alert stays quiet.
-        continued_seconds, continued_quantile, continued: how long continued turns may take, at which quantile, and of
-            how many it means something.
-        budget_used, budget_quantile, budgeted: the same for the share of their token limit that responses use.
-        collector: a regular expression for the `job` under which Prometheus scrapes the Collector.
-        queue: how full one of its queues may be; lost, refused: records below which an alert stays quiet.
-        runbooks, grafana: where the runbook pages and the dashboards are found.
+    limits: Mapping[str, Any] = {}
+    environments: Mapping[str, Mapping[str, Any]] = {}
+
+
+class RuleConfig(_Table):
+    """Everything that rules and dashboards are generated from. Durations are whole seconds."""
+
+    limits: Limits = Field(default_factory=lambda: Limits(), alias="alerts")
+    services: Mapping[str, Service] = Field({}, description="what single services are asked instead")
+    period: Seconds = Field(30 * 86400, description="the time over which the objective is kept")
+    export: Seconds = Field(EXPORT, description="how often applications export metrics")
+    collector: str = Field("(.+/)?(endturn-)?collector", description="`job` of the Collector, a regular expression")
+    grafana: Address = Field("http://127.0.0.1:3000", description="where the dashboards are")
+    runbooks: Address = Field(f"{SITE}/docs/runbooks", description="where the runbook pages are")
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @field_validator("services", mode="before")
+    @classmethod
+    def _split(cls, services: object) -> object:
+        """A service's table holds its limits, and by `environments` those of its environments."""
+        if not isinstance(services, dict):
+            return services
+        made = {}
+        for name, table in services.items():
+            if not name or set(name) & {'"', "\\"}:
+                raise ValueError(f"{name!r} is no service: write its `job` without quotes and backslashes")
+            if not isinstance(table, dict):
+                raise ValueError(f'write [services."{name}"] and its keys below')
+            limits = {key: value for key, value in table.items() if key != "environments"}
+            environments = table.get("environments", {})
+            for each in (limits, *environments.values()):
+                _checked(Limits, each, f'services."{name}".')
+            made[name] = {"limits": limits, "environments": environments}
+        return made
+
+    @field_validator("collector")
+    @classmethod
+    def _pattern(cls, text: str) -> str:
+        # One that means the same to Python and to RE2, and needs no escapes in PromQL or YAML.
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f"a regular expression ({error})") from None
+        if re.search(r'["`\\]|\(\?(?!:)', text):
+            raise ValueError(r'a regular expression without quotes, backslashes and look-around ("[.]" for "\.")')
+        return text
+
+    def cells(self) -> Iterator[tuple[tuple[str, ...], Limits]]:
+        """The services in groups that are asked the same: PromQL conditions that no two groups share, and limits."""
+        own = self.limits.model_dump()
+        named = {name: service for name, service in self.services.items() if name != ANY}
+        others = self.services.get(ANY, Service())
+        unnamed = (f'job!~"{"|".join(_exact(name) for name in sorted(named))}"',) if named else ()
+        for job, service in [(unnamed, others), *(((f'job="{name}"',), named[name]) for name in sorted(named))]:
+            limits = own | {**others.limits, **service.limits}
+            environments = {name: {**others.environments.get(name, {}), **service.environments.get(name, {})}
+                            for name in sorted({*others.environments, *service.environments})}  # fmt: skip
+            for name, changed in environments.items():
+                yield (*job, f'deployment_environment_name="{name}"'), Limits(**limits | changed)
+            rest = (f'deployment_environment_name!~"{"|".join(map(_exact, environments))}"',) if environments else ()
+            yield (*job, *rest), Limits(**limits)
+
+
+def _exact(name: str) -> str:
+    """A name as a regular expression that matches it alone, without backslashes."""
+    return re.sub(r"[.+*?()|\[\]{}^$]", r"[\g<0>]", name)
+
+
+def read(file: Path) -> RuleConfig:
+    """The configuration that a file describes; what it leaves out stays as it is by default.
+
+    Raises:
+        UsageError: it cannot be read, is no TOML, has a key that there is not (the nearest is named), or a value that
+            cannot be.
     """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{str(file)!r} cannot be read as TOML: {error}") from error
+    content.pop(POLICY, None)
+    try:
+        return _checked(RuleConfig, content)
+    except ValueError as error:
+        raise UsageError(f"{str(file)!r}: {error}") from error
 
-    interval: int = 60
-    increase: int = 300
-    lookback: int = HOUR
-    known: int = DAY
-    lead: int = 120
-    heartbeats: tuple[Selector, ...] = HEARTBEATS
-    slo: Slo = Slo()
-    window: int = HOUR
-    slow: int = 6 * HOUR
-    hold: int = 120
-    keep: int = HOUR
-    absent: int = 600
-    remembered: int = 7 * DAY
-    expected: tuple[tuple[str, int], ...] = ()
-    truncation: float = TRUNCATION.thresholds.act
-    truncated: int = 10
-    repair_failure: float = REPAIR_FAILURE.thresholds.act
-    given_up: int = 3
-    failed_repairs: int = 3
-    unmapped: int = 1
-    suspected: int = 3
-    failures: int = 1
-    continued_seconds: float = 100
-    continued_quantile: float = 0.9
-    continued: int = 10
-    budget_used: float = 0.9
-    budget_quantile: float = 0.9
-    budgeted: int = 50
-    collector: str = "collector"
-    queue: float = 0.8
-    lost: int = 1
-    refused: int = 1
-    runbooks: str = f"{SITE}/docs/runbooks"
-    grafana: str = "http://127.0.0.1:3000"
 
-    def __post_init__(self) -> None:
-        if self.increase % self.interval:
-            raise UsageError(
-                f"the increase window ({self.increase} s) is no multiple of the interval ({self.interval} s)"
-            )
-        if self.known < 2 * self.lookback:
-            raise UsageError(
-                f"counters are known ({self.known} s) for at least twice as long as they are looked back on "
-                f"({self.lookback} s)"
-            )
-        if not self.heartbeats:
-            raise UsageError(
-                "name at least one heartbeat: without it, new counters cannot be told from a path that was down"
-            )
-        # An event is recorded for as long as `increase`, and must still be looked back on when it has been for `hold`.
-        least = 2 * (self.increase + self.interval) + self.hold
-        if short := [each for each in (*self.slo.windows, self.window, self.slow) if each < least]:
-            raise UsageError(f"a window of {short[0]} s is too short: this `increase` and `hold` need {least} s")
-        for name, value, bounds in (
-            ("continued_seconds", self.continued_seconds, schema.TURN_DURATION.buckets),
-            ("budget_used", self.budget_used, schema.BUDGET_USED.buckets),
-        ):
-            if not bounds[0] <= value < bounds[-1]:
-                # Above the last bound no quantile is known: the alert could never fire.
-                raise UsageError(
-                    f"{name} is at least {bounds[0]:g} and below {bounds[-1]:g}, not {value:g}: what is measured has "
-                    f"the buckets {', '.join(f'{bound:g}' for bound in bounds)}"
-                )
+def _checked(model: type[T], content: Mapping[str, Any], path: str = "") -> T:
+    """The model of this content; raises ValueError with one line for everything that is wrong."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ValueError("; ".join(_said(model, each, path) for each in error.errors())) from None
 
-    @property
-    def overlap(self) -> int:
-        """In how many recorded increments one event stands."""
-        return self.increase // self.interval
 
-    def steps(self, seconds: int) -> int:
-        """Evaluations in a duration, rounded up."""
-        return -(-seconds // self.interval)
-
-    def faster(self, times: int) -> RuleConfig:
-        """The same rules on a clock that runs faster, for tests: every duration divided, at least one interval long."""
-        spans = ("interval", "increase", "lookback", "known", "lead")
-        names = (*spans, "window", "slow", "hold", "keep", "absent", "remembered")
-        scaled = {name: max(getattr(self, name) // times, 1) for name in names}
-        expected = tuple((job, max(within // times, 1)) for job, within in self.expected)
-        return replace(self, slo=self.slo.faster(times), expected=expected, **scaled)
+def _said(model: type[BaseModel], error: Any, path: str) -> str:
+    name = path + ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        table = Limits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
+        known = [field.alias or each for each, field in table.model_fields.items()]
+        return f"there is no key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
+    says = error["msg"].removeprefix("Value error, ")
+    return f"{says}" if error["type"] == "value_error" and path == "" and "services" in error["loc"] else (
+        f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"
+    )  # fmt: skip

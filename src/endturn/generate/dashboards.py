@@ -1,223 +1,529 @@
-"""The dashboards: classic Grafana JSON in which every panel asks one question, each leading to the others."""
+"""The dashboards: classic Grafana JSON, rendered from `boards/*.yaml`, where every panel is a row.
+
+A panel asks one question. It may take title, question, formula, advice and limits from an indicator (`of`). Expressions
+are filled in by `promql.expand`, narrowed to what the dashboard's variables let through, and checked against the names
+that there are. Classic JSON: Grafana takes no v2 dashboard from a file; a test reads it through Grafana's types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files as resources
+from typing import Any, Final
 
-from endturn.generate import continuations, layout, model, overview, panels, pipeline, promql, queries, stops, turns
-from endturn.generate.declare import DASHBOARD, VARIABLES
-from endturn.generate.layout import Section
-from endturn.generate.rules import SITE, RuleConfig
-from endturn.generate.sdk import dashboard, models, prometheus
-from endturn.generate.shown import FILTERS, MODEL_BOARD, TURNS_BOARD
+import yaml
+
+from endturn.errors import UsageError
+from endturn.generate import promql
+from endturn.generate.alerts import VARIABLES
+from endturn.generate.config import SITE, RuleConfig
 from endturn.telemetry import schema
+from endturn.telemetry.indicators import INDICATORS
 
-Variable = dashboard.QueryVariable | dashboard.DatasourceVariable | dashboard.CustomVariable | dashboard.TextBoxVariable
+Json = dict[str, Any]
 
+NAMES: Final = ("overview", "stop-reasons", "continuations", "model", "turns", "pipeline")
 TAG: Final = "endturn"
-SOURCES: Final = {"prometheus": "Prometheus", "tempo": "Tempo", "loki": "Loki"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
-    """One dashboard.
-
-    Attributes:
-        filters: the labels that it can be filtered by, of `VARIABLES`.
-        window: it has rates and quantiles, so the variable for how much they look back on.
-        one: provider and model are one each, not any number.
-        sources: the kinds of data sources that it asks.
-    """
-
-    uid: str
-    file: str
-    title: str
-    description: str
-    sections: Callable[[RuleConfig], list[Section]]
-    filters: tuple[str, ...] = tuple(VARIABLES)
-    window: bool = True
-    one: bool = False
-    sources: tuple[str, ...] = ("prometheus",)
-
-
-BOARDS: Final = (
-    Board(
-        uid=DASHBOARD,
-        file="overview",
-        title="Overview",
-        description="Did the model end its turn, or was it cut off? Is everything all right?",
-        sections=overview.sections,
-    ),
-    Board(
-        uid="endturn-stops",
-        file="stop-reasons",
-        title="Stop reasons",
-        description="Why do models stop, and does that change? Most of it works for agents without endturn too.",
-        sections=stops.sections,
-    ),
-    Board(
-        uid="endturn-continuations",
-        file="continuations",
-        title="Continuations",
-        description="What did finishing cut answers take, in attempts, tokens, money and time?",
-        sections=continuations.sections,
-    ),
-    Board(
-        uid=MODEL_BOARD,
-        file="model",
-        title="Model",
-        description="One provider and model: what limits its answers, and how fast they come.",
-        sections=model.sections,
-        one=True,
-    ),
-    Board(
-        uid=TURNS_BOARD,
-        file="turns",
-        title="Turns",
-        description="Which answers were cut off, one by one, as traces and as events.",
-        sections=turns.sections,
-        sources=("prometheus", "tempo", "loki"),
-    ),
-    Board(
-        uid="endturn-pipeline",
-        file="pipeline",
-        title="Pipeline",
-        description="Is telemetry arriving, and is anything lost on the way?",
-        sections=pipeline.sections,
-        filters=(promql.JOB,),
-        window=False,
-    ),
-)
+SOURCES: Final = {kind: {"type": kind, "uid": f"${{{kind}_datasource}}"} for kind in ("prometheus", "tempo", "loki")}
+LABELS: Final = {name: label for label, name in VARIABLES.items()}
+"""The label that each of the dashboards' variables filters."""
+WIDTH: Final = 24
+NARROW: Final = 8
+"""Below this width a legend at the right would leave no room for the chart."""
+LETTERS: Final = "ABCDEFGHIJ"
+NEEDS: Final = {
+    "responses": "Works without endturn in the process too: the Collector counts the responses of any language.",
+    "process": "Needs endturn in the agent's process.",
+    "calls": "From the GenAI conventions' metrics, whoever records them: endturn, or another instrumentation.",
+    "rules": "From the recorded counts of `dashboards/rules`.",
+    "prometheus": "From Prometheus itself.",
+    "collector": "From the Collector's own metrics.",
+    "sdk": "From the OpenTelemetry SDK's own metrics, which `configure()` switches on.",
+    "scraped": "From what servers and gateways expose, where Prometheus scrapes them.",
+    "spans": "From spans; of agents without endturn those whose stop reason the Collector normalises.",
+    "events": "From events of endturn in the agent's process.",
+}
+"""Where a panel's data come from, so that an empty one is understood."""
 
 
 def files(config: RuleConfig) -> dict[str, str]:
     """The dashboards, by path from the root."""
-    return {f"dashboards/{board.file}.json": layout.finish(build(board, config)) for board in BOARDS}
+    return {
+        f"dashboards/{name}.json": json.dumps(board(name, config), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        for name in NAMES
+    }
 
 
-def build(board: Board, config: RuleConfig) -> dashboard.Dashboard:
-    """A dashboard with its variables, links, annotations and sections."""
-    made = (
-        dashboard.Dashboard(f"endturn / {board.title}")
-        .uid(board.uid)
-        .description(f"{board.description} Generated by `endturn generate`.")
-        .tags([TAG, "llm"])
-        .readonly()
-        .tooltip(models.DashboardCursorSync.CROSSHAIR)
-        .time("now-6h", "now")
-        .refresh("1m")
-        .timezone("browser")
-        .link(
-            dashboard.DashboardLink("Dashboards")
-            .type(models.DashboardLinkType.DASHBOARDS)
-            .tags([TAG])
-            .as_dropdown(True)
-            .include_vars(True)
-            .keep_time(True)
-            .icon("external link")
-        )
-        .link(_page("Runbooks", config.runbooks, "What to do about each alert"))
-        .link(_page("What the metrics mean", f"{SITE}/docs/telemetry.md", "Every metric, event, span and attribute"))
-    )
-    for annotation in _annotations(config):
-        made = made.annotation(annotation)
-    for variable in _variables(board):
-        made = made.with_variable(variable)
-    return layout.lay_out(made, board.sections(config))
+@cache
+def _data(name: str) -> Json:
+    text = resources(__package__).joinpath("boards", f"{name}.yaml").read_text(encoding="utf-8")
+    data: Json = yaml.safe_load(text)
+    return data
 
 
-def _page(title: str, url: str, says: str) -> dashboard.DashboardLink:
-    link = dashboard.DashboardLink(title).type(models.DashboardLinkType.LINK).url(url).tooltip(says)
-    return link.icon("doc").target_blank(True)
+def board(name: str, config: RuleConfig) -> Json:
+    """One dashboard, with its variables, links, annotations and panels."""
+    data = _data(name)
+    variables = data.get("variables", [*LABELS])
+    where = tuple(f'{LABELS[each]}=~"${each}"' for each in variables)
+    values = {
+        "filters": ", ".join(where),
+        "service_filters": ", ".join(each for each in where if each.partition("=")[0] in promql.SERVICE),
+        "objective": f"{config.limits.objective:g}",
+        "budget": f"{config.limits.budget:g}",
+        "period": promql.duration(config.period),
+        "collector": config.collector,
+    }
+    return {
+        "uid": data["uid"],
+        "title": f"endturn / {data['title']}",
+        "description": f"{data['description']} Generated by `endturn generate`.",
+        "tags": [TAG, "llm"],
+        "schemaVersion": 42,
+        "editable": False,
+        "graphTooltip": 1,
+        "fiscalYearStartMonth": 0,
+        "refresh": "1m",
+        "time": {"from": "now-6h", "to": "now"},
+        "timezone": "browser",
+        "links": [
+            _link("Dashboards", type="dashboards", tags=[TAG], asDropdown=True, includeVars=True, keepTime=True),
+            _link("Runbooks", type="link", url=config.runbooks, tooltip="What to do about each alert"),
+            _link("What the metrics mean", type="link", url=f"{SITE}/docs/telemetry.md", tooltip="Every name"),
+        ],
+        "annotations": {"list": [_annotation(each, values) for each in _data("common")["annotations"]]},
+        "templating": {"list": [*_variables(data, variables)]},
+        "panels": [*_laid_out(data["rows"], where, values)],
+    }
 
 
-def _annotations(config: RuleConfig) -> list[dashboard.AnnotationQuery]:
-    versions = promql.deployed(config.increase, config.lookback)
-    return [
-        _annotation("Alerts", promql.firing(), "red", "{{alertname}}", "{{job}} {{gen_ai_request_model}}", "severity"),
-        _annotation("Deployments", versions, "blue", "{{job}} {{service_version}}", "First seen now", "job"),
-    ]
+def _link(title: str, **says: Any) -> Json:
+    is_list = says["type"] == "dashboards"
+    bare = {"asDropdown": False, "includeVars": False, "keepTime": False, "tags": [], "tooltip": ""}
+    return bare | {"title": title, "icon": "external link" if is_list else "doc", "targetBlank": not is_list} | says
 
 
-def _annotation(name: str, expression: str, colour: str, title: str, text: str, tags: str) -> dashboard.AnnotationQuery:
-    target = prometheus.Dataquery().ref_id("Anno").expr(expression).range().datasource(panels.DATASOURCE)
-    return (
-        dashboard.AnnotationQuery()
-        .name(name)
-        .datasource(panels.DATASOURCE)
-        .enable(True)
-        .hide(False)
-        .icon_color(colour)
-        .target(target)
-        .title_format(title)
-        .text_format(text)
-        .tag_keys(tags)
-        .use_value_for_time(False)
-    )
+def _annotation(row: Mapping[str, str], values: Mapping[str, str]) -> Json:
+    target = {"refId": "Anno", "expr": _checked(promql.expand(row["expr"], values)), "instant": False, "range": True}
+    return {
+        "name": row["name"],
+        "datasource": SOURCES["prometheus"],
+        "enable": True,
+        "hide": False,
+        "iconColor": row["colour"],
+        "tagKeys": row["tags"],
+        "target": target | {"datasource": SOURCES["prometheus"]},
+        "textFormat": row["text"],
+        "titleFormat": row["title"],
+        "useValueForTime": False,
+    }
 
 
-def _variables(board: Board) -> list[Variable]:
-    made: list[Variable] = [
-        dashboard.DatasourceVariable(f"{kind}_datasource")
-        .label(f"{SOURCES[kind]} data source")
-        .type(kind)
-        .current(models.VariableOption(selected=True, text="default", value="default"))
-        for kind in board.sources
-    ]
-    series = promql.select(schema.RESPONSES)
-    for label, variable, matcher in zip(VARIABLES, VARIABLES.values(), FILTERS, strict=True):
-        if label in board.filters:
-            asked = _values(variable, variable.capitalize(), f"label_values({series}, {label})")
-            made.append(_first(asked) if board.one and label != promql.JOB else _any(asked).all_value(".*"))
-            series = series.where(matcher)  # each variable offers what those before it leave
-    if board.window:
-        windows = [models.VariableOption(selected=text == "1h", text=text, value=text) for text in ("1h", "6h", "1d")]
-        made.append(
-            dashboard.CustomVariable("window")
-            .label("Rates over the last")
-            .description("How much each point of a rate or quantile looks back on. Longer is calmer.")
-            .values("1h,6h,1d")
-            .options(windows)
-            .current(windows[0])
-        )
-    if "tempo" in board.sources:
-        made += _hidden()
-    return made
+# --- Variables ----------------------------------------------------------------------------------------------------
 
 
-def _values(name: str, label: str, query: str) -> dashboard.QueryVariable:
-    return (
-        dashboard.QueryVariable(name)
-        .label(label)
-        .datasource(panels.DATASOURCE)
-        .query({"query": query, "refId": name})
-        .definition(query)
-        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(models.VariableSort.ALPHABETICAL_ASC)
-    )
+def _variables(data: Mapping[str, Any], names: Sequence[str]) -> Iterator[Json]:
+    for kind in data.get("sources", ["prometheus"]):
+        label = f"{kind.capitalize()} data source"
+        default = {"selected": True, "text": "default", "value": "default"}
+        yield _variable(f"{kind}_datasource", label, type="datasource", query=kind, current=default)
+    conditions: list[str] = []
+    for name in names:  # each offers what those before it leave
+        series = promql.select(schema.RESPONSES, *conditions)
+        one = name in data.get("one", [])
+        yield _values(name, name.capitalize(), f"label_values({series}, {LABELS[name]})", one=one) | {"allValue": ".*"}
+        conditions.append(f'{LABELS[name]}=~"${name}"')
+    for row in data.get("more", []):
+        if row["type"] == "query":
+            # No value of its own for "all": it means those that the query leaves.
+            yield _values(row["name"], row["label"], row["query"]) | {"regex": row["regex"], "hide": 2}
+        elif row["type"] == "custom":
+            options = [{"selected": each == row["values"][0], "text": each, "value": each} for each in row["values"]]
+            says = {"query": ",".join(row["values"]), "options": options, "current": options[0]}
+            yield _variable(row["name"], row["label"], type="custom", description=row["says"], **says)
+        else:
+            yield _variable(row["name"], row["label"], type="textbox", query="", hide=2)
 
 
-def _any(variable: dashboard.QueryVariable) -> dashboard.QueryVariable:
-    everything = models.VariableOption(selected=True, text="All", value="$__all")
-    return variable.include_all(True).multi(True).current(everything)
+def _variable(name: str, label: str, **says: Any) -> Json:
+    bare = {"allowCustomValue": True, "includeAll": False, "multi": False, "skipUrlSync": False}
+    return bare | {"name": name, "label": label} | says
 
 
-def _first(variable: dashboard.QueryVariable) -> dashboard.QueryVariable:
-    """One value; with none chosen, Grafana takes the first. A link may still say that all are meant."""
-    return variable.include_all(False).multi(False).all_value(".*")
+def _values(name: str, label: str, query: str, *, one: bool = False) -> Json:
+    """A variable with the values of a label: any number of them, or one; with none chosen, Grafana takes the first."""
+    says: Json = {} if one else {"current": {"selected": True, "text": "All", "value": "$__all"}}
+    says |= {"includeAll": not one, "multi": not one, "refresh": 2, "sort": 1}
+    asked = {"query": {"query": query, "refId": name}, "definition": query, "datasource": SOURCES["prometheus"]}
+    return _variable(name, label, type="query", **asked, **says)
 
 
-def _hidden() -> list[Variable]:
-    """The chosen services by their bare names, as traces and logs have them; the one trace to draw."""
-    series = promql.select(schema.RESPONSES).where(FILTERS[0])
-    service = _any(_values(queries.SERVICE, "Service", f"label_values({series}, {promql.JOB})"))
-    return [
-        # No value of its own for "all": it means those that `job` leaves.
-        service.regex(r"/([^\/]+)$/").hide(models.VariableHide.HIDE_VARIABLE),
-        dashboard.TextBoxVariable(queries.TRACE)
-        .label("Trace")
-        .default_value("")
-        .hide(models.VariableHide.HIDE_VARIABLE),
-    ]
+# --- Panels -------------------------------------------------------------------------------------------------------
+
+
+def _laid_out(rows: Sequence[Json], where: Sequence[str], values: Mapping[str, str]) -> Iterator[Json]:
+    """Rows and their panels on the grid: from the left until a line is full, then below it."""
+    y = 0
+    for row in rows:
+        folded = row.get("folded", False)
+        head = {"id": row["id"], "type": "row", "title": row["title"], "collapsed": folded, "panels": []}
+        head["gridPos"] = {"h": 1, "w": WIDTH, "x": 0, "y": y}
+        x, below, placed = 0, y + 1, []
+        for data in row["panels"]:
+            made = panel(data, where, values)
+            made["gridPos"] = {"h": data.get("h", 8), "w": data["w"], "x": x, "y": below}
+            placed.append(made)
+            x += data["w"]
+            if x >= WIDTH:
+                x, below = 0, below + data.get("h", 8)
+        if folded:
+            yield head | {"panels": placed}
+            y += 1
+        else:
+            yield head
+            yield from placed
+            y = below
+
+
+def panel(data: Json, where: Sequence[str], values: Mapping[str, str]) -> Json:
+    """A panel without its place; raises UsageError for an indicator, a form or a name that there is not."""
+    row = _with_indicator(data)
+    draw = _DRAWN.get(row["show"])
+    if draw is None:
+        raise UsageError(f"panel {row['id']}: there is no way to show {row['show']!r}; there are: {', '.join(_DRAWN)}")
+    source = {"search": "tempo", "trace": "tempo", "logs": "loki"}.get(row["show"], "prometheus")
+    formula = f"{row['formula'][:1].upper()}{row['formula'][1:]}."
+    defaults: Json = {"unit": row["unit"], "noValue": row.get("empty", "–" if row["show"] == "table" else "no traffic")}
+    defaults |= {key: row[key] for key in ("decimals", "min", "max") if key in row}
+    if links := row.get("links"):
+        defaults["links"] = [LINKS[name] | {"targetBlank": False} for name in links]
+    says = {
+        "id": row["id"],
+        "title": row["title"],
+        "description": promql.expand(
+            f"**{row['question']}**\n\n{formula}\n\n{row['advice']}\n\n{NEEDS[row['needs']]}", values
+        ),
+        "datasource": SOURCES[source],
+        "transparent": False,
+    }
+    drawn = draw(row, defaults)
+    asked = zip(LETTERS, _queries(row), strict=False)
+    targets = [_target(letter, query, row, where, values) for letter, query in asked]
+    return says | {"targets": targets, "fieldConfig": {"defaults": defaults, "overrides": []}} | drawn
+
+
+def _with_indicator(data: Json) -> Json:
+    """The row with what it leaves to its indicator, and where its data come from."""
+    if "of" not in data:
+        return {"needs": "process", "unit": "locale"} | data
+    if data["of"] not in INDICATORS:
+        raise UsageError(f"panel {data['id']}: there is no indicator {data['of']!r}")
+    of = INDICATORS[data["of"]]
+    counted = (schema.RESPONSES, schema.SUSPECTED_METRIC, schema.UNMAPPED)
+    limits = {"limits": [of.thresholds.look, of.thresholds.act]} if of.thresholds else {}
+    return {
+        "title": of.title,
+        "question": of.question,
+        "formula": f"{data.get('over', 'in the whole time range')}: {of.formula}",
+        "advice": of.advice,
+        "unit": "percentunit" if of.whole else "locale",
+        "decimals": 1 if of.whole else 0,
+        "needs": "responses" if of.count.metric in counted else "process",
+        **limits,
+        **data,
+    }
+
+
+def _queries(row: Json) -> list[Json]:
+    """What a panel asks: `expr` with `legend`, several `queries`, or a table's columns."""
+    if "columns" in row:
+        return [{"expr": column["expr"]} for column in row["columns"] if "expr" in column]
+    return row.get("queries") or [{"expr": row["expr"], "legend": row.get("legend", "")}]
+
+
+def _target(letter: str, query: Json, row: Json, where: Sequence[str], values: Mapping[str, str]) -> Json:
+    match row["show"]:
+        case "search":
+            kept = {"limit": 50, "spss": 5, "tableType": "traces"}
+            return {"refId": letter, "datasource": SOURCES["tempo"], "queryType": "traceql", "filters": [],
+                    "query": query["expr"], **kept}  # fmt: skip
+        case "trace":
+            return {"refId": letter, "datasource": SOURCES["tempo"], "queryType": "traceql", "filters": [],
+                    "query": query["expr"]}  # fmt: skip
+        case "logs":
+            return {"refId": letter, "datasource": SOURCES["loki"], "queryType": "range", "editorMode": "code",
+                    "expr": query["expr"], "maxLines": 200}  # fmt: skip
+    at_end = row["show"] in ("stat", "table", "buckets")
+    made = {
+        "refId": letter,
+        "datasource": SOURCES["prometheus"],
+        "editorMode": "code",
+        "expr": _checked(promql.expand(query["expr"], values, where)),
+        "format": {"table": "table", "buckets": "heatmap"}.get(row["show"], "time_series"),
+        "instant": at_end,
+        "range": not at_end,
+    }
+    made |= {"legendFormat": query["legend"]} if query.get("legend") else {}
+    return made | ({"exemplar": True} if query.get("exemplars") else {})
+
+
+def _checked(expr: str) -> str:
+    promql.check(expr, known=_data("common")["others"])
+    return expr
+
+
+# --- Ways to show -------------------------------------------------------------------------------------------------
+
+
+def _thresholds(row: Json, calm: str) -> Json:
+    steps: list[Json] = [{"color": calm, "value": None}]
+    if "steps" in row:
+        steps = [{"color": colour, "value": value} for value, colour in row["steps"]]
+    elif limits := row.get("limits"):
+        steps += [{"color": "yellow", "value": limits[0]}, {"color": "red", "value": limits[1]}]
+    return {"mode": "absolute", "steps": steps}
+
+
+def _override(name: str, properties: Mapping[str, Any], *, matcher: str = "byName") -> Json:
+    settings = [{"id": key, "value": value} for key, value in properties.items()]
+    return {"matcher": {"id": matcher, "options": name}, "properties": settings}
+
+
+def _painted(row: Json) -> list[Json]:
+    """A fixed colour for each name whose meaning has one."""
+    colours = row.get("colours", {})
+    colours = _data("common")["colours"][colours] if isinstance(colours, str) else colours
+    return [_override(name, {"color": {"mode": "fixed", "fixedColor": colour}}) for name, colour in colours.items()]
+
+
+def _stat(row: Json, defaults: Json) -> Json:
+    defaults |= {
+        "color": {"mode": "thresholds"},
+        "thresholds": _thresholds(row, "green" if "limits" in row else "text"),
+    }
+    return {
+        "type": "stat",
+        "fieldConfig": {"defaults": defaults, "overrides": _painted(row)},
+        "options": {
+            "colorMode": "value",
+            "graphMode": "none",
+            "justifyMode": "center",
+            "orientation": "auto",
+            "percentChangeColorMode": "standard",
+            "reduceOptions": {"calcs": ["lastNotNull"], "values": False},
+            "showPercentChange": False,
+            "textMode": "value_and_name" if "queries" in row else "value",
+            "wideLayout": True,
+        },
+    }
+
+
+def _timeseries(row: Json, defaults: Json, custom: Json, *, calm: str, interval: str) -> Json:
+    defaults |= {
+        "color": {"mode": "palette-classic"},
+        "min": 0,
+        "thresholds": _thresholds(row, calm),
+        "custom": custom | {"axisLabel": row.get("axis", "")},
+    }
+    if "soft_max" in row:
+        defaults["custom"]["axisSoftMax"] = row["soft_max"]
+    dashes = {"custom.lineStyle": {"fill": "dash", "dash": [6, 6]}}
+    legend = {
+        "showLegend": True,
+        "displayMode": "table",
+        "placement": "right" if row["w"] >= NARROW else "bottom",
+        "calcs": row.get("calcs", ["lastNotNull"]),
+    }
+    return {
+        "type": "timeseries",
+        "interval": row.get("step", interval),
+        "fieldConfig": {
+            "defaults": defaults,
+            "overrides": [
+                # Grafana would write the label of the values below the time, too.
+                _override("time", {"custom.axisLabel": ""}, matcher="byType"),
+                *(_override(name, dashes) for name in row.get("dashed", [])),
+                *_painted(row),
+            ],
+        },
+        "options": {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}},
+    }
+
+
+def _bars(row: Json, defaults: Json) -> Json:
+    # A bar stands before its time: it holds what happened since the one before.
+    custom = {"drawStyle": "bars", "barAlignment": -1, "barWidthFactor": 0.8, "fillOpacity": 80, "lineWidth": 0,
+              "stacking": {"group": "A", "mode": "normal"}}  # fmt: skip
+    row = {"soft_max": 4, "calcs": ["sum"]} | row
+    return _timeseries(row, defaults, custom, calm="green", interval="1m")
+
+
+def _lines(row: Json, defaults: Json) -> Json:
+    custom = {"drawStyle": "line", "fillOpacity": 0, "lineWidth": 2, "showPoints": "never"}
+    if "limits" in row:
+        custom["thresholdsStyle"] = {"mode": "dashed"}
+        row = {"soft_max": 2 * row["limits"][1]} | row
+    return _timeseries(row, defaults, custom, calm="transparent", interval="1m")
+
+
+def _areas(row: Json, defaults: Json) -> Json:
+    custom = {"drawStyle": "line", "fillOpacity": 60, "lineWidth": 1, "showPoints": "never",
+              "stacking": {"group": "A", "mode": "normal"}}  # fmt: skip
+    return _timeseries(row, defaults, custom, calm="green", interval="1m")
+
+
+def _buckets(row: Json, defaults: Json) -> Json:
+    """A histogram's buckets as bars; `names` maps their upper bounds to words. Prometheus 3 writes 1 as 1.0."""
+    defaults |= {"min": 0, "color": {"mode": "fixed", "fixedColor": "blue"}, "thresholds": _thresholds({}, "blue")}
+    named = [
+        _override(f"^{bound}(\\.0)?$" if bound != "+Inf" else r"^(\+Inf|Inf|Infinity)$", {"displayName": name},
+                  matcher="byRegexp")
+        for bound, name in row["names"].items()
+    ]  # fmt: skip
+    return {
+        "type": "bargauge",
+        "fieldConfig": {"defaults": defaults, "overrides": named},
+        "options": {
+            "displayMode": "basic",
+            "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": False},
+            "maxVizHeight": 300,
+            "minVizHeight": 16,
+            "minVizWidth": 8,
+            "namePlacement": "auto",
+            "orientation": "horizontal",
+            "reduceOptions": {"calcs": ["lastNotNull"], "values": False},
+            "showUnfilled": False,
+            "sizing": "auto",
+            "valueMode": "text",
+        },
+    }
+
+
+def _table_options(**says: Any) -> Json:
+    return {"cellHeight": "sm", "frameIndex": 0, "showHeader": True, "showTypeIcons": False} | says
+
+
+def _table(row: Json, defaults: Json) -> Json:
+    """A row for each combination of labels; a column is a label, or the value of an expression."""
+    columns = row["columns"]
+    values = [column for column in columns if "expr" in column]
+    fields = [
+        column["label"] if "label" in column
+        else f"Value #{LETTERS[values.index(column)]}" if len(values) > 1 else "Value"
+        for column in columns
+    ]  # fmt: skip
+    organize = {
+        "excludeByName": {"Time": True},
+        "includeByName": {},
+        "indexByName": {field: number for number, field in enumerate(fields)},
+        "renameByName": {field: column["name"] for field, column in zip(fields, columns, strict=True)},
+    }
+    defaults |= {"custom": {"align": "auto", "inspect": False}, "thresholds": _thresholds({}, "text")}
+    overrides = [_override(column["name"], _cell(column)) for column in columns if _cell(column)]
+    return {
+        "type": "table",
+        "fieldConfig": {"defaults": defaults, "overrides": overrides},
+        "options": _table_options(sortBy=[{"desc": True, "displayName": row["sort"]}]),
+        "transformations": [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}],
+    }
+
+
+def _cell(column: Json) -> Json:
+    settings: Json = {"unit": column["unit"]} if "unit" in column else {}
+    settings |= {"decimals": column["decimals"]} if "decimals" in column else {}
+    settings |= {"custom.width": column["width"]} if "width" in column else {}
+    if "limits" in column or "steps" in column:
+        settings |= {"thresholds": _thresholds(column, "text"), "custom.cellOptions": {"type": "color-text"}}
+    if "colours" in column:
+        colours = _data("common")["colours"][column["colours"]]
+        options = {value: {"color": colour, "index": n} for n, (value, colour) in enumerate(colours.items())}
+        settings |= {"mappings": [{"type": "value", "options": options}], "custom.cellOptions": {"type": "color-text"}}
+    if "link" in column:
+        settings["links"] = [ROW_LINKS[column["link"]]]
+    return settings
+
+
+def _search(row: Json, defaults: Json) -> Json:
+    """Traces that a TraceQL search finds; the link on their ids shows one below."""
+    defaults |= {"custom": {"align": "auto", "inspect": False}, "thresholds": _thresholds({}, "text")}
+    override = _override("traceID", {"links": [LINKS["trace"]]})
+    return {
+        "type": "table",
+        "fieldConfig": {"defaults": defaults, "overrides": [override]},
+        "options": _table_options(),
+    }
+
+
+def _logs(row: Json, defaults: Json) -> Json:
+    return {
+        "type": "logs",
+        "options": {
+            "dedupStrategy": "none",
+            "enableLogDetails": True,
+            "prettifyLogMessage": False,
+            "showCommonLabels": False,
+            "showLabels": False,
+            "showLogContextToggle": False,
+            "showTime": True,
+            "sortOrder": "Descending",
+            "wrapLogMessage": False,
+        },
+    }
+
+
+def _trace(row: Json, defaults: Json) -> Json:
+    return {"type": "traces", "options": {}}
+
+
+_DRAWN: Final = {
+    "stat": _stat,
+    "bars": _bars,
+    "lines": _lines,
+    "areas": _areas,
+    "buckets": _buckets,
+    "table": _table,
+    "search": _search,
+    "logs": _logs,
+    "trace": _trace,
+}
+
+# --- Links --------------------------------------------------------------------------------------------------------
+
+
+def _to(title: str, uid: str, chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Json:
+    variables = [f"var-{name}={value}" for name, value in chosen.items()]
+    variables += [f"${{{name}:queryparam}}" for name in kept]
+    return {"title": title, "url": f"/d/{uid}?{'&'.join(variables)}&${{__url_time_range}}"}
+
+
+def _both(field: Mapping[str, str], kept: Sequence[str]) -> dict[str, Json]:
+    of_call = {name: field[name] for name in ("provider", "model")}
+    return {
+        "model": _to("This model", "endturn-model", of_call, kept),
+        "turns": _to("Its truncated turns", "endturn-turns", of_call, kept),
+    }
+
+
+_KEPT: Final = ("prometheus_datasource", "job", "environment", "cluster")
+LINKS: Final = {
+    **_both({name: f"${{__field.labels.{label}}}" for name, label in LABELS.items()}, _KEPT),
+    "alerts": {"title": "What watches over this", "url": "/alerting/list?search=Endturn"},
+    "trace": _to(
+        "Show it below", "endturn-turns", {"traceId": "${__value.raw}"},
+        ("prometheus_datasource", "tempo_datasource", "loki_datasource", *LABELS),
+    ),
+}  # fmt: skip
+"""Where a line or a bar leads."""
+_FIELDS: Final = {"job": "Service", "environment": "Environment", "cluster": "Cluster", "provider": "Provider",
+                  "model": "Model"}  # fmt: skip
+_ROW: Final = {name: f'${{__data.fields["{column}"]}}' for name, column in _FIELDS.items()}
+ROW_LINKS: Final = {
+    **_both(_ROW, _KEPT),
+    "service": _to("Its stop reasons", "endturn-stops", {"job": _ROW["job"]}, ("prometheus_datasource",)),
+    "unfinished": _to("Its continuations", "endturn-continuations", {"job": _ROW["job"]}, ("prometheus_datasource",)),
+    "worst": _to("This model", "endturn-model", {"job": _ROW["job"], "model": '${__data.fields["Worst model"]}'},
+                 ("prometheus_datasource",)),
+}  # fmt: skip
+"""Where a cell of a table leads, whose columns are called so."""

@@ -1,12 +1,14 @@
 """PromQL from names that the schema declares: anything else is refused, with the nearest name that it does declare.
 
-The traps of PromQL are settled here once, for dashboards and rules alike:
+The forms, each with its reason:
 
-- `summed`, `counted`: longer windows are sums over recorded increments (`generate.increments`), never looks further
-  back into raw series;
-- `ratio`: a share that is zero where nothing bad happened, and no series at all (never NaN) where nothing happened;
-- `guarded`: a share of very few events says nothing;
-- `throughput`: the only place for `$__rate_interval`; both generations of a metric's name are joined first.
+- `number`: how many events, as people read them. The highest value less the lowest is exact up to one sample at each
+  edge, since a series begins with zero; `increase` would extrapolate. Where an id was used again it falls back to that.
+- `share`: a part of a whole, zero where nothing bad happened, no series (never NaN) where nothing happened.
+- `steps`: how many in each step of a chart.
+- `quantile`: of a histogram's buckets.
+
+Alerts and panels are data (`alerts.yaml`, `boards/*.yaml`); `expand` fills in their expressions.
 
 Everything stays within what Prometheus 2.42 understands; no quoted UTF-8 names.
 """
@@ -14,99 +16,41 @@ Everything stays within what Prometheus 2.42 understands; no quoted UTF-8 names.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from textwrap import indent
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+import promql_parser
 
 from endturn.errors import UsageError
 from endturn.telemetry import schema
+from endturn.telemetry.indicators import INDICATORS, Count
 from endturn.telemetry.schema import Attribute, Metric
 
 JOB: Final = "job"
 INSTANCE: Final = "instance"
 LE: Final = "le"
 """A histogram's bucket, by its upper bound. Match no value of it but "+Inf": Prometheus 3 writes "1" as "1.0"."""
+SERVICE: Final = (JOB, "deployment_environment_name", "cluster")
+"""What tells services apart. `sum by` leaves a label absent that a series lacks; `cluster` is Mimir's or Thanos'."""
+CALL: Final = (schema.PROVIDER, schema.REQUEST_MODEL)
+TOP: Final = 8
+"""How many series a chart shows of what may be any number."""
 
-Own = Literal["job", "instance", "le"]
-Label = Attribute | Own
-UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+Label = Attribute | str
 Part = Literal["", "bucket", "sum", "count"]
-Window = int | Literal["$window", "$__range", "$__interval"]
-"""Seconds, or one of a dashboard's: the variable for rates, the whole range for stats, the step for bars of counts."""
-
-SIGNALS: Final = ("spans", "log_records", "metric_points")
-"""The Collector counts each kind of telemetry by itself, under names that end so."""
-
-FOREIGN: Final[Mapping[str, tuple[str, ...]]] = (
-    {
-        "ALERTS": ("alertname", "alertstate"),
-        "up": (),
-        "otelcol_deltatocumulative_datapoints": ("error",),
-        "otelcol_exporter_queue_capacity": ("exporter", "data_type"),
-        "otelcol_exporter_queue_size": ("exporter", "data_type"),
-        "otelcol_processor_tail_sampling_sampling_trace_removal_age_count": (),
-        "otelcol_processor_tail_sampling_global_count_traces_sampled": ("sampled", "decision"),
-        "otelcol_process_uptime": (),
-        "otelcol_process_uptime_seconds_total": (JOB,),
-        "otelcol_process_memory_rss": (),
-        "prometheus_rule_evaluation_failures_total": ("rule_group",),
-        "prometheus_rule_group_interval_seconds": ("rule_group",),
-        "prometheus_rule_group_last_duration_seconds": ("rule_group",),
-        "prometheus_tsdb_head_series": (),
-        "target_info": ("service_version",),
-        "prometheus_rule_group_iterations_missed_total": ("rule_group",),
-    }
-    | {
-        f"otelcol_{what}_{signal}": by
-        for what, by in (
-            ("exporter_send_failed", ("exporter",)),
-            ("exporter_enqueue_failed", ("exporter",)),
-            ("exporter_sent", ("exporter",)),
-            ("receiver_accepted", ("receiver", "transport")),
-            ("receiver_refused", ("receiver", "transport")),
-            ("processor_memory_limiter_refused", ("processor",)),
-        )
-        for signal in SIGNALS
-    }
-    | {
-        # What model servers and gateways count themselves, where they are scraped. Of these vLLM alone tells why it
-        # stopped (vLLM, design/v1/metrics; SGLang, production metrics; LiteLLM, prometheus; agentgateway, metrics).
-        "vllm:request_success_total": ("model_name", "finished_reason"),
-        "sglang:num_requests_total": ("model_name",),
-        "sglang:num_aborted_requests_total": ("model_name",),
-        "litellm_deployment_total_requests_total": ("litellm_model_name",),
-        "litellm_deployment_failure_responses_total": ("litellm_model_name",),
-        "agentgateway_gen_ai_client_token_usage_sum": ("gen_ai_request_model", "gen_ai_token_type"),
-    }
-)
-"""Series of others that panels and rules read, with the labels that they may be told apart by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Successor:
-    """The name that takes another's place.
-
-    Attributes:
-        adds: labels by which the old name told its series apart, and which the new one says in its name.
-    """
-
-    name: str
-    adds: tuple[tuple[str, str], ...] = ()
-
 
 SUCCESSORS: Final = {
-    schema.OPERATION_DURATION.prometheus: (Successor("gen_ai_client_inference_duration_seconds"),),
-    schema.FIRST_CHUNK.prometheus: (Successor("gen_ai_client_inference_time_to_first_chunk_seconds"),),
+    schema.OPERATION_DURATION.prometheus: (("gen_ai_client_inference_duration_seconds", {}),),
+    schema.FIRST_CHUNK.prometheus: (("gen_ai_client_inference_time_to_first_chunk_seconds", {}),),
     schema.TOKEN_USAGE.prometheus: tuple(
-        Successor(f"gen_ai_client_inference_operation_{type_}_tokens", ((schema.TOKEN_TYPE.label, type_),))
+        (f"gen_ai_client_inference_operation_{type_}_tokens", {schema.TOKEN_TYPE.label: type_})
         for type_ in schema.TOKEN_TYPE.values
     ),
 }
-"""What the conventions announce a metric to be renamed to (semantic-conventions-genai, migration.md). Emitters change
-at their own time, so both are read. Of the new metrics for tokens, the histograms: the counters
-`gen_ai.client.inference.usage.*` hold the same tokens again."""
+"""What the conventions announce a metric to be renamed to (semantic-conventions-genai, migration.md), with the labels
+that the new name says instead. Emitters change at their own time, so both are read."""
 
 
 class UnknownName(UsageError):
@@ -114,8 +58,7 @@ class UnknownName(UsageError):
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], *, of: str = "the schema") -> UnknownName:
-    names = sorted(map(str, known))
-    nearest = get_close_matches(name, names, n=1, cutoff=0.0)
+    nearest = get_close_matches(name, sorted(map(str, known)), n=1, cutoff=0.0)
     hint = f"; the nearest is {nearest[0]!r}" if nearest else ""
     return UnknownName(f"{of} declares no {kind} {name!r}{hint}")
 
@@ -129,276 +72,232 @@ def metric(name: str) -> Metric:
 
 
 def label(what: Label) -> str:
-    """A label's name; raises UnknownName for what is neither an attribute of the schema nor Prometheus' own."""
+    """A label's name: an attribute's, or one of those that every series has; raises UnknownName."""
     if isinstance(what, Attribute):
-        if what not in schema.ATTRIBUTES:
-            raise _unknown("attribute", what.key, (a.key for a in schema.ATTRIBUTES))
-        return what.label
-    if what not in (JOB, INSTANCE, LE):
-        raise _unknown("label", what, [JOB, INSTANCE, LE, *(a.label for a in schema.ATTRIBUTES)])
+        what = what.label
+    known = {JOB, INSTANCE, LE, *SERVICE, *(attribute.label for attribute in schema.ATTRIBUTES)}
+    if what not in known:
+        raise _unknown("label", what, known)
     return what
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """One condition on one label."""
-
-    label: str
-    operator: Literal["=", "!=", "=~", "!~"]
-    value: str
-
-    def allows(self, value: str) -> bool:
-        """Whether a series whose label has this value is selected. A dashboard's variable may allow anything."""
-        if "$" in self.value:
-            return True
-        same = value == self.value if self.operator in ("=", "!=") else bool(re.fullmatch(self.value, value))
-        return same == (self.operator in ("=", "=~"))
-
-    def __str__(self) -> str:
-        quoted = self.value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'{self.label}{self.operator}"{quoted}"'
+def attribute(name: str) -> Attribute:
+    """The schema's attribute of that key or label; raises UnknownName."""
+    for known in schema.ATTRIBUTES:
+        if name in (known.key, known.label):
+            return known
+    raise _unknown("attribute", name, (a.label if "." not in name else a.key for a in schema.ATTRIBUTES))
 
 
-def only(attribute: Attribute, *values: str) -> Matcher:
-    """The attribute has one of these values; raises UnknownName for a value outside a closed set."""
-    return _matcher(attribute, values, "=", "=~")
-
-
-def never(attribute: Attribute, *values: str) -> Matcher:
-    """The attribute has none of these values; raises UnknownName for a value outside a closed set."""
-    return _matcher(attribute, values, "!=", "!~")
-
-
-def chosen(what: Label, variable: str) -> Matcher:
-    """The label has a value that the dashboard's variable allows."""
-    if not re.fullmatch("[a-z_]+", variable):
-        raise UsageError(f"{variable!r} is no name of a dashboard variable")
-    return Matcher(label(what), "=~", f"${variable}")
-
-
-def _matcher(
-    attribute: Attribute, values: Collection[str], one: Literal["=", "!="], many: Literal["=~", "!~"]
-) -> Matcher:
-    known = attribute.values or (("true", "false") if attribute.type == "boolean" else ())
-    if not values:
-        raise UsageError(f"a condition on {attribute.key!r} needs a value")
+def matching(what: Attribute, values: Collection[str], *, never: bool = False) -> str:
+    """The attribute has one of these values, or none of them; raises UnknownName for one outside a closed set."""
+    known = what.values or (("true", "false") if what.type == "boolean" else ())
     for value in values:
         if known and value not in known:
-            raise _unknown("value", str(value), known, of=f"{attribute.key!r}")
+            raise _unknown("value", str(value), known, of=f"{what.key!r}")
     ordered = sorted(map(str, values))
-    if len(ordered) == 1:
-        return Matcher(label(attribute), one, ordered[0])
-    return Matcher(label(attribute), many, "|".join(map(re.escape, ordered)))
+    operator = ("!=" if never else "=") if len(ordered) == 1 else ("!~" if never else "=~")
+    quoted = "|".join(ordered if len(ordered) == 1 else map(re.escape, ordered)).replace("\\", "\\\\")
+    return f'{label(what)}{operator}"{quoted}"'
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """Series of one name, and the labels that they can be told apart by."""
-
-    name: str
-    labels: frozenset[str]
-    matchers: tuple[Matcher, ...] = ()
-
-    def where(self, *matchers: Matcher) -> Selector:
-        """The same series, fewer of them; raises UnknownName for a label that they do not have."""
-        for matcher in matchers:
-            if matcher.label not in self.labels:
-                raise _unknown("label", matcher.label, self.labels, of=repr(self.name))
-        return replace(self, matchers=self.matchers + matchers)
-
-    def __str__(self) -> str:
-        return f"{self.name}{{{', '.join(map(str, self.matchers))}}}" if self.matchers else self.name
-
-
-def select(what: Metric | str, *matchers: Matcher, part: Part = "") -> Selector:
-    """Series of one of the schema's metrics; raises UnknownName for names and labels that it lacks.
+def select(what: Count | Metric, *where: str, part: Part = "") -> str:
+    """Series of a count, those that also fulfil the conditions.
 
     Args:
+        where: conditions as PromQL writes them.
         part: of a histogram, the one to read.
     """
-    found = metric(what if isinstance(what, str) else what.name)
-    if (found.instrument == "histogram") != bool(part):
-        raise UsageError(f"{found.name!r} is a {found.instrument}: part {part!r} does not fit it")
-    labels = {JOB, INSTANCE, *map(label, found.attributes)} | ({LE} if part == "bucket" else set())
-    return Selector(f"{found.prometheus}_{part}" if part else found.prometheus, frozenset(labels)).where(*matchers)
-
-
-def foreign(name: str, **matchers: str) -> Selector:
-    """Series that others expose, of those declared in `FOREIGN`; a value is a regular expression."""
-    if name not in FOREIGN:
-        raise _unknown("foreign metric", name, FOREIGN, of="promql.FOREIGN")
-    conditions = (Matcher(key, "=~", value) for key, value in matchers.items())
-    return Selector(name, frozenset({JOB, INSTANCE, *FOREIGN[name]})).where(*conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """An expression that has one value for each combination of its labels."""
-
-    text: str
-    labels: frozenset[str]
-
-    def __str__(self) -> str:
-        return self.text
+    count = what if isinstance(what, Count) else Count(what)
+    if (count.metric.instrument == "histogram") != bool(part):
+        raise UsageError(f"{count.metric.name!r} is a {count.metric.instrument}: part {part!r} does not fit it")
+    only = [matching(a, values) for a, values in count.only]
+    never = [matching(a, values, never=True) for a, values in count.never]
+    for a, _ in (*count.only, *count.never):
+        if a not in count.metric.attributes:
+            raise _unknown("label", a.label, (each.label for each in count.metric.attributes), of=count.metric.name)
+    name = f"{count.metric.prometheus}_{part}" if part else count.metric.prometheus
+    conditions = ", ".join((*where, *only, *never))
+    return f"{name}{{{conditions}}}" if conditions else name
 
 
 def duration(seconds: int) -> str:
-    """As PromQL writes it: the largest unit that fits, 5400 is 90m."""
+    """As PromQL writes it: one unit where one fits (5400 is 90m), else several (315 is 5m15s)."""
     if seconds <= 0:
         raise UsageError(f"a duration is at least one second, not {seconds!r}")
-    size, unit = next((size, unit) for size, unit in UNITS if not seconds % size)
+    units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    if seconds > 120 and seconds % 60:
+        return f"{seconds // 60}m{seconds % 60}s"
+    size, unit = next((size, unit) for size, unit in units if not seconds % size)
     return f"{seconds // size}{unit}"
 
 
-def span(window: Window) -> str:
-    """A window as it stands between brackets."""
-    if isinstance(window, int):
-        return duration(window)
-    if window not in ("$window", "$__range", "$__interval"):
-        raise UsageError(f"{window!r} is no window for counts: $window, $__range or $__interval, or seconds")
-    return window
+def by(labels: Iterable[Label]) -> str:
+    """The clause of an aggregation."""
+    names = ", ".join(map(label, labels))
+    return f" by ({names}) " if names else ""
 
 
-def sum_by(by: Collection[Label], inner: Vector) -> Vector:
-    """The sum over everything but these labels; raises UnknownName for a label that is not there to sum by."""
-    names = [label(each) for each in by]
-    for name in names:
-        if name not in inner.labels:
-            raise _unknown("label", name, inner.labels, of="the summed expression")
-    grouping = f" by ({', '.join(names)}) " if names else ""
-    body = f"(\n{indent(inner.text, '  ')}\n)" if "\n" in inner.text else f"({inner.text})"
-    return Vector(f"sum{grouping}{body}", frozenset(names))
-
-
-def summed(recorded: Selector, by: Collection[Label], window: Window) -> Vector:
-    """A sum over recorded increments. Each event stands in several of them: only ratios of sums mean anything."""
-    return sum_by(by, Vector(f"sum_over_time({recorded}[{span(window)}])", recorded.labels))
-
-
-def counted(recorded: Selector, by: Collection[Label], window: Window, *, overlap: int) -> Vector:
-    """Events in the window, as whole numbers.
-
-    Args:
-        overlap: in how many recorded increments one event stands: their window divided by how often they are recorded.
-    """
-    total = summed(recorded, by, window)
-    return Vector(f"round({total.text} / {overlap})", total.labels)
-
-
-def ratio(part: Vector, whole: Vector) -> Vector:
-    """Part of a whole: zero where the part has no series, no series where the whole is zero."""
-    if part.labels != whole.labels:
-        raise UsageError(f"both sides of a ratio have the same labels, not {set(part.labels)} and {set(whole.labels)}")
-    text = f"(\n{indent(part.text, '  ')}\n  or\n{indent(whole.text, '  ')} * 0\n)\n/\n({whole.text} > 0)"
-    return Vector(text, whole.labels)
-
-
-def or_zero(value: Vector, like: Vector) -> Vector:
-    """The value, and zero where only `like` has a series."""
-    if value.labels != like.labels:
-        raise UsageError(f"both have the same labels, not {set(value.labels)} and {set(like.labels)}")
-    return Vector(f"{value.text}\nor\n{like.text} * 0", value.labels)
-
-
-def guarded(value: Vector, *, above: float, events: Vector, at_least: int) -> Vector:
-    """The value where it is above a limit and stands on enough events; the events to give are the bad ones."""
-    if value.labels != events.labels:
-        raise UsageError(f"value and events have the same labels, not {set(value.labels)} and {set(events.labels)}")
-    names = ", ".join(sorted(value.labels, key=lambda name: (name != JOB, name)))
-    text = f"(\n{indent(value.text, '  ')}\n) > {above:g}\nand on ({names})\n{events.text} >= {at_least}"
-    return Vector(text, value.labels)
-
-
-def quantile(q: float, recorded: Selector, by: Collection[Label], window: Window) -> Vector:
-    """A quantile over recorded increments of a histogram's buckets; no series where there was no event."""
-    if not 0 < q < 1:
-        raise UsageError(f"a quantile lies between 0 and 1, not at {q!r}")
-    buckets = summed(recorded, (LE, *by), window)
-    events = summed(recorded.where(Matcher(LE, "=", "+Inf")), by, window)
-    names = ", ".join(label(each) for each in by)
-    return Vector(
-        f"histogram_quantile({q:g}, {buckets.text})\nand on ({names})\n{events.text} > 0", frozenset(events.labels)
+def number(series: str, labels: Collection[Label], window: str) -> str:
+    """How many events there were in a window."""
+    over = _over(series, window)
+    return (
+        f"sum{by(labels)}(\n  max_over_time({over}) - min_over_time({over})\n"
+        f"  unless resets({over}) > 0\n  or increase({over})\n)"
     )
 
 
-def throughput(what: Metric, by: Collection[Label], *matchers: Matcher, part: Part = "") -> Vector:
-    """Per second, of right now. Both generations of the metric's name are joined before they are aggregated."""
-    series = select(what, *matchers, part=part)
-    return sum_by(by, Vector(joined(series, of=what, window="$__rate_interval"), series.labels))
+def increases(series: str, labels: Collection[Label], window: str) -> str:
+    """Events in a window, extrapolated: for shares over time, where both sides are."""
+    return f"sum{by(labels)}(increase({_over(series, window)}))"
 
 
-def joined(series: Selector, *, of: Metric, window: int | Literal["$__rate_interval"]) -> str:
-    """Rates of the series of either generation of a metric's name. Who emits both at once is counted once."""
-    over = f"[{duration(window) if isinstance(window, int) else window}]"
-    rates = [f"rate({series}{over})"]
-    suffix = series.name.removeprefix(of.prometheus)
-    for successor in SUCCESSORS.get(of.prometheus, ()):
-        added = dict(successor.adds)
-        if not all(m.allows(added[m.label]) for m in series.matchers if m.label in added):
-            continue
-        kept = tuple(m for m in series.matchers if m.label not in added)
-        rate = f"rate({replace(series, name=successor.name + suffix, matchers=kept)}{over})"
-        for name, value in successor.adds:
-            rate = f'label_replace({rate}, "{name}", "{value}", "", "")'
-        rates.append(rate)
-    return " or ".join(rates)
+def _over(series: str, window: str) -> str:
+    """The series over a window, which may be one of the past: `1h offset 1d`."""
+    length, _, offset = window.partition(" offset ")
+    return f"{series}[{length}]" + (f" offset {offset}" if offset else "")
 
 
-def share(recorded: Selector, by: Collection[Label], of: Collection[Label], window: Window) -> Vector:
-    """How the events of each `of` divide among `by`, which names those labels and more."""
-    each, whole = summed(recorded, by, window), summed(recorded, of, window)
-    if not whole.labels < each.labels:
-        raise UsageError(f"a share is of fewer labels than it is by: {sorted(whole.labels)}, {sorted(each.labels)}")
-    names = ", ".join(label(name) for name in of)
-    return Vector(f"{each.text}\n/ on ({names}) group_left ()\n({whole.text} > 0)", each.labels)
+def share(part: str, whole: str) -> str:
+    """Part of a whole, two sums by the same labels."""
+    return f"({part} or {whole} * 0)\n/ ({whole} > 0)"
 
 
-def earlier(value: Vector, seconds: int) -> Vector:
-    """The same, that long ago: to compare with."""
-    return Vector(re.sub(r"\[[^\]]+\]", rf"\g<0> offset {duration(seconds)}", value.text), value.labels)
+def steps(series: str, labels: Collection[Label]) -> str:
+    """How many events there were in each step of a chart.
 
-
-def amount(recorded: Selector, by: Collection[Label], window: Window, *, overlap: int) -> Vector:
-    """A quantity that comes in fractions, such as money; events are `counted`."""
-    total = summed(recorded, by, window)
-    return Vector(f"{total.text} / {overlap}", total.labels)
-
-
-def happened(steps: Vector, recorded: Selector, by: Collection[Label]) -> Vector:
-    """Counts per step, with their zeros, of what happened at all in a dashboard's time range, and nothing else.
-
-    Without the zeros a lone event would be a bar as wide as the chart.
+    `$__rate_interval` is a step and one sample more, so that what `number` finds in one step is in no other. What
+    happened at any time of the chart is zero at all others: a lone bar would be drawn as wide as the chart.
     """
-    names = ", ".join(label(each) for each in by)
-    ever = sum_by(by, Vector(f"sum_over_time({recorded}[$__range] @ end())", recorded.labels))
-    return Vector(f"{steps.text}\nand on ({names})\n{ever.text} > 0", steps.labels)
+    return drawn(f"{number(series, labels, '$__rate_interval')}\nor 0 * {_ever(series, labels)}", series, labels)
 
 
-def enough(value: Vector, *, events: Vector, at_least: int) -> Vector:
-    """The value, where it stands on enough events."""
-    if value.labels != events.labels:
-        raise UsageError(f"value and events have the same labels, not {set(value.labels)} and {set(events.labels)}")
-    names = ", ".join(sorted(value.labels, key=lambda name: (name != JOB, name)))
-    return Vector(f"{value.text}\nand on ({names})\n{events.text} >= {at_least}", value.labels)
+def drawn(value: str, series: str, labels: Collection[Label]) -> str:
+    """The value of what happened at all; of labels with any number of values, of the `TOP` that happened most."""
+    names = list(map(label, labels))
+    ever = f"{_ever(series, labels)} > 0"
+    most = f"topk({TOP}, {ever})" if {JOB, schema.REQUEST_MODEL.label} & set(names) else ever
+    return f"(\n{indent(value, '  ')}\n)\nand on ({', '.join(names)}) {most}"
 
 
-def quantile_now(q: float, what: Metric, by: Collection[Label], *matchers: Matcher) -> Vector:
-    """A quantile of right now, over the histogram itself: recorded increments have no exemplars."""
-    if not 0 < q < 1:
-        raise UsageError(f"a quantile lies between 0 and 1, not at {q!r}")
-    rate = throughput(what, (LE, *by), *matchers, part="bucket")
-    return Vector(f"histogram_quantile({q:g}, {rate.text})", rate.labels - {LE})
+def _ever(series: str, labels: Collection[Label]) -> str:
+    return f"sum{by(labels)}(max_over_time({series}[$__range] @ end()))"
 
 
-def firing() -> str:
-    """Our alerts that fire: for the chosen services, for none in particular, about the Collector, which serves all."""
-    own = foreign("ALERTS", alertname="Endturn.+", alertstate="firing").where(Matcher(JOB, "=~", "$job|"))
-    return f"{own} or {foreign('ALERTS', alertname='EndturnCollector.+', alertstate='firing')}"
+def quantile(q: float, series: str, labels: Collection[Label], window: str) -> str:
+    """A quantile over a histogram's buckets."""
+    return f"histogram_quantile({q:g}, sum{by((LE, *labels))}(increase({_over(series, window)})))"
 
 
-def deployed(window: int, remembered: int) -> str:
-    """Versions of the chosen services that report in a window and did not in the time before it."""
-    info = foreign("target_info").where(chosen(JOB, "job"), Matcher("service_version", "!=", ""))
-    by = f"by ({JOB}, service_version)"
-    now = f"group {by} (last_over_time({info}[{duration(window)}]))"
-    return f"{now}\nunless\ngroup {by} (last_over_time({info}[{duration(remembered)}] offset {duration(window)}))"
+def rates(what: Metric, labels: Collection[Label], *where: str, part: Part) -> str:
+    """Events or amounts per second, of right now; series of either generation of the metric's name."""
+    added = {LE} if part == "bucket" else set()
+    every = [f"rate({select(what, *where, part=part)}[$__rate_interval])"]
+    for name, says in SUCCESSORS.get(what.prometheus, ()):
+        conditions = f"{{{', '.join(where)}}}" if where else ""
+        rate = f"rate({name}_{part}{conditions}[$__rate_interval])"
+        for key, value in says.items():
+            rate = f'label_replace({rate}, "{key}", "{value}", "", "")'
+        every.append(rate)
+    return f"sum{by((*added, *labels))}({' or '.join(every)})"
+
+
+# --- Expressions that are data ------------------------------------------------------------------------------------
+
+SCOPES: Final[dict[str, tuple[Label, ...]]] = {"service": SERVICE, "call": CALL, "model": (*SERVICE, *CALL), "all": ()}
+
+
+def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) -> str:
+    """The text with what stands between at signs replaced: a value by its name, or a form with its arguments.
+
+    The forms, each over series that fulfil the conditions `where`; an indicator is one of telemetry/indicators.py, `by`
+    a scope (service, call, model, all) or labels joined by +:
+
+    - `number(indicator, by, window)`, `increases(indicator, by, window)`, `steps(indicator, by)`; of an indicator that
+      is a share its part, with `.whole` its whole;
+    - `portion(indicator, by, window)`: a share as people read it, number by number;
+    - `share(indicator, by, window)`: a share over time;
+    - `quantile(q, metric, by, window, condition…)`, `values(metric, by, window, condition…)`: of a histogram, the
+      number of values at or below each bound;
+    - `rates(metric, part, by, condition…)`: per second.
+
+    Raises:
+        UsageError: there is no such value, form or indicator. UnknownName: the schema lacks a name.
+    """
+
+    def count(name: str) -> Count:
+        of, _, side = name.partition(".")
+        if of not in INDICATORS:
+            raise _unknown("indicator", of, INDICATORS, of="telemetry/indicators.py")
+        found = INDICATORS[of].whole if side == "whole" else INDICATORS[of].count
+        if found is None:
+            raise UsageError(f"the indicator {of!r} is no share, and has no whole")
+        return found
+
+    def series(name: str) -> str:
+        part: Part = "count" if count(name).metric.instrument == "histogram" else ""
+        return select(count(name), *where, part=part)
+
+    def labels(names: str) -> tuple[Label, ...]:
+        return SCOPES[names] if names in SCOPES else tuple(names.split("+"))
+
+    def form(name: str, inner: str) -> str:
+        match [name, *(each.strip() for each in inner.split(","))]:
+            case ["number", of, names, window]:
+                return number(series(of), labels(names), window)
+            case ["increases", of, names, window]:
+                return increases(series(of), labels(names), window)
+            case ["steps", of, names]:
+                return steps(series(of), labels(names))
+            case ["portion", of, names, window]:
+                return share(*(number(series(each), labels(names), window) for each in (of, f"{of}.whole")))
+            case ["share", of, names, window]:
+                both = (increases(series(each), labels(names), window) for each in (of, f"{of}.whole"))
+                value = share(*both)
+                return drawn(value, series(f"{of}.whole"), labels(names)) if labels(names) else value
+            case ["quantile", q, of, names, window, *conditions]:
+                return quantile(float(q), select(metric(of), *where, *conditions, part="bucket"), labels(names), window)
+            case ["values", of, names, window, *conditions]:
+                return number(select(metric(of), *where, *conditions, part="bucket"), (LE, *labels(names)), window)
+            case ["rates", of, ("bucket" | "sum" | "count") as part, names, *conditions]:
+                return rates(metric(of), labels(names), *where, *conditions, part=part)
+        raise UsageError(f"there is no form {name}({inner}); see promql.expand")
+
+    def fill(found: re.Match[str]) -> str:
+        if found[2] is not None:
+            return form(found[1], found[2])
+        if found[1] not in values:
+            raise _unknown("value", found[1], values, of="the configuration")
+        return values[found[1]]
+
+    return re.sub(r"@(\w+)(?:\(([^@]*)\))?@", fill, text)
+
+
+def check(expr: str, known: Mapping[str, Collection[str]]) -> None:
+    """Raise UnknownName for a metric or label that neither schema nor rules nor `known` (name → labels) have."""
+    declared: dict[str, set[str]] = {name: set(labels) for name, labels in known.items()}
+    for each in schema.METRICS:
+        names = [each.prometheus, *(name for name, _ in SUCCESSORS.get(each.prometheus, ()))]
+        suffixes = ("_bucket", "_sum", "_count") if each.instrument == "histogram" else ("",)
+        declared |= {n + s: {LE, *(a.label for a in each.attributes)} for n in names for s in suffixes}
+    for variable in ("$__rate_interval", "$__interval", "$__range", "$window"):
+        expr = expr.replace(variable, "1h")
+    for selector in _selectors(promql_parser.parse(re.sub(r"\$\w+", "x", expr))):
+        name = selector.name or next(m.value for m in selector.matchers.matchers if m.name == "__name__")
+        if name not in declared and not name.startswith("endturn:"):
+            raise _unknown("metric", name, declared)
+        for matcher in selector.matchers.matchers:
+            if matcher.name not in {"__name__", INSTANCE, *SERVICE, *declared.get(name, ())}:
+                raise _unknown("label", matcher.name, declared[name], of=repr(name))
+
+
+def _selectors(node: Any) -> Iterator[Any]:
+    """Every vector selector below a node of the parser."""
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node
+        return
+    for name in ("expr", "lhs", "rhs", "vector_selector"):
+        if (child := getattr(node, name, None)) is not None:
+            yield from _selectors(child)
+    for child in getattr(node, "args", None) or ():
+        yield from _selectors(child)

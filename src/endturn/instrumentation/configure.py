@@ -150,15 +150,16 @@ class Telemetry:
 
         # All exporters before any provider: a setting that cannot be used must leave nothing half done.
         made: dict[Signal, list[Any]] = {}
-        for signal, exporter in zip(sdk_providers.SIGNALS, given, strict=True):
-            try:
-                made[signal] = sdk_providers.exporters(signal, exporter, attributes)
-            except UsageError as error:
-                if not self._for_host:
-                    raise
-                log.error("endturn: no %s are exported: %s", signal, error)
         resource = sdk_providers.resource_of(attributes)
-        self._providers = sdk_providers.install(resource, made)
+        with sdk_providers.drops_counted():
+            for signal, exporter in zip(sdk_providers.SIGNALS, given, strict=True):
+                try:
+                    made[signal] = sdk_providers.exporters(signal, exporter, attributes)
+                except UsageError as error:
+                    if not self._for_host:
+                        raise
+                    log.error("endturn: no %s are exported: %s", signal, error)
+            self._providers = sdk_providers.install(resource, made)
         if self._providers:
             self._resource = resource
             self._stand_by()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal
@@ -19,6 +20,7 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.view import DropAggregation, View
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -55,6 +57,8 @@ LOGS_QUEUED: Final = 16_384
 """How many wait for a Collector that is away: what two minutes of fifty calls a second make, all of them truncated.
 OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BLRP_MAX_QUEUE_SIZE say otherwise."""
 
+OWN_METRICS: Final = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
+
 Make = Callable[..., Any]
 """Makes an exporter; of metrics perhaps a reader, which does without one."""
 
@@ -64,6 +68,22 @@ _CURRENT: Final[dict[Signal, Make]] = {
     "logs": _logs.get_logger_provider,
 }
 _registered = cache(entry_points)
+
+
+@contextmanager
+def drops_counted() -> Iterator[None]:
+    """Exporters and processors that are made meanwhile count what they drop, which the SDK does where this is set.
+
+    It is not set for the whole process: tracers would count each span, too, at a price, and to no use.
+    """
+    if OWN_METRICS in os.environ:
+        yield
+        return
+    os.environ[OWN_METRICS] = "true"
+    try:
+        yield
+    finally:
+        del os.environ[OWN_METRICS]
 
 
 def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list[Any]:
@@ -200,7 +220,10 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
         readers = [
             one if isinstance(one, MetricReader) else PeriodicExportingMetricReader(one, every) for one in chosen
         ]
-        providers["metrics"] = meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        # Of what the SDK measures of itself, how long exports take is nobody's question, and forty series.
+        unasked = View(instrument_name="otel.sdk.*.duration", aggregation=DropAggregation())
+        meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False, views=[unasked])
+        providers["metrics"] = meters
         is_pushed = len(readers) == 1 and isinstance(readers[0], PeriodicExportingMetricReader)
         instruments.own(meters, zero_first=is_pushed)
         metrics.set_meter_provider(meters)
