@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
 from endturn.errors import UsageError
 from endturn.generate import promql
@@ -15,7 +19,7 @@ from endturn.telemetry import schema
 from endturn.telemetry.indicators import Count
 from endturn.telemetry.schema import Attribute
 from tests.generate.parsed import parse, selectors
-from tests.support.processes import require_stack
+from tests.support.processes import Prometheus, require_stack
 
 
 def test_what_the_schema_lacks_is_refused_with_the_nearest_name() -> None:
@@ -40,6 +44,25 @@ def test_both_spellings_of_a_name_are_the_same() -> None:
     """OpenTelemetry's and Prometheus'."""
     assert promql.metric("endturn.turns") is promql.metric("endturn_turns_total") is schema.TURNS
     assert promql.attribute("gen_ai.request.model") is promql.attribute("gen_ai_request_model") is schema.REQUEST_MODEL
+
+
+@pytest.mark.stack
+def test_prometheus_names_the_metrics_as_they_are_declared(tmp_path: Path) -> None:
+    """All of them, pushed by OTLP; no name has a capital."""
+    with Prometheus(tmp_path) as prometheus:
+        exporter = OTLPMetricExporter(endpoint=f"{prometheus.url}/api/v1/otlp/v1/metrics")
+        provider = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
+        meter = provider.get_meter("names")
+        for each in schema.METRICS:
+            if each.instrument == "counter":
+                meter.create_counter(each.name, each.unit).add(1)
+            else:
+                meter.create_histogram(each.name, each.unit).record(1)
+        provider.shutdown()
+        found = prometheus.client.get("label/__name__/values")
+    told = {re.sub("_(bucket|sum|count)$", "", name) for name in found if name.startswith(("endturn_", "gen_ai_"))}
+    assert told == {each.prometheus for each in schema.METRICS}
+    assert {name.lower() for name in told} == told
 
 
 def test_a_histogram_is_read_by_its_parts() -> None:

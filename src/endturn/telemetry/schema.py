@@ -66,7 +66,7 @@ class Metric:
     def prometheus(self) -> str:
         """Its name in Prometheus (default translation); a histogram's without `_bucket`, `_sum`, `_count`."""
         base = self.name.replace(".", "_")
-        unit = {"s": "seconds", "1": "ratio", "USD": "USD"}.get(self.unit, "")
+        unit = {"s": "seconds", "1": "ratio"}.get(self.unit, "")
         if self.instrument == "histogram" and self.unit == "1":
             unit = ""  # the translation adds _ratio to gauges only
         if unit and unit not in base.split("_"):
@@ -289,7 +289,7 @@ CONTINUATION_TOKENS = Metric(
     "What did finishing cost?",
 )  # fmt: skip
 CONTINUATION_COST = Metric(
-    "endturn.continuation.cost", "counter", "USD", "Money spent on continuation calls, where prices are given.", CALL,
+    "endturn.continuation.cost", "counter", "{USD}", "Money spent on continuation calls, where prices are given.", CALL,
     "The same in money.",
 )  # fmt: skip
 REPAIRS = Metric(
