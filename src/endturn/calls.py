@@ -254,7 +254,12 @@ def open_call(layer: Layer, asked: Any = None, *, late: bool = False, **facts: A
             "choices": asked.choices,
             "temperature": asked.temperature,
             "top_p": asked.top_p,
+            "top_k": asked.top_k,
             "seed": asked.seed,
+            "stop_sequences": asked.stop_sequences,
+            "reasoning_level": asked.reasoning_level,
+            "previous_id": asked.previous_id,
+            "output_type": asked.output_type,
             **facts,
         }
     within = None if turns.TURN.get() is None else turns.declared_turn()

@@ -253,7 +253,8 @@ class _Controller:
         request, part = step.request, step.part
         call = open_call(
             Layer.WRAPPER, provider=self._name, model=request.model, maximum=request.max_tokens,
-            temperature=request.temperature, seed=request.seed,
+            temperature=request.temperature, seed=request.seed, previous_id=request.previous_id,
+            output_type=None if request.format is None else "json",
         )  # fmt: skip
         last: ChatResponse | None = None
         close: Callable[[], Any] | None = None

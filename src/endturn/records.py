@@ -24,11 +24,15 @@ _FIGURES: Final = {
     "choices": (1, MOST),
     "temperature": (-MOST, MOST),
     "top_p": (-MOST, MOST),
+    "top_k": (0, MOST),
     "seed": (-(2**63), 2**63 - 1),
     "server_port": (0, 65_535),
 }
 """Of a call's facts those that are numbers, and what each may be."""
 _NUMBERS: Final = (int, float)
+
+MOST_SEQUENCES: Final = 16
+"""Stop sequences that are told of; most providers allow four or five."""
 
 LONGEST_NAME: Final = 256
 """Characters of a name. Every export of the process repeats those that metrics have."""
@@ -287,6 +291,9 @@ class CallStarted:
         operation: "chat", "generate_content" or "text_completion".
         maximum: the output limit that was asked for.
         iteration: 1 for the turn's first call.
+        reasoning_level: how much the model is to think, in the provider's word.
+        previous_id: the response that the request builds on.
+        output_type: "text", "json", "image" or "speech".
         adopt: the span that another instrumentation makes of this call (telemetry's `AdoptedSpan`): it is enriched, and
             none is made.
     """
@@ -302,7 +309,12 @@ class CallStarted:
     choices: int = 1
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
     seed: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    reasoning_level: str | None = None
+    previous_id: str | None = None
+    output_type: str | None = None
     server_address: str | None = None
     server_port: int | None = None
     continuation: Continuation | None = None
@@ -319,6 +331,11 @@ def believe(facts: dict[str, Any]) -> None:
             del facts[name]
     for name in ("provider", "model"):
         facts[name] = name_shown(facts.get(name) or "")
+    for name in ("reasoning_level", "previous_id"):
+        if facts.get(name):
+            facts[name] = name_shown(facts[name])
+    if sequences := facts.get("stop_sequences"):
+        facts["stop_sequences"] = tuple(map(name_shown, sequences[:MOST_SEQUENCES]))
 
 
 def name_shown(name: str) -> str:

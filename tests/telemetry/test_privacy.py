@@ -462,7 +462,7 @@ def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, export
     for said in (s.prompt, s.answer, *([] if name == "observe_provider_call" else [s.system])):
         assert said.encode() in exported.bytes
     found = s.found(exported.bytes)
-    allowed = {"prompt", "system", "argument", "result", "tool", "description", "answer", "reasoning", "called"}
+    allowed = {"prompt", "system", "argument", "result", "tool", "description", "answer", "reasoning", "called", "stop"}
     assert set(found) <= allowed | {"image_path"}, found
 
 

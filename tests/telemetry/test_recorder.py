@@ -102,7 +102,8 @@ def everything(stage: Stage) -> None:
 def test_a_call_is_one_client_span(stage: Stage) -> None:
     """A whole answer: every attribute that is known, status unset, no exception event."""
     asked = {
-        "maximum": 64, "stream": True, "choices": 2, "temperature": 0.2, "top_p": 0.9, "seed": 7,
+        "maximum": 64, "stream": True, "choices": 2, "temperature": 0.2, "top_p": 0.9, "top_k": 40, "seed": 7,
+        "reasoning_level": "low", "previous_id": "resp_0", "output_type": "json",
         "server_address": "localhost", "server_port": 8080,
     }  # fmt: skip
     usage = Usage(input_tokens=100, output_tokens=64, reasoning_tokens=9, cache_read_tokens=50, cache_write_tokens=1)
@@ -131,7 +132,11 @@ def test_a_call_is_one_client_span(stage: Stage) -> None:
                 "gen_ai.request.choice.count": 2,
                 "gen_ai.request.temperature": 0.2,
                 "gen_ai.request.top_p": 0.9,
+                "gen_ai.request.top_k": 40,
                 "gen_ai.request.seed": 7,
+                "gen_ai.request.reasoning.level": "low",
+                "gen_ai.request.previous_response.id": "resp_0",
+                "gen_ai.output.type": "json",
                 "server.address": "localhost",
                 "server.port": 8080,
                 "gen_ai.response.id": "chatcmpl-1",

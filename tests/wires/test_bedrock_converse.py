@@ -730,7 +730,7 @@ def test_inspect_reads_in_place() -> None:
     )
     assert asked.history is messages
     assert asked == Asked(
-        "m", 5, json_format=True, temperature=0.1, top_p=0.5, system=system, history=messages, length=1
+        "m", 5, output_type="json", temperature=0.1, top_p=0.5, system=system, history=messages, length=1
     )
     assert bedrock_converse.inspect({"model": "m", "stream": True}) == Asked("m", stream=True)
 

@@ -623,7 +623,7 @@ def test_inspect_reads_in_place() -> None:
         }
     )
     assert asked.history is messages
-    assert asked == Asked("m", 5, stream=True, top_p=0.5, seed=3, json_format=True, history=messages, length=1)
+    assert asked == Asked("m", 5, stream=True, top_p=0.5, seed=3, output_type="json", history=messages, length=1)
 
 
 def test_inspect_of_v1() -> None:

@@ -806,7 +806,7 @@ def test_inspect_the_sdks_arguments(config: Any) -> None:
         maximum=9,
         choices=2,
         stream=True,
-        json_format=True,
+        output_type="json",
         temperature=0.5,
         top_p=0.25,
         seed=7,

@@ -933,7 +933,7 @@ def test_inspect_reads_in_place() -> None:
         2,
         stream=True,
         stream_usage=False,
-        json_format=True,
+        output_type="json",
         temperature=0.5,
         seed=3,
         history=messages,

@@ -271,7 +271,7 @@ def _asked(speaks: Wire | None, given: dict[str, Any]) -> Asked:
         return Asked(
             model=request.model,
             maximum=request.max_tokens,
-            json_format=request.format is not None,
+            output_type=None if request.format is None else "json",
             previous_id=request.previous_id,
             temperature=request.temperature,
             seed=request.seed,

@@ -97,7 +97,7 @@ class ContentPolicy:
         """Whether what was said is wanted anywhere."""
         return self.on_span or self.on_event
 
-    def attributes(self, content: Content) -> dict[str, Any]:
+    def attributes(self, content: Content, stop_sequences: tuple[str, ...] = ()) -> dict[str, Any]:
         """What was said, as the attributes of an event; `{}` where the redaction failed. `as_text` is for spans."""
         writer = MessageWriter(self.longest, self.redact)
         found: dict[str, Any] = {}
@@ -112,6 +112,7 @@ class ContentPolicy:
                 found[schema.INPUT_MESSAGES.key] = newest[::-1]
                 found[schema.TOOL_DEFINITIONS.key] = writer.attribute(writer.tool, _tools(request))
             found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
+            found[schema.REQUEST_STOP_SEQUENCES.key] = tuple(map(writer.text, stop_sequences))
         except RedactionFailed as failed:
             if announce.is_strict():
                 raise

@@ -175,20 +175,20 @@ class MessageWriter:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return self._text(value)
+            return self.text(value)
         if isinstance(value, int | float):
             # What no exporter can send, or JSON cannot say, is text.
-            shown = self._text(str(value))
+            shown = self.text(str(value))
             return value if shown == str(value) and abs(value) < 1 << 63 else shown
         if isinstance(value, Mapping) and depth:
             pairs = self._while_room(value.items())
-            return {self._text(str(key)): self._value(inner, depth - 1) for key, inner in pairs}
+            return {self.text(str(key)): self._value(inner, depth - 1) for key, inner in pairs}
         if isinstance(value, list | tuple) and depth:
             return [self._value(inner, depth - 1) for inner in self._while_room(value)]
         self.cut = True  # Too deep, or bytes, and what else an SDK takes that JSON does not have.
         return None
 
-    def _text(self, text: str) -> str:
+    def text(self, text: str) -> str:
         """A text, redacted whole and then cut: half of a secret is one that no redaction finds."""
         try:
             shown = text if self._redact is None else self._redact(text)

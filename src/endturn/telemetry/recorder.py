@@ -169,7 +169,7 @@ class Recorder:
         error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
         found = attributes.of_answer(ended, error, counted=out.counted())
-        said = None if ended.content is None else self._said(ended.content, opened)
+        said = None if ended.content is None else self._said(ended.content, started.stop_sequences, opened)
         if opened is not None:
             self._describe(opened, ended, found, said)
         foreign_spans.call_ended(ended)
@@ -209,14 +209,16 @@ class Recorder:
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
             self._remember_turn(turn, opened)
 
-    def _said(self, content: records.Content, opened: OpenSpan | None) -> dict[str, Any] | None:
+    def _said(
+        self, content: records.Content, stop_sequences: tuple[str, ...], opened: OpenSpan | None
+    ) -> dict[str, Any] | None:
         """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
         on_event = self._out.content.on_event and self._out.takes_events()
         on_span = self._out.content.on_span and opened is not None and opened.span.is_recording()
         if content_by_another(opened) or not (on_event or on_span):
             return None
         try:
-            return self._out.content.attributes(content)
+            return self._out.content.attributes(content, stop_sequences)
         except Exception:
             swallow("recording what was said")
             return None

@@ -134,7 +134,20 @@ REQUEST_STREAM = _attribute("gen_ai.request.stream", "boolean", "The answer was 
 REQUEST_CHOICES = _attribute("gen_ai.request.choice.count", "int", "Answers asked for, where not one.", 2)
 REQUEST_TEMPERATURE = _attribute("gen_ai.request.temperature", "double", "As requested.", 0.2)
 REQUEST_TOP_P = _attribute("gen_ai.request.top_p", "double", "As requested.", 0.9)
+REQUEST_TOP_K = _attribute("gen_ai.request.top_k", "int", "As requested.", 40)
 REQUEST_SEED = _attribute("gen_ai.request.seed", "int", "As requested.", 7)
+REQUEST_STOP_SEQUENCES = _attribute(
+    "gen_ai.request.stop_sequences", "string[]", "The words at which the model is to stop.", "END", opt_in=True
+)
+REQUEST_REASONING_LEVEL = _attribute(
+    "gen_ai.request.reasoning.level", "string", "How much the model is to think, in the provider's word.", "low"
+)
+REQUEST_PREVIOUS_RESPONSE = _attribute(
+    "gen_ai.request.previous_response.id", "string", "The response that the request builds on.", "resp_123"
+)
+OUTPUT_TYPE = _attribute(
+    "gen_ai.output.type", "string", "The output that was asked for.", values=("text", "json", "image", "speech")
+)
 RESPONSE_ID = _attribute("gen_ai.response.id", "string", "The provider's id of the response.", "chatcmpl-123")
 RESPONSE_MODEL = _attribute("gen_ai.response.model", "string", "The model that answered.", "gpt-5-mini-2026-08-07")
 FINISH_REASONS = _attribute(
@@ -236,7 +249,9 @@ CAPPED = _attribute(
 )  # fmt: skip
 LISTENER = _attribute("endturn.listener.name", "string", "The listener that raised.", "Recorder")
 
-CONTENT: Final = (SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS, CONTENT_CUT)
+CONTENT: Final = (
+    SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS, REQUEST_STOP_SEQUENCES, CONTENT_CUT,
+)  # fmt: skip
 """What was said: only where the host asked for it."""
 CALL: Final = (PROVIDER, REQUEST_MODEL)
 TURN: Final = (PROVIDER, REQUEST_MODEL, AGENT)
@@ -341,9 +356,10 @@ METRICS: Final = (
 
 INFERENCE: Final = (
     OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
-    REQUEST_TOP_P, REQUEST_SEED, RESPONSE_ID, RESPONSE_MODEL, FINISH_REASONS, RESPONSE_FIRST_CHUNK, INPUT_TOKENS,
-    OUTPUT_TOKENS, REASONING_TOKENS, CACHE_READ_TOKENS, CACHE_WRITE_TOKENS, CONVERSATION, SERVER_ADDRESS, SERVER_PORT,
-    ERROR_TYPE, REASON, RAW, STOP_TRUNCATED, SUSPECTED, TURN_ID, ITERATION, CONTINUATION_INDEX,
+    REQUEST_TOP_P, REQUEST_TOP_K, REQUEST_SEED, REQUEST_REASONING_LEVEL, REQUEST_PREVIOUS_RESPONSE,
+    OUTPUT_TYPE, RESPONSE_ID, RESPONSE_MODEL, FINISH_REASONS, RESPONSE_FIRST_CHUNK,
+    INPUT_TOKENS, OUTPUT_TOKENS, REASONING_TOKENS, CACHE_READ_TOKENS, CACHE_WRITE_TOKENS, CONVERSATION, SERVER_ADDRESS,
+    SERVER_PORT, ERROR_TYPE, REASON, RAW, STOP_TRUNCATED, SUSPECTED, TURN_ID, ITERATION, CONTINUATION_INDEX,
 )  # fmt: skip
 """What is known of one call to a provider."""
 

@@ -113,11 +113,12 @@ class Asked:
         stream_usage: whether a stream's end tells the usage: OpenAI's chat streams must be asked to.
         generates: the model is to write, and will say why it stopped; it is not for embeddings, a ranking, a picture.
         background: the call starts a job on the server and does not wait for it.
-        json_format: the answer is constrained to JSON.
+        output_type: what the answer is to be, where the request says it: "text", "json", "image" or "speech".
         compaction: the call asks for nothing but a summary of the conversation (Anthropic's `compaction`).
         previous_id: the response that the call builds on.
         conversation_id: the conversation that the server keeps, where the call names one.
-        temperature, top_p, seed: as sent.
+        temperature, top_p, top_k, seed, stop_sequences: as sent.
+        reasoning_level: how much the model is to think, in the provider's word.
         system: a system prompt that travels beside the messages, in the wire's own shape.
         history: the conversation's messages in the wire's own shape; the host's own list, never copied or changed.
         length: how many messages `history` held when the call was made: a host may append to the same list later.
@@ -130,16 +131,24 @@ class Asked:
     stream_usage: bool = True
     generates: bool = True
     background: bool = False
-    json_format: bool = False
+    output_type: str | None = None
     compaction: bool = False
     previous_id: str | None = None
     conversation_id: str | None = None
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
     seed: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    reasoning_level: str | None = None
     system: Any = None
     history: Sequence[Any] = ()
     length: int = 0
+
+    @property
+    def json_format(self) -> bool:
+        """Whether the answer is constrained to JSON."""
+        return self.output_type == "json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from endturn.wires.anthropic_reply import reply, reply_error
 from endturn.wires.anthropic_response import NAME, Decoder, decode
 from endturn.wires.anthropic_watch import REASONS, Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, text
+from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, output_type, text, text_or_none, texts
 
 __all__ = [
     "APIS",
@@ -307,15 +307,19 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     """What a call of an SDK asks for, read in place."""
     history = items(kwargs.get("messages"))
     system = kwargs.get("system")
-    form = member(kwargs.get("output_config"), "format") or kwargs.get("output_format")
+    config = kwargs.get("output_config")
+    form = member(config, "format") or kwargs.get("output_format")
     return Asked(
         model=text(kwargs.get("model")),
         maximum=count(kwargs.get("max_tokens")),
         stream=kwargs.get("stream") is True,
-        json_format=isinstance(form, type) or member(form, "type") == "json_schema",
+        output_type=output_type(form),
         compaction=isinstance(kwargs.get("compaction"), Mapping),
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("top_p")),
+        top_k=count(kwargs.get("top_k")),
+        stop_sequences=texts(kwargs.get("stop_sequences")),
+        reasoning_level=text_or_none(member(config, "effort")),
         system=system if isinstance(system, str | list | tuple) else None,
         history=history,
         length=len(history),

@@ -16,7 +16,7 @@ from endturn.wires.bedrock_converse_request import encode, replayable, request
 from endturn.wires.bedrock_converse_response import NAME, Decoder, decode
 from endturn.wires.bedrock_converse_watch import REASONS, Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import SEGMENTS, count, items, member, number, text
+from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none, texts
 
 __all__ = [
     "APIS",
@@ -109,13 +109,19 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     system = kwargs.get("system")
     limits = kwargs.get("inferenceConfig")
     form = member(kwargs.get("outputConfig"), "textFormat")
+    more = kwargs.get("additionalModelRequestFields")  # each model's own: Claude's, Nova's, gpt-oss's
     return Asked(
         model=text(kwargs.get("modelId")) or text(kwargs.get("model")),
         maximum=count(member(limits, "maxTokens")),
         stream=kwargs.get("stream") is True,
-        json_format=member(form, "type") == "json_schema",
+        output_type=output_type(form),
         temperature=number(member(limits, "temperature")),
         top_p=number(member(limits, "topP")),
+        top_k=count(member(more, "top_k")) or count(member(member(more, "inferenceConfig"), "topK")),
+        stop_sequences=texts(member(limits, "stopSequences")),
+        reasoning_level=text_or_none(member(member(more, "output_config"), "effort"))
+        or text_or_none(member(more, "reasoning_effort"))
+        or text_or_none(member(member(more, "reasoningConfig"), "maxReasoningEffort")),
         system=system if isinstance(system, list | tuple) else None,
         history=history,
         length=len(history),

@@ -19,7 +19,19 @@ from endturn.wires.cohere_reply import call_of, reply, reply_error
 from endturn.wires.cohere_response import NAME, Decoder, decode
 from endturn.wires.cohere_watch import REASONS, Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, seed_of, text
+from endturn.wires.reading import (
+    SEGMENTS,
+    arguments,
+    count,
+    items,
+    member,
+    minted,
+    number,
+    output_type,
+    seed_of,
+    text,
+    texts,
+)
 
 __all__ = [
     "APIS",
@@ -284,9 +296,11 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         model=text(kwargs.get("model")),
         maximum=count(kwargs.get("max_tokens")),
         stream=kwargs.get("stream") is True,
-        json_format=member(form, "type") == "json_object",
+        output_type=output_type(form),
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("p")),
+        top_k=count(kwargs.get("k")),
+        stop_sequences=texts(kwargs.get("stop_sequences")),
         seed=seed_of(kwargs.get("seed")),
         system=system,
         history=history,

@@ -16,7 +16,7 @@ from endturn.wires.completions_response import NAME, Decoder, decode
 from endturn.wires.completions_shapes import SHAPES, Shape, asked_in
 from endturn.wires.completions_watch import Watch
 from endturn.wires.failure import error_of
-from endturn.wires.reading import SEGMENTS, count, items, member, number, seed_of, text
+from endturn.wires.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
 
 __all__ = [
     "APIS",
@@ -230,6 +230,9 @@ def resume(
     return request.but(messages=(*request.messages, *partial))
 
 
+_STOPS: Final = ("stop", "stop_sequences", "stopSequences")
+
+
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
     """What a call of an SDK, or a request body of any dialect, asks for, read in place."""
     dialect = asked_in(kwargs)
@@ -248,6 +251,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         stream_usage=bool(dialect) or member(kwargs.get("stream_options"), "include_usage") is True,
         temperature=number(member(settings, "temperature")),
         top_p=number(member(settings, "top_p")),
+        top_k=count(member(settings, "k" if dialect == "command" else "top_k")),
+        stop_sequences=next(filter(None, (texts(member(settings, name)) for name in _STOPS)), ()),
         seed=seed_of(member(settings, shape.seed)) if shape.seed else None,
         history=({"role": "user", "content": said},) if said else (),
         length=1 if said else 0,

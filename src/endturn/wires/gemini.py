@@ -21,7 +21,19 @@ from endturn.wires.gemini_contents import contents, messages, parts, unfinished
 from endturn.wires.gemini_reply import WORDS, reply, reply_error
 from endturn.wires.gemini_response import NAME, Decoder, decode
 from endturn.wires.gemini_watch import REASONS, Watch, either
-from endturn.wires.reading import SEGMENTS, SETTINGS, count, items, member, number, seed_of, text
+from endturn.wires.reading import (
+    SEGMENTS,
+    SETTINGS,
+    count,
+    items,
+    member,
+    number,
+    output_type,
+    seed_of,
+    text,
+    text_or_none,
+    texts,
+)
 
 __all__ = [
     "APIS",
@@ -57,6 +69,7 @@ APIS: Final[Mapping[str, Api]] = {
 VOICE: Final = Voice("response-", "function-call-", "x-request-id", {**WORDS, StopReason.ERROR: "OTHER"})
 
 _JSON: Final = "application/json"
+_FORMS: Final = {_JSON: "json", "text/plain": "text"}
 _ANY: Final = {"type": "json_object"}
 _MODES: Final = {"NONE": "none", "ANY": "required", "AUTO": "auto"}
 
@@ -279,15 +292,20 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     schema = either(settings, "responseJsonSchema", "response_json_schema") or either(
         settings, "responseSchema", "response_schema"
     )
+    mime = _JSON if schema is not None else text(either(settings, "responseMimeType", "response_mime_type"))
+    thinking = either(settings, "thinkingConfig", "thinking_config")
     return Asked(
         model=text(kwargs.get("model")),
         maximum=count(either(settings, "maxOutputTokens", "max_output_tokens")),
         choices=count(either(settings, "candidateCount", "candidate_count")) or 1,
         stream=kwargs.get("stream") is True,
-        json_format=schema is not None or either(settings, "responseMimeType", "response_mime_type") == _JSON,
+        output_type=output_type(_FORMS.get(mime), either(settings, "responseModalities", "response_modalities")),
         temperature=number(member(settings, "temperature")),
         top_p=number(either(settings, "topP", "top_p")),
+        top_k=count(either(settings, "topK", "top_k")),
         seed=seed_of(member(settings, "seed")),
+        stop_sequences=texts(either(settings, "stopSequences", "stop_sequences")),
+        reasoning_level=text_or_none(either(thinking, "thinkingLevel", "thinking_level")),
         system=system,
         history=history,
         length=len(history),

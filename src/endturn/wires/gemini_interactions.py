@@ -17,7 +17,20 @@ from endturn.wires.framing import parse
 from endturn.wires.gemini_interactions_reply import reply, reply_error
 from endturn.wires.gemini_interactions_response import NAME, Decoder, decode, refused
 from endturn.wires.gemini_interactions_watch import CLIENT_CALL, CONTENT, REASONS, Watch
-from endturn.wires.reading import SEGMENTS, SETTINGS, count, items, member, minted, number, seed_of, text, text_or_none
+from endturn.wires.reading import (
+    SEGMENTS,
+    SETTINGS,
+    count,
+    items,
+    member,
+    minted,
+    number,
+    output_type,
+    seed_of,
+    text,
+    text_or_none,
+    texts,
+)
 
 __all__ = [
     "APIS",
@@ -371,17 +384,20 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     body = member(kwargs.get("request"), "body") or kwargs
     config, given = member(body, "generation_config"), member(body, "input")
     history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
-    system = member(body, "system_instruction")
+    system, form = member(body, "system_instruction"), member(body, "response_format")
     return Asked(
         model=text(member(body, "model")) or text(member(body, "agent")),
         maximum=count(member(config, "max_output_tokens")),
         stream=member(body, "stream") is True,
         background=member(body, "background") is True,
-        json_format=_is_json(member(body, "response_format"))
-        or member(body, "response_mime_type") == "application/json",
+        output_type="json"
+        if _is_json(form) or member(body, "response_mime_type") == "application/json"
+        else output_type(next(iter(items(form)), form), member(body, "response_modalities")),
         previous_id=text_or_none(member(body, "previous_interaction_id")),
         temperature=number(member(config, "temperature")),
         top_p=number(member(config, "top_p")),
+        stop_sequences=texts(member(config, "stop_sequences")),
+        reasoning_level=text_or_none(member(config, "thinking_level")),
         seed=seed_of(member(config, "seed")),
         system=system if isinstance(system, str) else None,
         history=history,

@@ -15,7 +15,20 @@ from endturn.wires.failure import error_of
 from endturn.wires.ollama_reply import call_of, reply, reply_error
 from endturn.wires.ollama_response import NAME, Decoder, decode
 from endturn.wires.ollama_watch import REASONS, Watch
-from endturn.wires.reading import SEGMENTS, SETTINGS, arguments, count, items, member, minted, number, seed_of, text
+from endturn.wires.reading import (
+    SEGMENTS,
+    SETTINGS,
+    arguments,
+    count,
+    items,
+    member,
+    minted,
+    number,
+    seed_of,
+    text,
+    text_or_none,
+    texts,
+)
 
 __all__ = [
     "APIS",
@@ -258,9 +271,12 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         model=text(kwargs.get("model")),
         maximum=count(member(options, "num_predict")),
         stream=kwargs.get("stream") is True,
-        json_format=form == "json" or isinstance(form, Mapping),
+        output_type="json" if form == "json" or isinstance(form, Mapping) else None,
         temperature=number(member(options, "temperature")),
         top_p=number(member(options, "top_p")),
+        top_k=count(member(options, "top_k")),
+        stop_sequences=texts(member(options, "stop")),
+        reasoning_level=text_or_none(kwargs.get("think")),
         seed=seed_of(member(options, "seed")),
         system=system if isinstance(system, str) else None,
         history=history,

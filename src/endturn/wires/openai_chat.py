@@ -17,7 +17,20 @@ from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
 from endturn.wires.openai_chat_watch import Watch
 from endturn.wires.openai_chat_words import shows
-from endturn.wires.reading import SEGMENTS, arguments, count, items, member, minted, number, seed_of, text
+from endturn.wires.reading import (
+    SEGMENTS,
+    arguments,
+    count,
+    items,
+    member,
+    minted,
+    number,
+    output_type,
+    seed_of,
+    text,
+    text_or_none,
+    texts,
+)
 
 __all__ = [
     "APIS",
@@ -325,6 +338,7 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     get = kwargs.get
     history, form, options, choices = items(get("messages")), get("response_format"), get("stream_options"), get("n")
     limit, seed, temperature, top_p = get("max_completion_tokens"), get("seed"), get("temperature"), get("top_p")
+    modalities = get("modalities")
     limit = None if limit is None else count(limit)
     if limit is None and (limit := get("max_tokens")) is not None:
         limit = count(limit)
@@ -336,11 +350,13 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         choices=1 if choices is None else count(choices) or 1,
         stream=get("stream") is True,
         stream_usage=options is not None and member(options, "include_usage") is True,
-        json_format=form is not None
-        and (isinstance(form, type) or member(form, "type") in ("json_object", "json_schema")),
+        output_type=None if form is None and modalities is None else output_type(form, modalities),
         temperature=None if temperature is None else number(temperature),
         top_p=None if top_p is None else number(top_p),
+        top_k=None if (top_k := get("top_k")) is None else count(top_k),
         seed=None if seed is None else seed_of(seed),
+        stop_sequences=() if (stop := get("stop")) is None else texts(stop),
+        reasoning_level=text_or_none(get("reasoning_effort")) or text_or_none(member(get("reasoning"), "effort")),
         history=history,
         length=len(history),
     )

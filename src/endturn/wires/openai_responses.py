@@ -19,7 +19,7 @@ from endturn.wires.openai_responses_reasons import APIS, REASONS, WORDS
 from endturn.wires.openai_responses_reply import reply, reply_error
 from endturn.wires.openai_responses_response import NAME, Decoder, decode
 from endturn.wires.openai_responses_watch import Watch
-from endturn.wires.reading import SEGMENTS, count, items, member, number, text, text_or_none
+from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none
 
 __all__ = [
     "APIS",
@@ -252,11 +252,12 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
         maximum=count(kwargs.get("max_output_tokens")),
         stream=kwargs.get("stream") is True,
         background=kwargs.get("background") is True,
-        json_format=isinstance(form, type) or member(form, "type") in ("json_object", "json_schema"),
+        output_type=output_type(form),
         previous_id=text_or_none(kwargs.get("previous_response_id")),
         conversation_id=text_or_none(conversation) or text_or_none(member(conversation, "id")),
         temperature=number(kwargs.get("temperature")),
         top_p=number(kwargs.get("top_p")),
+        reasoning_level=text_or_none(member(kwargs.get("reasoning"), "effort")),
         system=instructions if isinstance(instructions, str | list | tuple) else None,
         history=history,
         length=len(history),

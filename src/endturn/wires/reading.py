@@ -100,6 +100,27 @@ SETTINGS: Final[Mapping[str, Callable[[Any], float | None]]] = {
 """How the numbers of our Request are read, by their names in it."""
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts of a list, or of one that stands alone."""
+    return tuple(each for each in ((value,) if isinstance(value, str) else items(value)) if isinstance(each, str))
+
+
+_OUTPUTS: Final = {
+    "json": "json", "json_object": "json", "json_schema": "json", "text": "text", "image": "image", "audio": "speech",
+}  # fmt: skip
+
+
+def output_type(form: Any, modalities: Any = None) -> str | None:
+    """What a request's output format asks for, and its list of modalities: the first that is not text counts."""
+    kinds = [_OUTPUTS.get(each.lower()) for each in texts(modalities)]
+    other = next((kind for kind in kinds if kind in ("image", "speech")), None)
+    if other is not None or form is None:
+        return other
+    if isinstance(form, type):  # the SDK makes a schema of it
+        return "json"
+    return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
+
+
 def items(value: Any) -> Sequence[Any]:
     """The value if it is a list or a tuple, else an empty one."""
     return value if isinstance(value, list | tuple) else ()
