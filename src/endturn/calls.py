@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from endturn import announce, turns
 from endturn.announce import Activation, Listener
@@ -47,6 +47,10 @@ class Layer(StrEnum):
     HTTP = "http"
 
 
+MOST_GAPS: Final = 16
+"""Times between two chunks that are kept of a stream. To record one takes the SDK several times as long as to read a
+chunk."""
+
 _call: ContextVar[Call | None] = ContextVar("endturn_call", default=None)
 
 
@@ -68,6 +72,12 @@ class Call:
     covered: bool = False
     ended: bool = False
     first_chunk_s: float | None = None
+    chunk_gaps_s: list[float] = field(default_factory=list)
+    chunks: int = 0
+    """How many have arrived after the first."""
+    every: int = 1
+    """Of these, each how manieth one's time is kept."""
+    last_chunk_s: float = 0.0
     activations: tuple[Activation, ...] = ()
     listeners: tuple[Listener, ...] = field(default_factory=announce.listeners)
     """Who listened when it was opened, and is told of it: of its beginning and of its end."""
@@ -102,9 +112,19 @@ class Call:
         responses = () if response is None else (response,)
         self.content = lambda stop: Content(request=request, beside=beside, responses=responses)
 
-    def first_chunk(self) -> None:
-        """A stream's first chunk has arrived."""
-        self.first_chunk_s = time.perf_counter() - self.started_s
+    def chunk(self) -> None:
+        """A chunk of a stream has arrived. Of a long stream an even part of the times between them is kept."""
+        now_s = time.perf_counter()
+        if self.first_chunk_s is None:
+            self.first_chunk_s = now_s - self.started_s
+        else:
+            self.chunks += 1
+            if self.chunks % self.every == 0:
+                self.chunk_gaps_s.append(now_s - self.last_chunk_s)
+                if len(self.chunk_gaps_s) == MOST_GAPS:
+                    del self.chunk_gaps_s[::2]
+                    self.every *= 2
+        self.last_chunk_s = now_s
 
     def announced(self) -> CallStarted:
         """The record of the start, announced now where it was not."""
@@ -198,6 +218,7 @@ class Call:
             error=error,
             duration_s=over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
+            chunk_gaps_s=tuple(self.chunk_gaps_s),
             content=None if self.content is None else _said(self.content, stop),
         )
         turn.count(ended)

@@ -268,8 +268,8 @@ class _Controller:
                     call.facts["stream"] = True
                 pulling = _Act(pull, _Within(scope, call))
                 while isinstance(answer := (yield pulling), _STREAMED):
-                    if call is not None and call.first_chunk_s is None:
-                        call.first_chunk()
+                    if call is not None:
+                        call.chunk()
                     if isinstance(answer, Delta):
                         yield from part.feed(answer)
                     else:

@@ -384,8 +384,8 @@ class Exchange:
         Raises:
             DecodeError: the stream is not in the provider's format; `partial` is what came before.
         """
-        if self._call is not None and self._call.first_chunk_s is None:
-            self._call.first_chunk()
+        if self._call is not None:
+            self._call.chunk()
         if not self._begun and chunk.strip():
             self._begun = True
             # Asked for a stream, some servers and proxies answer with one document: JSON, or a page.

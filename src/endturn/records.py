@@ -397,6 +397,7 @@ class CallEnded:
         reasons: the raw reason of every choice, in order.
         error: what was raised; None for a response, however it stopped.
         duration_s: from the request to the end of the response; first_chunk_s: to a stream's first chunk.
+        chunk_gaps_s: from one chunk to the next; of a long stream an even part of them.
         content: what was said; None unless a listener takes it.
     """
 
@@ -410,6 +411,7 @@ class CallEnded:
     error: BaseException | None = None
     duration_s: float
     first_chunk_s: float | None = None
+    chunk_gaps_s: tuple[float, ...] = ()
     content: Content | None = None
 
     @property

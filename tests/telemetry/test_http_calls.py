@@ -194,6 +194,23 @@ def test_a_stream_by_every_way_of_reading(records: Records, library: Any) -> Non
     assert records.only().stop.reason is StopReason.MAX_TOKENS
 
 
+@pytest.mark.parametrize(
+    ("pieces", "kept"),
+    [(1, 0), (2, 1), (16, 15), (17, 8), (32, 15), (33, 8), (1_000, 15)],
+)
+def test_the_times_between_chunks(records: Records, pieces: int, kept: int) -> None:
+    """Of a short stream all of them; of a long one as many as a short one has, from all of its length."""
+    word, *end = FRAMES[1:2] + FRAMES[-3:]
+    client = Pieces(httpx, [word] * (pieces - 1) + [b"".join(end)]).client(httpx)
+    with client.stream("POST", OPENAI, json=STREAM) as response:
+        assert sum(1 for _ in response.iter_raw()) == pieces
+    ended = records.only()
+    assert ended.first_chunk_s is not None
+    assert len(ended.chunk_gaps_s) == kept
+    assert min(ended.chunk_gaps_s, default=0) >= 0
+    assert sum(ended.chunk_gaps_s) <= ended.duration_s - ended.first_chunk_s
+
+
 @pytest.mark.parametrize("how", ["aiter_lines", "aiter_text", "aiter_bytes", "aiter_raw"])
 async def test_an_async_stream_by_every_way_of_reading(records: Records, library: Any, how: str) -> None:
     """The same, async."""

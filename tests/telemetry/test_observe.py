@@ -241,7 +241,7 @@ def explode(*args: object, **kwargs: object) -> Any:
         "endturn.instrumentation.decorators.start_turn",
         "endturn.calls.Call.end",
         "endturn.calls.Call.step",
-        "endturn.calls.Call.first_chunk",
+        "endturn.calls.Call.chunk",
         "endturn.turns.TurnScope.step",
         "endturn.turns.TurnScope.end",
         "endturn.instrumentation.decorators._asked",

@@ -69,7 +69,7 @@ def everything(stage: Stage) -> None:
         )
     )  # fmt: skip
     asked = {"continuation": again(of=first.started.number), "stream": True}
-    stage.call(turn, usage=USAGE, first_chunk_s=0.25, asked=asked, output_chars=40)
+    stage.call(turn, usage=USAGE, first_chunk_s=0.25, chunk_gaps_s=(0.25, 0.5), asked=asked, output_chars=40)
     stage.tell(
         PayloadRepaired(
             turn=turn,
@@ -572,12 +572,14 @@ def test_an_error_tells_what_it_was(error: Exception, shown: str) -> None:
 def test_every_metric_as_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, units, buckets and attributes of one turn that was cut and finished."""
     monkeypatch.setattr(announce, "_failed", {})
-    stage = Stage(options=Options(prices={"gpt-5": (1.0, 10.0)}))
+    stage = Stage(options=Options(prices={"gpt-5": (1.0, 10.0)}, semconv="gen_ai_latest_experimental/dup"))
     everything(stage)
     drift = Stop(StopReason.UNKNOWN, "mystery", mapped=False)
     stage.call(stage.turn(), replace(drift, suspected=True))
     found = {name: counted(sums) for name, sums in stage.points().items()}
     standard = ("chat", *OPENAI, None)
+    near, far = (*standard, None, None), (*standard, "api.openai.com", None)
+    later = "gen_ai.client.inference"
     assert found == {
         "endturn.responses": {(*OPENAI, "max_tokens"): 1, (*OPENAI, "end_turn"): 1, (*OPENAI, "unknown"): 1},
         "endturn.turns": {(*OPENAI, None, True, True, "completed"): 1},
@@ -602,7 +604,18 @@ def test_every_metric_as_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None
             (*standard, "api.openai.com", None, "input"): (1, 100), (*standard, None, None, "input"): (1, 100),
             (*standard, "api.openai.com", None, "output"): (1, 20), (*standard, None, None, "output"): (1, 20),
         },
-        "gen_ai.client.operation.time_to_first_chunk": {(*standard, None, None): (1, 0.25)},
+        "gen_ai.client.operation.time_to_first_chunk": {near: (1, 0.25)},
+        "gen_ai.client.operation.time_per_output_chunk": {near: (2, 0.75)},
+        f"{later}.duration": {(*far, None): (1, 1.0), (*near, None): (2, 2.0)},
+        f"{later}.time_to_first_chunk": {near: (1, 0.25)},
+        f"{later}.time_per_output_chunk": {near: (2, 0.75)},
+        f"{later}.operation.input_tokens": {(*far, None): (1, 100), (*near, None): (2, 100)},
+        f"{later}.operation.output_tokens": {(*far, None): (1, 20), (*near, None): (2, 20)},
+        f"{later}.usage.input_tokens": {(*far, "unknown"): 100, (*near, "unknown"): 100},
+        f"{later}.usage.output_tokens": {(*far, "unknown"): 20, (*near, "unknown"): 20},
+        f"{later}.usage.cache_read.input_tokens": {},
+        f"{later}.usage.cache_write.input_tokens": {},
+        f"{later}.usage.reasoning.output_tokens": {},
     }  # fmt: skip
     assert set(found) == set(METRICS)
 
@@ -710,6 +723,40 @@ def test_the_conventions_metrics_are_recorded_once(scope: str, option: bool | No
     found = stage.points()
     assert ("gen_ai.client.operation.duration" in found) is recorded_by_us
     assert counted(found["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "emitted"),
+    [
+        (None, None, {"operation"}),
+        (None, "http,gen_ai_latest_experimental", {"inference"}),
+        (None, "gen_ai_latest_experimental, gen_ai_latest_experimental/dup", {"operation", "inference"}),
+        (None, "http/dup,gen_ai_next", {"operation"}),
+        ("gen_ai_latest_experimental", None, {"inference"}),
+        ("gen_ai_latest_experimental/dup", "gen_ai_latest_experimental", {"operation", "inference"}),
+        ("default", "gen_ai_latest_experimental", {"operation"}),
+    ],
+)
+def test_which_generation_of_names_is_emitted(
+    monkeypatch: pytest.MonkeyPatch, option: str | None, variable: str | None, emitted: set[str]
+) -> None:
+    """By option, else by the conventions' variable, whose other words are not ours."""
+    if variable is not None:
+        monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", variable)
+    stage = Stage(options=Options(semconv=option))
+    stage.call(stage.turn(), usage=USAGE, asked={"stream": True}, first_chunk_s=0.5, chunk_gaps_s=(0.1,))
+    found = {name for name, sums in stage.points().items() if sums and name.startswith("gen_ai.")}
+    times = {f"gen_ai.client.{name}.duration" for name in emitted}
+    assert {name for name in found if name.endswith("duration")} == times
+    assert ("gen_ai.client.token.usage" in found) is ("operation" in emitted)
+    assert ("gen_ai.client.inference.operation.input_tokens" in found) is ("inference" in emitted)
+    assert ("gen_ai.client.inference.usage.input_tokens" in found) is ("inference" in emitted)
+
+
+def test_an_unknown_generation_of_names_is_refused() -> None:
+    """With those that there are."""
+    with pytest.raises(UsageError, match=r"semconv='new': use one of default, gen_ai_latest_experimental, "):
+        Options(semconv="new").check()
 
 
 def test_exemplars_lead_to_the_call(stage: Stage) -> None:

@@ -103,7 +103,7 @@ async def call(question: str) -> dict[str, str]:
 
 def telemetry() -> None:
     """One line to set up, one to instrument, one to undo."""
-    with endturn.configure(service_name="s") as handle:
+    with endturn.configure(service_name="s", semconv="gen_ai_latest_experimental") as handle:
         assert_type(handle.force_flush(), bool)
     endturn.instrument()
     endturn.uninstrument()

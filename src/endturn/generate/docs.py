@@ -54,7 +54,8 @@ def reference(config: RuleConfig) -> str:
         "In Prometheus a metric has the name of the second column, and an attribute its own with dots as underscores.",
         _metrics(own),
         "### Of the conventions",
-        "Recorded unless another instrumentation that already records them made the span.",
+        "Recorded unless another instrumentation that already records them made the span. Those of "
+        "`gen_ai.client.inference` are the later names of the others, emitted where `semconv` asks for them.",
         _metrics(standard),
         "### Buckets",
         table(

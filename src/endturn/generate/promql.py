@@ -42,15 +42,11 @@ Label = Attribute | str
 Part = Literal["", "bucket", "sum", "count"]
 
 SUCCESSORS: Final = {
-    schema.OPERATION_DURATION.prometheus: (("gen_ai_client_inference_duration_seconds", {}),),
-    schema.FIRST_CHUNK.prometheus: (("gen_ai_client_inference_time_to_first_chunk_seconds", {}),),
-    schema.TOKEN_USAGE.prometheus: tuple(
-        (f"gen_ai_client_inference_operation_{type_}_tokens", {schema.TOKEN_TYPE.label: type_})
-        for type_ in schema.TOKEN_TYPE.values
-    ),
+    old.prometheus: tuple((new.prometheus, {key.label: value for key, value in says.items()}) for new, says in later)
+    for old, later in schema.SUCCESSORS.items()
 }
-"""What the conventions announce a metric to be renamed to (semantic-conventions-genai, migration.md), with the labels
-that the new name says instead. Emitters change at their own time, so both are read."""
+"""What the later generation of the conventions calls a metric, with the labels that the new name says instead. Emitters
+change at their own time, so both are read."""
 
 
 class UnknownName(UsageError):

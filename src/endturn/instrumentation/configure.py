@@ -224,6 +224,7 @@ def configure(
     log_exporter: LogRecordExporter | None = None,
     counted: bool | None = None,
     gen_ai_metrics: bool | None = None,
+    semconv: str | None = None,
     events: str | None = None,
     agent: bool | None = None,
     prices: Prices | None = None,
@@ -245,7 +246,7 @@ def configure(
     Args:
         resource: attributes of the resource besides the name.
         span_exporter, metric_exporter, log_exporter: in place of those that the variables ask for.
-        counted, gen_ai_metrics, events, agent, prices, content, content_max_chars, redact: as in
+        counted, gen_ai_metrics, semconv, events, agent, prices, content, content_max_chars, redact: as in
             `endturn.telemetry.otel_providers.Options`.
         instrument: also call `endturn.instrument()`.
 
@@ -263,6 +264,7 @@ def configure(
     options = Options(
         counted=counted,
         gen_ai_metrics=gen_ai_metrics,
+        semconv=semconv,
         events=events,
         agent=agent,
         prices=prices,

@@ -121,8 +121,8 @@ class _CallRun:
         if self._call.covered or self._call.ended:
             return
         if self._call.first_chunk_s is None:
-            self._call.first_chunk()
             self._call.facts["stream"] = self._context.asked.stream = True
+        self._call.chunk()
         if isinstance(item, ChatResponse):
             self._answered(item)
         elif isinstance(item, Delta | str):

@@ -254,8 +254,8 @@ class Exchange:
         if self.is_over or self._is_blind or self._answer is None:
             return
         try:
-            if self.call is not None and self.call.first_chunk_s is None and self.context.asked.stream:
-                self.call.first_chunk()
+            if self.call is not None and self.context.asked.stream:
+                self.call.chunk()
             self._answer.see(chunk)
             if self._answer.done:
                 self.end()

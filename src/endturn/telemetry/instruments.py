@@ -23,7 +23,7 @@ from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup, schema, sdk_access
 from endturn.telemetry.attributes import port_shown
-from endturn.telemetry.schema import Metric
+from endturn.telemetry.schema import Generation, Metric
 
 if TYPE_CHECKING:
     from endturn import records
@@ -234,13 +234,19 @@ class Instruments:
             self._add(schema.UNMAPPED, pair, 0)
 
     def count_call(
-        self, ended: records.CallEnded, context: Context, *, price: Price | None, standard: bool, error: str | None
+        self,
+        ended: records.CallEnded,
+        context: Context,
+        *,
+        price: Price | None,
+        generations: tuple[Generation, ...],
+        error: str | None,
     ) -> None:
         """Count a call.
 
         Args:
             context: has the span that becomes the exemplar.
-            standard: the conventions' metrics are recorded too.
+            generations: those in which the conventions' metrics are recorded too.
             error: the type of the error that the call failed with.
         """
         started, stop, usage = ended.started, ended.stop, ended.usage
@@ -256,8 +262,8 @@ class Instruments:
                 self._measure(schema.BUDGET_USED, answered / started.maximum, pair, context)
             if started.continuation is not None:
                 self._count_tokens(pair, asked or 0, answered or 0, price if usage is not None else None)
-            if standard:
-                self._measure_standard(ended, pair, context, error)
+            if generations:
+                self._measure_standard(ended, pair, context, error, generations)
         self._relieve()
 
     def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
@@ -301,7 +307,12 @@ class Instruments:
             self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
 
     def _measure_standard(
-        self, ended: records.CallEnded, pair: tuple[str, str], context: Context, error: str | None
+        self,
+        ended: records.CallEnded,
+        pair: tuple[str, str],
+        context: Context,
+        error: str | None,
+        generations: tuple[Generation, ...],
     ) -> None:
         started, usage, by = ended.started, ended.usage, ended.response_model
         if by is not None:
@@ -311,13 +322,23 @@ class Instruments:
             address, port = OTHER, None
         common: Values = (started.operation, *pair, by, address, port)
         error = self._caps.shown("error_type", error, 32)
-        self._measure(schema.OPERATION_DURATION, ended.duration_s, (*common, error), context)
-        if usage is not None and usage.input_tokens is not None:
-            self._measure(schema.TOKEN_USAGE, usage.input_tokens, (*common, INPUT), context)
-        if usage is not None and usage.output_tokens is not None:
-            self._measure(schema.TOKEN_USAGE, usage.output_tokens, (*common, OUTPUT), context)
-        if ended.first_chunk_s is not None:
-            self._measure(schema.FIRST_CHUNK, ended.first_chunk_s, common, context)
+        asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
+        for generation in generations:
+            self._measure(generation.duration, ended.duration_s, (*common, error), context)
+            if ended.first_chunk_s is not None:
+                self._measure(generation.first_chunk, ended.first_chunk_s, common, context)
+            for gap in ended.chunk_gaps_s:
+                self._measure(generation.output_chunk, gap, common, context)
+            if generation is schema.INFERENCE_METRICS:
+                self._measure(schema.INFERENCE_INPUT, asked or 0, (*common, error), context)
+                self._measure(schema.INFERENCE_OUTPUT, answered or 0, (*common, error), context)
+                for name, metric in schema.INFERENCE_USAGE.items():
+                    self._add(metric, (*common, "unknown"), getattr(usage, name, None) or 0)
+                continue
+            if asked is not None:
+                self._measure(schema.TOKEN_USAGE, asked, (*common, INPUT), context)
+            if answered is not None:
+                self._measure(schema.TOKEN_USAGE, answered, (*common, OUTPUT), context)
 
     def _measure(self, metric: Metric, amount: float, values: Values, context: Context) -> None:
         if 0 <= amount <= MOST:

@@ -22,6 +22,7 @@ from endturn.telemetry.messages import Redact
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
 
+OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
 EVENTS: Final = "ENDTURN_EVENTS"
 MODES: Final = ("logs", "spans", "both")
 
@@ -40,6 +41,9 @@ class Options:
         counted: whether spans say that their response is counted here; None: a reader is there to export the counts.
         gen_ai_metrics: whether the conventions' metrics are recorded; None: unless the call's span was adopted from an
             instrumentation that records them.
+        semconv: which generation of the conventions' metric names is emitted: "default",
+            "gen_ai_latest_experimental", or with "/dup" both; None: as OTEL_SEMCONV_STABILITY_OPT_IN says, else
+            "default".
         events: where events go: "logs", "spans" or "both"; None: as ENDTURN_EVENTS says, else "logs".
         agent: whether turn metrics carry the agent's name; None: as ENDTURN_METRICS_AGENT says, else not.
         prices: USD per million input and output tokens, by model: what `endturn.continuation.cost` is made from.
@@ -52,6 +56,7 @@ class Options:
 
     counted: bool | None = None
     gen_ai_metrics: bool | None = None
+    semconv: str | None = None
     events: str | None = None
     agent: bool | None = None
     prices: Prices | None = None
@@ -70,6 +75,7 @@ class Options:
                 f"prices={self.prices!r}: give a mapping of models to USD per million tokens, (input, output): "
                 '{"gpt-5": (1.25, 10)}'
             )
+        _generations(self.semconv)
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
 
@@ -86,9 +92,12 @@ class OTelProviders:
         mirrors_events: events go onto spans too.
         agent: whether turn metrics carry the agent's name.
         content: what is recorded of what was said.
+        generations: those of the conventions whose metric names are emitted.
     """
 
-    __slots__ = ("_missing", "agent", "content", "logger", "meters", "mirrors_events", "options", "tracer")
+    __slots__ = (
+        "_missing", "agent", "content", "generations", "logger", "meters", "mirrors_events", "options", "tracer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -99,6 +108,7 @@ class OTelProviders:
     ) -> None:
         self.options = options
         self.content = ContentPolicy.of(options.content, options.content_max_chars, options.redact)
+        self.generations = _generations(options.semconv)
         self.agent = options.agent
         if self.agent is None:
             self.agent = os.environ.get("ENDTURN_METRICS_AGENT", "").strip().lower() == "true"
@@ -170,6 +180,19 @@ def installed(provider: object) -> bool:
 def _is_price(price: Any) -> bool:
     is_pair = isinstance(price, tuple | list) and len(price) == 2
     return is_pair and all(isinstance(one, int | float) and one >= 0 for one in price)
+
+
+def _generations(given: str | None) -> tuple[schema.Generation, ...]:
+    """Whose names are emitted: what was given, else OTEL_SEMCONV_STABILITY_OPT_IN, in which other areas have words too.
+
+    Raises:
+        UsageError: what was given is no word for it.
+    """
+    if given is not None and given not in schema.SEMCONV:
+        raise UsageError(f"semconv={given!r}: use one of {', '.join(schema.SEMCONV)}")
+    words = [word.strip() for word in os.environ.get(OPT_IN, "").split(",")]
+    wanted = [word for word in reversed(schema.SEMCONV) if word in words]  # `/dup` comes before the plain word
+    return schema.SEMCONV[given or next(iter(wanted), "default")]
 
 
 def _events_go_to(given: str | None) -> str:

@@ -187,8 +187,9 @@ class Recorder:
             standard = out.options.gen_ai_metrics
             if standard is None:
                 standard = not measured_by_another(opened, ended)
+            generations = out.generations if standard else ()
             price = out.price(started.model)
-            out.meters.count_call(ended, _exemplar(opened), price=price, standard=standard, error=error)
+            out.meters.count_call(ended, _exemplar(opened), price=price, generations=generations, error=error)
         if opened is not None and opened.ours:
             if error is not None:
                 opened.span.set_status(StatusCode.ERROR, error)

@@ -7,7 +7,8 @@ Standard attributes are those of the OpenTelemetry GenAI semantic conventions (s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from endturn.records import Strategy, TurnOutcome
@@ -165,6 +166,7 @@ REASONING_TOKENS = _attribute("gen_ai.usage.reasoning.output_tokens", "int", "Th
 CACHE_READ_TOKENS = _attribute("gen_ai.usage.cache_read.input_tokens", "int", "Prompt tokens read from a cache.", 512)
 CACHE_WRITE_TOKENS = _attribute("gen_ai.usage.cache_write.input_tokens", "int", "Prompt tokens put into a cache.", 300)
 TOKEN_TYPE = _attribute("gen_ai.token.type", "string", "Which tokens.", values=("input", "output"))
+TOKEN_MODALITY = _attribute("gen_ai.token.modality", "string", "Of what the tokens are.", values=("unknown",))
 CONVERSATION = _attribute("gen_ai.conversation.id", "string", "The host's id of the conversation, never invented.")
 AGENT = _attribute("gen_ai.agent.name", "string", "The agent; on metrics off by default and capped at 10.", "support")
 TOOL_NAME = _attribute("gen_ai.tool.name", "string", "The tool that was run.", "search")
@@ -347,11 +349,75 @@ FIRST_CHUNK = Metric(
     (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT),
     "How long until something is seen?", SECONDS,
 )  # fmt: skip
+OUTPUT_CHUNK = Metric(
+    "gen_ai.client.operation.time_per_output_chunk", "histogram", "s",
+    "Time from one chunk of a stream to the next; of a stream of more than 16, of 8 to 15 evenly spread ones.",
+    FIRST_CHUNK.attributes, "Does the answer flow, or stall?", SECONDS,
+)  # fmt: skip
 
-METRICS: Final = (
+INFERENCE_DURATION = replace(OPERATION_DURATION, name="gen_ai.client.inference.duration")
+INFERENCE_FIRST_CHUNK = replace(FIRST_CHUNK, name="gen_ai.client.inference.time_to_first_chunk")
+INFERENCE_OUTPUT_CHUNK = replace(OUTPUT_CHUNK, name="gen_ai.client.inference.time_per_output_chunk")
+INFERENCE_INPUT = Metric(
+    "gen_ai.client.inference.operation.input_tokens", "histogram", "{token}",
+    "Tokens of a call's prompt; 0 where the provider told none.", OPERATION_DURATION.attributes,
+    "How long are prompts?", TOKENS,
+)  # fmt: skip
+INFERENCE_OUTPUT = replace(
+    INFERENCE_INPUT, name="gen_ai.client.inference.operation.output_tokens", answers="How long are answers?",
+    brief="Tokens that a call generated; 0 where the provider told none.",
+)  # fmt: skip
+INFERENCE_USAGE: Final = {
+    each: Metric(
+        f"gen_ai.client.inference.usage.{name}", "counter", "{token}", brief,
+        (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT, TOKEN_MODALITY),
+        "How many tokens are used?",
+    )
+    for each, name, brief in (
+        ("input_tokens", "input_tokens", "Tokens of prompts, cached ones included."),
+        ("output_tokens", "output_tokens", "Tokens generated, reasoning included."),
+        ("cache_read_tokens", "cache_read.input_tokens", "Prompt tokens read from a cache."),
+        ("cache_write_tokens", "cache_write.input_tokens", "Prompt tokens put into a cache."),
+        ("reasoning_tokens", "reasoning.output_tokens", "Generated tokens that were reasoning."),
+    )
+}  # fmt: skip
+"""By the field of a `Usage`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What one generation of the conventions calls the times of a call."""
+
+    duration: Metric
+    first_chunk: Metric
+    output_chunk: Metric
+
+
+OPERATION_METRICS: Final = Generation(OPERATION_DURATION, FIRST_CHUNK, OUTPUT_CHUNK)
+"""As released (v1.41), and as most instrumentations emit them; tokens are `gen_ai.client.token.usage`."""
+INFERENCE_METRICS: Final = Generation(INFERENCE_DURATION, INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK)
+"""As semantic-conventions-genai has them since (its migration.md)."""
+
+SEMCONV: Final = {
+    "default": (OPERATION_METRICS,),
+    "gen_ai_latest_experimental": (INFERENCE_METRICS,),
+    "gen_ai_latest_experimental/dup": (OPERATION_METRICS, INFERENCE_METRICS),
+}
+"""Which generations are emitted, by the words of OTEL_SEMCONV_STABILITY_OPT_IN; `/dup` means both there."""
+
+SUCCESSORS: Final[Mapping[Metric, tuple[tuple[Metric, Mapping[Attribute, str]], ...]]] = {
+    OPERATION_DURATION: ((INFERENCE_DURATION, {}),),
+    FIRST_CHUNK: ((INFERENCE_FIRST_CHUNK, {}),),
+    OUTPUT_CHUNK: ((INFERENCE_OUTPUT_CHUNK, {}),),
+    TOKEN_USAGE: ((INFERENCE_INPUT, {TOKEN_TYPE: "input"}), (INFERENCE_OUTPUT, {TOKEN_TYPE: "output"})),
+}
+"""What a metric is called in the later generation, with the attributes that the new name says instead."""
+
+METRICS: Final[tuple[Metric, ...]] = (
     RESPONSES, TURNS, TRUNCATION_EXITS, CONTINUATIONS_METRIC, TURN_CONTINUATIONS, TURN_DURATION, TURN_OUTPUT,
     BUDGET_USED, CONTINUATION_TOKENS, CONTINUATION_COST, REPAIRS, BLOCKED, SUSPECTED_METRIC, UNMAPPED, SERIES_CAPPED,
-    LISTENER_FAILURES, OPERATION_DURATION, TOKEN_USAGE, FIRST_CHUNK,
+    LISTENER_FAILURES, OPERATION_DURATION, TOKEN_USAGE, FIRST_CHUNK, OUTPUT_CHUNK, INFERENCE_DURATION,
+    INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK, INFERENCE_INPUT, INFERENCE_OUTPUT, *INFERENCE_USAGE.values(),
 )  # fmt: skip
 
 INFERENCE: Final = (
@@ -438,9 +504,11 @@ TOOL_SPAN = Span(
 
 SPANS: Final = (CHAT_SPAN, TURN_SPAN, TOOL_SPAN)
 
+_SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
+
 ATTRIBUTES: Final = tuple(
     sorted(
-        {a for thing in (*SPANS, *EVENTS, *METRICS) for a in thing.attributes},
+        {attribute for signal in _SIGNALS for attribute in signal.attributes},
         key=lambda attribute: attribute.key,
     )
 )
