@@ -212,10 +212,8 @@ def test_panels_and_rules_say_what_the_script_implies(path: Path_) -> None:
     assert total(ask(path, "number(turns, all, 5m)")) == len(SICK) + len(HEALTHY)
     assert total(ask(path, "number(continuations, all, 5m)")) == 6
     truncated = sum(count for (*_, why), count in RESPONSES.items() if why in ("max_tokens", "missing"))
-    ours = total(
-        path.prometheus.client.query(promql.expand("@portion(truncation, all, 5m)@", {}, ['job!="elsewhere"']))
-    )
-    assert total(path.prometheus.client.query(ours)) == pytest.approx(truncated / sum(RESPONSES.values()))
+    asked = promql.expand("@portion(truncation, all, 5m)@", {}, ['job!="elsewhere"'])
+    assert total(path.prometheus.client.query(asked)) == pytest.approx(truncated / sum(RESPONSES.values()))
     assert total(ask(path, "portion(unfinished_share, all, 5m)")) == pytest.approx(13 / 19)
     assert by(ask(path, "portion(unfinished_share, call, 5m)"), "gen_ai_request_model") == {
         ("gpt-5-mini",): 1,

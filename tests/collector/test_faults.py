@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import signal
 import ssl
 import subprocess
 import threading
@@ -66,13 +65,6 @@ class Shipped(Server):
             | {"ENDTURN_COLLECTOR_DATA": str(folder / "queue")}
             | environment,
         )
-
-    def kill(self) -> None:
-        """End the process as a power cut would."""
-        process, self._process = self._process, None
-        assert process is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
 
     def terminate(self) -> int:
         """Ask it to end; the status that it ends with."""

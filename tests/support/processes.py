@@ -130,6 +130,13 @@ class Server:
             os.killpg(process.pid, signal.SIGKILL)  # its session's leader, so the group has its id
             process.wait()
 
+    def kill(self) -> None:
+        """End the process as a power cut would; `start` starts it again."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        process.wait()
+
     def tail(self) -> str:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL:]) if self.log.exists() else ""

@@ -1,0 +1,321 @@
+"""What dashboards say against what happened: real agents, Collector and Prometheus, through outages and restarts.
+
+    python benchmarks/accuracy.py                    all situations at once, each with a stack of its own; some 12 minutes
+    python benchmarks/accuracy.py --write FILE       and the page, docs/accuracy.md
+    python benchmarks/accuracy.py --times 15         on a clock fifteen times as fast (what the test does)
+
+Each agent calls a model through a real HTTP client, and says itself what happened. Then the expressions of the
+Overview's tiles are asked of Prometheus as Grafana asks them, over the whole run, and the recorded counts as alerts do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from endturn.generate import promql  # noqa: E402
+from tests.support import faster  # noqa: E402
+from tests.support.processes import Collector, Prometheus  # noqa: E402
+
+EXPORT: Final = 15.0
+"""Seconds between two exports of an agent, and between two evaluations' minutes a quarter."""
+
+AGENT: Final = """
+import json, signal, sys, time
+import endturn, httpx
+seconds, calls, truth = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+endturn.configure(service_name="agent")
+happened = {"responses": 0, "truncated": 0, "turns": 0, "unfinished": 0}
+
+def answer(request):
+    body = json.loads(request.content)
+    cut = body["messages"][-1]["content"].startswith("cut")
+    choice = {"index": 0, "finish_reason": "length" if cut else "stop", "message": {"role": "assistant", "content": "text"}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+    return httpx.Response(200, json={"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
+
+def ask(client, content, **more):
+    body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": content}], **more}
+    client.post("https://api.openai.com/v1/chat/completions", json=body)
+
+with httpx.Client(transport=httpx.MockTransport(answer)) as client:
+    begun = time.monotonic()
+    for n in range(calls):
+        time.sleep(max(0.0, begun + n * seconds / calls - time.monotonic()))
+        with endturn.observe_turn():
+            ask(client, f"cut {n}" if n % 3 == 0 else f"whole {n}")
+        happened["responses"] += 1
+        happened["turns"] += 1
+        happened["truncated"] += n % 3 == 0
+        happened["unfinished"] += n % 3 == 0
+        with open(truth, "w") as file:
+            json.dump(happened, file)
+"""
+
+ASKED: Final = {
+    "responses": "number(responses, all, RANGE)",
+    "turns": "number(turns, all, RANGE)",
+    "truncated": "number(truncated_turns, all, RANGE)",
+    "unfinished": "number(unfinished, all, RANGE)",
+    "truncation": "portion(truncation, all, RANGE)",
+    "unfinished share": "portion(unfinished_share, all, RANGE)",
+}
+RECORDED: Final = {"turns": "turns", "truncated": "truncated", "unfinished": "unfinished"}
+
+
+@dataclass
+class Stack:
+    """One Prometheus and one Collector, and the agents that ran."""
+
+    folder: Path
+    prometheus: Prometheus
+    collector: Collector
+    times: float
+    truths: list[Path]
+
+    def wait(self, seconds: float) -> None:
+        """On the clock of the run."""
+        time.sleep(seconds / self.times)
+
+    def agent(self, seconds: float = 90, calls: int = 210) -> subprocess.Popen[bytes]:
+        """An agent that spreads its calls over so many seconds, and ends."""
+        self.truths.append(self.folder / f"truth-{len(self.truths)}.json")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.url,
+            "OTEL_METRIC_EXPORT_INTERVAL": str(int(1000 * EXPORT / self.times)),
+            "PYTHONPATH": str(ROOT / "src"),
+        }
+        command = [sys.executable, "-c", AGENT, str(seconds / self.times), str(calls), str(self.truths[-1])]
+        with (self.folder / "agent.log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def happened(self) -> dict[str, float]:
+        """What the agents say themselves."""
+        every = [json.loads(file.read_text()) for file in self.truths]
+        counts = {name: sum(each[name] for each in every) for name in every[0]}
+        return counts | {
+            "truncation": counts["truncated"] / counts["responses"],
+            "unfinished share": counts["unfinished"] / counts["truncated"],
+        }
+
+
+def load(stack: Stack) -> None:
+    """210 calls"""
+    stack.agent().wait()
+
+
+def _collector_killed(seconds: float) -> Callable[[Stack], None]:
+    def play(stack: Stack) -> None:
+        running = stack.agent()
+        stack.wait(30)
+        stack.collector.kill()
+        stack.wait(seconds)
+        stack.collector.start()
+        running.wait()
+
+    play.__doc__ = f"Collector killed for {seconds:g} s"
+    return play
+
+
+def prometheus_away(stack: Stack) -> None:
+    """Prometheus away for 2 min"""
+    running = stack.agent(210, 210)
+    stack.wait(30)
+    stack.prometheus.stop()
+    stack.wait(120)
+    stack.prometheus.start()
+    running.wait()
+
+
+def prometheus_restarted(stack: Stack) -> None:
+    """Prometheus restarted"""
+    running = stack.agent()
+    stack.wait(45)
+    stack.prometheus.stop()
+    stack.prometheus.start()
+    running.wait()
+
+
+def short(stack: Stack) -> None:
+    """20 agents of a second, 7 turns each"""
+    for _ in range(20):
+        stack.agent(stack.times, 7).wait()  # a second is a second: no process is faster
+
+
+def terminated(stack: Stack) -> None:
+    """SIGTERM of an agent"""
+    running = stack.agent()
+    stack.wait(50)
+    running.send_signal(signal.SIGTERM)
+    running.wait()
+
+
+def killed(stack: Stack) -> None:
+    """SIGKILL of an agent"""
+    running = stack.agent()
+    stack.wait(50)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+
+
+SITUATIONS: Final[dict[str, Callable[[Stack], None]]] = {
+    "load": load,
+    "collector-10": _collector_killed(10),
+    "collector-60": _collector_killed(60),
+    "prometheus-away": prometheus_away,
+    "prometheus-restarted": prometheus_restarted,
+    "short": short,
+    "terminated": terminated,
+    "killed": killed,
+}
+
+
+@contextmanager
+def running(folder: Path, times: float) -> Iterator[Stack]:
+    """A stack of its own, on a clock that is so many times as fast."""
+    rules = faster.rules(folder, int(times))
+    offset = f"{max(1, int(1000 * EXPORT / times))}ms"
+    with ExitStack() as stack:
+        prometheus = stack.enter_context(Prometheus(folder / "prometheus", rules=rules, rule_query_offset=offset))
+        collector = stack.enter_context(Collector(folder / "collector", prometheus=prometheus.url))
+        yield Stack(folder, prometheus, collector, times, [])
+
+
+def measure(name: str, times: float = 1) -> dict[str, Any]:
+    """Play one situation; what happened, what panels say, what `increase` would say, what is recorded."""
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), times) as stack:
+        begun = time.time()
+        SITUATIONS[name](stack)
+        ended = time.time()
+        stack.wait(45)  # what a queue or a retry still delivers
+        window = f"{math.ceil(time.time() - begun)}s"
+
+        def ask(text: str) -> float:
+            return sum(each.value for each in stack.prometheus.client.query(text))
+
+        said = {
+            key: ask(promql.expand(f"@{form.replace('RANGE', window)}@", {}, ['job="agent"']))
+            for key, form in ASKED.items()
+        }
+        guessed = ask(f'sum(increase(endturn_turns_total{{job="agent"}}[{window}]))')
+        stack.wait(max(0.0, 330 + 30 - 45))  # a turn stands in the counts for five minutes and one export
+        since = f"{math.ceil(time.time() - begun)}s"
+        counted = {
+            key: ask(f'sum(sum_over_time(endturn:service_{count}:count5m{{job="agent"}}[{since}])) / 5')
+            for key, count in RECORDED.items()
+        }
+        return {
+            "title": (SITUATIONS[name].__doc__ or "").strip(),
+            "seconds": ended - begun,
+            "happened": stack.happened(),
+            "said": said,
+            "increase": guessed,
+            "recorded": counted,
+        }
+
+
+def demo() -> dict[str, Any]:
+    """A fresh stack, and `endturn demo`: the tiles beside what the command printed."""
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), 1) as stack:
+        begun = time.time()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": stack.collector.url
+        }
+        command = [sys.executable, "-m", "endturn.cli", "demo", "--once", "--json"]
+        rows = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)["models"]
+        time.sleep(30)
+        window = f"{math.ceil(time.time() - begun)}s"
+        said = {
+            key: sum(
+                each.value
+                for each in stack.prometheus.client.query(promql.expand(f"@{form.replace('RANGE', window)}@", {}))
+            )
+            for key, form in ASKED.items()
+        }
+        guessed = stack.prometheus.client.query(f"sum(increase(endturn_turns_total[{window}]))")[0].value
+    responses = sum(sum(row["responses"].values()) for row in rows)
+    errors = sum(row["responses"].get("error", 0) for row in rows)
+    cut = sum(row["responses"].get(why, 0) for row in rows for why in ("max_tokens", "missing"))
+    truncated, left = (sum(row[key] for row in rows) for key in ("truncated_turns", "unfinished_turns"))
+    happened = {
+        "responses": responses,
+        "turns": sum(row["turns"] for row in rows),
+        "truncated": truncated,
+        "unfinished": left,
+        "truncation": cut / (responses - errors),
+        "unfinished share": left / truncated,
+    }
+    return {"title": "`endturn demo` on a fresh stack", "happened": happened, "said": said, "increase": guessed,
+            "recorded": {}}  # fmt: skip
+
+
+def page(results: list[dict[str, Any]]) -> str:
+    """The table, and what it says, in Markdown."""
+
+    def pair(result: dict[str, Any], key: str) -> str:
+        happened, said = result["happened"][key], result["said"][key]
+        if "share" in key or key == "truncation":
+            return f"{happened:.1%} · {said:.1%}"
+        return f"{happened:.0f} · {said:.0f}"
+
+    lines = [
+        "# Accuracy",
+        "",
+        "What happened, and what the dashboards say, in each cell: the agent's own count · the tile's. Real agents, Collector",
+        "0.155 and Prometheus 3.15 as Compose sets them up, 15 s between exports; the tile's expression over the whole run,",
+        "asked 45 s after its end. *As increase* is what plain `increase` says of turns; *recorded* is",
+        "`sum_over_time(endturn:service_turns:count5m[…]) / 5`, which alerts and windows beyond a day read.",
+        "`python benchmarks/accuracy.py --write docs/accuracy.md` measures it again.",
+        "",
+        "| situation | responses | turns | truncated | unfinished | truncation rate | left unfinished | as increase | recorded |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for result in results:
+        recorded = f"{result['recorded']['turns']:.0f}" if result["recorded"] else "–"
+        cells = [pair(result, key) for key in ASKED]
+        lines.append(f"| {' | '.join([result['title'], *cells, format(result['increase'], '.0f'), recorded])} |")
+    lines += [
+        "",
+        "- An agent that is killed takes with it what it did since its last export: up to 15 s, here beside each other.",
+        "- While Prometheus is away nothing is evaluated: the recorded counts lack what happened then, on both sides of a",
+        "  share alike. The counters have it when Prometheus is back, and so have the panels.",
+        "- `increase` extrapolates to the edges of its window. Of agents of a second, with two samples, it says half as much",
+        "  again.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=float, default=1)
+    parser.add_argument("--only", choices=SITUATIONS, nargs="*")
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    names = arguments.only or list(SITUATIONS)
+    with ThreadPoolExecutor(len(names) + 1) as pool:
+        first = pool.submit(demo) if not arguments.only else None
+        results = [*([first.result()] if first else []), *pool.map(lambda name: measure(name, arguments.times), names)]
+    text = page(results)
+    print(text)
+    if arguments.write:
+        arguments.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
