@@ -47,7 +47,7 @@ class Layer(StrEnum):
     HTTP = "http"
 
 
-MOST_GAPS: Final = 16
+MOST_GAPS: Final = 8
 """Times between two chunks that are kept of a stream. To record one takes the SDK several times as long as to read a
 chunk."""
 
@@ -76,7 +76,7 @@ class Call:
     chunks: int = 0
     """How many have arrived after the first."""
     every: int = 1
-    """Of these, each how manieth one's time is kept."""
+    """The time before each so many of these is kept: 1, 2, 4, …"""
     last_chunk_s: float = 0.0
     activations: tuple[Activation, ...] = ()
     listeners: tuple[Listener, ...] = field(default_factory=announce.listeners)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from endturn import records
 
 QUEUED: Final = 2_048
-"""Measurements that wait at most, some 300 calls. Past it, one is recorded for each that comes."""
+"""Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that comes."""
 
 MOST: Final = 2**53
 """The most that one measurement may be: what a float holds exactly. An integer beyond 64 bits that got into a sum would

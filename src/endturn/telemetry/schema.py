@@ -351,7 +351,7 @@ FIRST_CHUNK = Metric(
 )  # fmt: skip
 OUTPUT_CHUNK = Metric(
     "gen_ai.client.operation.time_per_output_chunk", "histogram", "s",
-    "Time from one chunk of a stream to the next; of a stream of more than 16, of 8 to 15 evenly spread ones.",
+    "Time from one chunk of a stream to the next; of more than 8 chunks, for 4 to 7 evenly spread ones.",
     FIRST_CHUNK.attributes, "Does the answer flow, or stall?", SECONDS,
 )  # fmt: skip
 
