@@ -1,6 +1,6 @@
 """What dashboards say against what happened: real agents, Collector and Prometheus, through outages and restarts.
 
-    python benchmarks/accuracy.py                    all situations at once, each with a stack of its own; some 12 minutes
+    python benchmarks/accuracy.py                    all at once, each with a stack of its own: some 12 minutes
     python benchmarks/accuracy.py --write FILE       and the page, docs/accuracy.md
     python benchmarks/accuracy.py --times 15         on a clock fifteen times as fast (what the test does)
 
@@ -46,20 +46,22 @@ happened = {"responses": 0, "truncated": 0, "turns": 0, "unfinished": 0}
 def answer(request):
     body = json.loads(request.content)
     cut = body["messages"][-1]["content"].startswith("cut")
-    choice = {"index": 0, "finish_reason": "length" if cut else "stop", "message": {"role": "assistant", "content": "text"}}
+    message = {"role": "assistant", "content": "text"}
+    choice = {"index": 0, "finish_reason": "length" if cut else "stop", "message": message}
     usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
-    return httpx.Response(200, json={"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
+    whole = {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+    return httpx.Response(200, json=whole)
 
-def ask(client, content, **more):
-    body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": content}], **more}
+@endturn.observe_turn
+def ask(client, content):
+    body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": content}]}
     client.post("https://api.openai.com/v1/chat/completions", json=body)
 
 with httpx.Client(transport=httpx.MockTransport(answer)) as client:
     begun = time.monotonic()
     for n in range(calls):
         time.sleep(max(0.0, begun + n * seconds / calls - time.monotonic()))
-        with endturn.observe_turn():
-            ask(client, f"cut {n}" if n % 3 == 0 else f"whole {n}")
+        ask(client, f"cut {n}" if n % 3 == 0 else f"whole {n}")
         happened["responses"] += 1
         happened["turns"] += 1
         happened["truncated"] += n % 3 == 0
@@ -77,6 +79,23 @@ ASKED: Final = {
     "unfinished share": "portion(unfinished_share, all, RANGE)",
 }
 RECORDED: Final = {"turns": "turns", "truncated": "truncated", "unfinished": "unfinished"}
+
+
+HEAD: Final = """\
+# Accuracy
+
+What happened, and what the dashboards say: in each cell the agent's own count · the tile's. Real agents, Collector
+0.155 and Prometheus 3.15 as Compose sets them up, 15 s between exports; the tile's expression over the whole run,
+asked 45 s after its end. *As increase* is what plain `increase` says of turns. *Recorded* is
+`sum_over_time(endturn:service_turns:count5m[…]) / 5`, which alerts and windows beyond a day read.
+`python benchmarks/accuracy.py --write docs/accuracy.md` measures it again.
+"""
+FOOT: Final = """
+- An agent that is killed takes with it what it did since its last export, up to 15 s.
+- While Prometheus is away nothing is evaluated: the recorded counts lack what happened then, on both sides of a share
+  alike. The counters have it when Prometheus is back, and so have the panels.
+- `increase` extrapolates to the edges of its window, by half where a series has two samples.
+"""
 
 
 @dataclass
@@ -274,31 +293,13 @@ def page(results: list[dict[str, Any]]) -> str:
             return f"{happened:.1%} · {said:.1%}"
         return f"{happened:.0f} · {said:.0f}"
 
-    lines = [
-        "# Accuracy",
-        "",
-        "What happened, and what the dashboards say, in each cell: the agent's own count · the tile's. Real agents, Collector",
-        "0.155 and Prometheus 3.15 as Compose sets them up, 15 s between exports; the tile's expression over the whole run,",
-        "asked 45 s after its end. *As increase* is what plain `increase` says of turns; *recorded* is",
-        "`sum_over_time(endturn:service_turns:count5m[…]) / 5`, which alerts and windows beyond a day read.",
-        "`python benchmarks/accuracy.py --write docs/accuracy.md` measures it again.",
-        "",
-        "| situation | responses | turns | truncated | unfinished | truncation rate | left unfinished | as increase | recorded |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    head = ["situation", *ASKED, "turns, as increase", "turns, recorded"]
+    lines = [HEAD, f"| {' | '.join(head)} |", f"| {' | '.join(['---'] * len(head))} |"]
     for result in results:
         recorded = f"{result['recorded']['turns']:.0f}" if result["recorded"] else "–"
         cells = [pair(result, key) for key in ASKED]
         lines.append(f"| {' | '.join([result['title'], *cells, format(result['increase'], '.0f'), recorded])} |")
-    lines += [
-        "",
-        "- An agent that is killed takes with it what it did since its last export: up to 15 s, here beside each other.",
-        "- While Prometheus is away nothing is evaluated: the recorded counts lack what happened then, on both sides of a",
-        "  share alike. The counters have it when Prometheus is back, and so have the panels.",
-        "- `increase` extrapolates to the edges of its window. Of agents of a second, with two samples, it says half as much",
-        "  again.",
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, FOOT])
 
 
 def main() -> None:
