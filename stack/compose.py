@@ -10,18 +10,29 @@ Needs Python alone, besides Docker with Compose.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "GRAFANA_ADMIN_PASSWORD"
-WAIT_S = 300  # the first start also builds Grafana's database; pulling images is not counted
+MOUNTED = ("collector", "dashboards", "stack")
+"""The folders that the compose files mount from."""
+ASKED_FROM_OUTSIDE = {"collector": "http://127.0.0.1:13133"}
+"""By service: where to ask one whose image has nothing to make a health check of."""
+WAIT_S = 300.0  # the first start also builds Grafana's database; pulling images is not counted
+LOOK_S = 1.0
+LOG_LINES = 15
 ADDRESSES = """
   Grafana       http://127.0.0.1:3000/d/endturn-overview   user admin, password {where}
   OTLP          http://127.0.0.1:4318  (gRPC: 127.0.0.1:4317)
@@ -30,6 +41,9 @@ ADDRESSES = """
 
 Send something:  OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 endturn demo --minutes 10
 """
+
+Container = dict[str, Any]
+"""What `docker inspect` tells of one."""
 
 
 def ensure_password(root: Path) -> str:
@@ -51,6 +65,16 @@ def ensure_password(root: Path) -> str:
     return f"in {file} ({PASSWORD})"
 
 
+def make_readable(root: Path) -> None:
+    """Let the containers' users read what is mounted: after a checkout with umask 077 only its owner may."""
+    folders = [root / name for name in MOUNTED]
+    for path in [*folders, *(path for folder in folders for path in folder.rglob("*"))]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        readable = mode | (0o055 if path.is_dir() else 0o044)
+        if readable != mode:
+            path.chmod(readable)
+
+
 def require_docker() -> str | None:
     """What is missing for Docker Compose to work here, and what to do; None where nothing is."""
     if shutil.which("docker") is None:
@@ -66,6 +90,100 @@ def require_docker() -> str | None:
         if answer.returncode:
             return f"{advice}\n  {' '.join(command)}: {(answer.stderr or answer.stdout).strip()}"
     return None
+
+
+def wait(compose: list[str]) -> str | None:
+    """Wait until every container is well.
+
+    Not by `up --wait`: a container that exits is started again (`restart`), and while it is, Compose goes on waiting.
+
+    Returns:
+        What is wrong, as soon as a container exits or is unhealthy; or who is not well after `WAIT_S`; None if all are.
+    """
+    deadline = time.monotonic() + WAIT_S
+    told: list[str] = []
+    while True:
+        containers = inspect(compose)
+        if failed := [container for container in containers if is_failed(container)]:
+            return describe(compose, failed)
+        starting = [container for container in containers if not is_well(container)]
+        if not starting:
+            return None
+        if time.monotonic() > deadline:
+            return f"not well after {WAIT_S:.0f} s:\n" + describe(compose, starting)
+        names = [service(container) for container in starting]
+        if names != told:
+            print("waiting for", ", ".join(names), flush=True)
+            told = names
+        time.sleep(LOOK_S)
+
+
+def inspect(compose: list[str]) -> list[Container]:
+    """All containers of the project, stopped ones, too."""
+    ids = subprocess.run([*compose, "ps", "--all", "--quiet"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    command = ["docker", "inspect", *ids.split()]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    containers: list[Container] = json.loads(told)
+    return containers
+
+
+def is_failed(container: Container) -> bool:
+    """It is not going to be well by waiting."""
+    return container["State"]["Status"] != "running" or health(container).get("Status") == "unhealthy"
+
+
+def is_well(container: Container) -> bool:
+    """Its health check says so, or the address where it is asked from outside."""
+    if status := health(container).get("Status"):
+        return bool(status == "healthy")
+    address = ASKED_FROM_OUTSIDE.get(service(container))
+    return address is None or answers(address)
+
+
+def answers(address: str) -> bool:
+    """Something there says 200. No proxy is asked."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def service(container: Container) -> str:
+    """The name that the compose file gives it."""
+    return str(container["Config"]["Labels"]["com.docker.compose.service"])
+
+
+def health(container: Container) -> dict[str, Any]:
+    """What its health check says; empty if it has none."""
+    return container["State"].get("Health") or {}
+
+
+def describe(compose: list[str], containers: list[Container]) -> str:
+    """Each container's name, why it is not well, and the end of its log."""
+    return "\n\n".join(
+        f"{container['Name'].lstrip('/')}: {reason(container)}\n{log(compose, service(container))}"
+        for container in containers
+    )
+
+
+def reason(container: Container) -> str:
+    """Why it is not well, as Docker knows it."""
+    state = container["State"]
+    if state["Status"] != "running":
+        why = "out of memory" if state["OOMKilled"] else state["Error"] or f"exit code {state['ExitCode']}"
+        return f"{state['Status']} ({why})"
+    if checked := health(container):
+        said = [run["Output"].strip() for run in checked.get("Log") or []]
+        return f"{checked['Status']} ({said[-1] if said else 'not yet asked'})"
+    return "running, but does not answer"
+
+
+def log(compose: list[str], name: str) -> str:
+    """The last lines that a service wrote."""
+    command = [*compose, "logs", "--no-color", "--no-log-prefix", "--tail", str(LOG_LINES), name]
+    written = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+    return "\n".join(f"  {line}" for line in written.splitlines())
 
 
 def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
@@ -84,10 +202,13 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     if asked.action == "down":
         command = [*compose, "down", *(["--volumes"] if asked.volumes else [])]
         return subprocess.run(command, cwd=root, check=False).returncode
-    command = [*compose, "up", "--detach", "--wait", "--wait-timeout", str(WAIT_S)]
-    if status := subprocess.run(command, cwd=root, check=False).returncode:
-        print("not all of it is up; `docker compose ps` and `docker compose logs` tell more", file=sys.stderr)
+    make_readable(root)
+    if status := subprocess.run([*compose, "up", "--detach", "--remove-orphans"], cwd=root, check=False).returncode:
+        print("Compose could not start the containers: its reason is above", file=sys.stderr)
         return status
+    if trouble := wait(compose):
+        print(f"{trouble}\n\nThe others go on; `make down` stops all.", file=sys.stderr)
+        return 1
     print(ADDRESSES.format(where=where))
     return 0
 

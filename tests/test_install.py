@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 import zipfile
@@ -18,7 +17,6 @@ import yaml
 
 from endturn import cli, install, shipped
 from endturn.generate.config import RuleConfig
-from stack import compose
 from tests.support.grafana import TOKEN, FakeGrafana, State
 from tests.support.processes import REPOSITORY
 
@@ -567,63 +565,3 @@ def test_the_guides_monitor_keeps_the_applications_labels() -> None:
     spec = yaml.safe_load(text)["spec"]
     assert [endpoint["honorLabels"] for endpoint in spec["endpoints"]] == [True, True]
     assert spec["selector"]["matchLabels"][spec["jobLabel"]] == RuleConfig().collector
-
-
-# make up
-
-
-def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make up` adds a random password to .env, readable by its owner alone, and leaves what is there as it is."""
-    monkeypatch.delenv(compose.PASSWORD, raising=False)
-    env = tmp_path / ".env"
-    env.write_text("GRAFANA_TAG=13.2.3")
-    assert compose.ensure_password(tmp_path) == f"in {env} ({compose.PASSWORD})"
-    first = env.read_text()
-    assert re.fullmatch(rf"GRAFANA_TAG=13\.2\.3\n{compose.PASSWORD}=[\w-]{{24}}\n", first)
-    assert stat.S_IMODE(env.stat().st_mode) == 0o600
-    compose.ensure_password(tmp_path)
-    assert env.read_text() == first
-    monkeypatch.setenv(compose.PASSWORD, "chosen")
-    assert "environment" in compose.ensure_password(tmp_path / "elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        pytest.param(None, "Docker is missing", id="no docker"),
-        pytest.param('[ "$1" != compose ]', "no Compose plugin", id="no compose"),
-        pytest.param('[ "$1" = compose ]', "Docker does not answer", id="no daemon"),
-    ],
-)
-def test_up_says_what_is_missing(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    script: str | None,
-    words: str,
-) -> None:
-    """Without Docker, its Compose plugin or its daemon, `make up` says so and what to do, and makes no password."""
-    if script:
-        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert compose.main(["up"], root=tmp_path) == 1
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / ".env").exists()
-
-
-def test_up_waits_and_prints_the_addresses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Compose is asked to wait until all parts are healthy; then the addresses and the password's place are printed."""
-    monkeypatch.delenv(compose.PASSWORD, raising=False)
-    (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
-    (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert compose.main(["up", "--lgtm"], root=tmp_path) == 0
-    *_, asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked.endswith(f"--file {tmp_path}/docker-compose.lgtm.yml up --detach --wait --wait-timeout 300")
-    said = capsys.readouterr().out
-    assert "http://127.0.0.1:3000" in said
-    assert str(tmp_path / ".env") in said
-    assert (tmp_path / ".env").read_text().strip().partition("=")[2] not in said

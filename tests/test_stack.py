@@ -70,6 +70,12 @@ def load(name: str) -> dict[str, Any]:
     return loaded
 
 
+def collector_files() -> list[str]:
+    """The files of the repository that the Collector of Compose reads, in their order."""
+    command = load("docker-compose.yml")["services"]["collector"]["command"]
+    return [flag.replace("--config=/etc/endturn", "collector") for flag in command]
+
+
 @pytest.fixture(scope="module", params=FILES)
 def either(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Each of the two compose files. Docker is not needed: what follows is checked without starting anything."""
@@ -126,8 +132,9 @@ def test_ports_are_published_once(either: dict[str, Any]) -> None:
 
 
 def test_compose_sets_what_the_collector_reads(either: dict[str, Any]) -> None:
-    """Each ENDTURN_ variable of a file stands in collector.yaml, and what has a meaning per machine is set."""
-    read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", (REPOSITORY / "collector" / "collector.yaml").read_text()))
+    """Each ENDTURN_ variable of a file stands in the Collector's, and what has a meaning per machine is set."""
+    texts = [(REPOSITORY / file).read_text() for file in collector_files()]
+    read = set(re.findall(r"\$\{env:(ENDTURN_\w+)", "".join(texts)))
     said = {
         name for service in either["services"].values() for name in service.get("environment", {}) if "ENDTURN" in name
     }
@@ -167,9 +174,14 @@ def test_parts_find_each_other(file: str) -> None:
 
 def test_the_lgtm_image_reads_our_files() -> None:
     """The paths that its scripts read are covered by our files, and rules stand where ours look for them."""
-    volumes = load("docker-compose.lgtm.yml")["services"]["lgtm"]["volumes"]
+    lgtm = load("docker-compose.lgtm.yml")["services"]["lgtm"]
+    volumes = lgtm["volumes"]
     mounts = {mount.split(":")[1]: mount.split(":")[0] for mount in volumes if mount[0] == "."}
     assert mounts["/otel-lgtm/otelcol-config.yaml"] == "./collector/collector.yaml"
+    overlays = [flag.removeprefix("--config=") for flag in lgtm["environment"]["OTELCOL_EXTRA_ARGS"].split()]
+    assert [f"{mounts[str(Path(file).parent)]}/{Path(file).name}" for file in overlays] == [
+        f"./{file}" for file in collector_files()[1:]
+    ]
     assert mounts["/otel-lgtm/prometheus.yaml"] == "./stack/prometheus.yml"
     [rules] = load("stack/prometheus.yml")["rule_files"]
     assert mounts["/otel-lgtm/" + rules.partition("/")[0]] == "./dashboards/rules"
@@ -207,9 +219,9 @@ def test_compose_holds_no_password(either: dict[str, Any]) -> None:
 
 
 def test_compose_mounts_existing_files_read_only(either: dict[str, Any]) -> None:
-    """Every file of the repository that a container sees exists and cannot be written by it."""
+    """Every file of the repository that a container sees exists, and can be read by it alone, SELinux or not."""
     mounts = [volume for service in either["services"].values() for volume in service["volumes"] if volume[0] == "."]
-    assert [mount for mount in mounts if not mount.endswith(":ro")] == []
+    assert [mount for mount in mounts if not mount.endswith(":ro,z")] == []
     assert [mount for mount in mounts if not (REPOSITORY / mount.split(":")[0]).exists()] == []
 
 
@@ -242,8 +254,9 @@ def test_links_from_traces_use_names_that_there_are() -> None:
 
 @pytest.mark.stack
 def test_the_collector_accepts_its_configuration() -> None:
-    """`otelcol validate` finds nothing wrong with collector.yaml, with no variable of its environment set."""
-    _check(require_stack("collector")["otelcol"], "validate", "--config", "collector/collector.yaml")
+    """`otelcol validate` finds nothing wrong with what Compose gives it, with no variable of its environment set."""
+    files = [f"--config={file}" for file in collector_files()]
+    _check(require_stack("collector")["otelcol"], "validate", *files)
 
 
 @pytest.mark.stack
@@ -266,6 +279,7 @@ def test_prometheus_is_told_what_otlp_needs(compose: dict[str, Any]) -> None:
     features = next(flag for flag in flags if flag.startswith("--enable-feature=")).partition("=")[2].split(",")
     assert {"created-timestamp-zero-ingestion", "exemplar-storage"} <= set(features)
     assert config["storage"]["tsdb"]["out_of_order_time_window"] == "30m"
+    assert not [flag for flag in flags if "retention" in flag], "it is in the file; the flag is deprecated"
     assert config["storage"]["exemplars"]["max_exemplars"] > 0
     assert "service.instance.id" not in config["otlp"]["promote_resource_attributes"]
     older = load("stack/prometheus-2.yml")
@@ -273,6 +287,12 @@ def test_prometheus_is_told_what_otlp_needs(compose: dict[str, Any]) -> None:
         job["job_name"] for job in older["scrape_configs"]
     }
     assert older.keys() == config.keys() - {"otlp"}
+
+
+@pytest.mark.stack
+def test_prometheus_keeps_as_long_as_the_objective_looks_back(running: tuple[Collector, Prometheus]) -> None:
+    """The retention of the file is in force."""
+    assert running[1].client.get("status/runtimeinfo")["storageRetention"] == "30d"
 
 
 @pytest.mark.stack
