@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import yaml
 from opentelemetry._logs import LogRecord, SeverityNumber
@@ -189,6 +190,12 @@ def test_the_lgtm_image_reads_our_files() -> None:
     assert mounts[provider["options"]["path"]] == "./dashboards"
 
 
+@pytest.mark.stack
+def test_the_collector_answers_where_the_lgtm_image_asks(running: tuple[Collector, Prometheus]) -> None:
+    """That image's scripts wait until /ready, at the port of the health check, says 200."""
+    assert httpx.get(f"{running[0].ready}ready").status_code == 200
+
+
 def test_the_manifest_names_the_pinned_versions() -> None:
     """Every component of the collector's manifest has the pinned version of its kind."""
     pin = build.versions()["collector"]
@@ -215,7 +222,7 @@ def test_compose_holds_no_password(either: dict[str, Any]) -> None:
     secrets = {key: value for key, value in settings.items() if re.search("PASSWORD|SECRET|TOKEN|KEY", key)}
     assert set(secrets) == {"GF_SECURITY_ADMIN_PASSWORD"}
     assert re.fullmatch(r"\$\{GRAFANA_ADMIN_PASSWORD:\?.+\}", secrets["GF_SECURITY_ADMIN_PASSWORD"])
-    assert settings.get("GF_AUTH_ANONYMOUS_ENABLED", "false") == "false"
+    assert settings["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
 
 
 def test_compose_mounts_existing_files_read_only(either: dict[str, Any]) -> None:
