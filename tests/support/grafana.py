@@ -197,4 +197,5 @@ def _spelled(rule: dict[str, Any]) -> dict[str, Any]:
         | {"model": {"intervalMs": 1000, "maxDataPoints": 43200} | query["model"]}
         for query in rule.get("data", [])
     ]
-    return own | {"isPaused": False} | rule | {"data": data, "keep_firing_for": "1h0m0s"}
+    kept = {"keep_firing_for": rule.get("keep_firing_for", "0s").replace("m", "m0s")}
+    return own | {"isPaused": False} | rule | {"data": data} | kept

@@ -1,0 +1,64 @@
+"""What dashboards say is what happened, through outages and restarts; the page has it on production's clock."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.processes import require_stack
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import accuracy  # noqa: E402
+
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
+
+TIMES = 15
+"""How much faster the clock is; an export is a second."""
+LOST = {"killed"}
+"""What takes telemetry with it that nobody else had: at most one export's."""
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict[str, Any]]:
+    """Every situation, each with a stack of its own, at once."""
+    require_stack("prometheus", "collector")
+    with ThreadPoolExecutor(len(accuracy.SITUATIONS)) as pool:
+        every = pool.map(lambda name: accuracy.measure(name, TIMES), accuracy.SITUATIONS)
+        return dict(zip(accuracy.SITUATIONS, every, strict=True))
+
+
+@pytest.mark.parametrize("name", accuracy.SITUATIONS)
+def test_totals_are_what_happened(name: str, results: dict[str, dict[str, Any]]) -> None:
+    """Exactly, but for what an agent that is killed takes with it."""
+    result = results[name]
+    for key in ("responses", "turns", "truncated", "unfinished"):
+        happened, said = result["happened"][key], result["said"][key]
+        lost = happened / result["seconds"] * accuracy.EXPORT / TIMES if name in LOST else 0
+        assert happened - lost - 1 <= said <= happened if name in LOST else said == happened, key
+
+
+@pytest.mark.parametrize("name", accuracy.SITUATIONS)
+def test_shares_are_within_a_twentieth(name: str, results: dict[str, dict[str, Any]]) -> None:
+    """Of panels, and of what alerts read; nothing that is recorded is more than happened by more than a fifth."""
+    result = results[name]
+    for key in ("truncation", "unfinished share"):
+        assert result["said"][key] == pytest.approx(result["happened"][key], rel=0.05), key
+    recorded, happened = result["recorded"], result["happened"]
+    share = happened["unfinished"] / happened["turns"]
+    assert recorded["unfinished"] / recorded["turns"] == pytest.approx(share, rel=0.05, abs=0.02)
+    assert recorded["turns"] <= 1.2 * happened["turns"]
+
+
+def test_the_page_is_what_the_benchmark_writes(results: dict[str, dict[str, Any]]) -> None:
+    """The same situations and the same words around the figures."""
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    assert page.startswith(accuracy.HEAD)
+    assert page.endswith(accuracy.FOOT)
+    for result in results.values():
+        assert f"| {result['title']} |" in page
