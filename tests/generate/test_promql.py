@@ -101,11 +101,11 @@ def test_durations(seconds: int, written: str) -> None:
 
 def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:
     """The sum is over either name's rate, and the type that the new names carry becomes the label of the old one."""
-    assert promql.rates(schema.OPERATION_DURATION, (schema.PROVIDER,), part="count") == (
-        "sum by (gen_ai_provider_name) (rate(gen_ai_client_operation_duration_seconds_count[$__rate_interval])"
-        " or rate(gen_ai_client_inference_duration_seconds_count[$__rate_interval]))"
+    assert promql.rates(schema.OPERATION_DURATION, (schema.PROVIDER,), "1h", part="count") == (
+        "sum by (gen_ai_provider_name) (rate(gen_ai_client_operation_duration_seconds_count[1h])"
+        " or rate(gen_ai_client_inference_duration_seconds_count[1h]))"
     )
-    both = promql.rates(schema.TOKEN_USAGE, (schema.TOKEN_TYPE,), 'job=~"$job"', part="sum")
+    both = promql.rates(schema.TOKEN_USAGE, (schema.TOKEN_TYPE,), "1h", 'job=~"$job"', part="sum")
     assert [name for name, _ in selectors(both)] == [
         "gen_ai_client_token_usage_sum",
         "gen_ai_client_inference_operation_input_tokens_sum",

@@ -268,7 +268,7 @@ def _others(dice: random.Random, book: Book, minute: int, left: int) -> None:
         for name, labels, by in (
             (f"otelcol_receiver_accepted_{signal}", received, items),
             (f"otelcol_exporter_sent_{signal}", sent, 0 if away else items),
-            (f"otelcol_exporter_send_failed_{signal}", sent, 0),
+            (f"otelcol_exporter_send_failed_{signal}", sent, 3 if away and left == 201 else 0),
             (f"otelcol_receiver_refused_{signal}", received, 0),
         ):
             before = book.now.get((name, _named(labels)), 0.0)
@@ -279,7 +279,7 @@ def _others(dice: random.Random, book: Book, minute: int, left: int) -> None:
         book.other("otelcol_exporter_queue_capacity", queue, 67_108_864)
     book.other("otelcol_process_memory_rss", scraped, round(1.1e8 + 2e7 * sin(minute / 90) + dice.uniform(0, 5e6)))
     book.other("up", scraped, 1)
-    if away:
+    if outage:
         for job, lost in (("support/triage", 3), ("shop/writer", 1)):
             drops = {"job": job, "deployment_environment_name": "production", "error_type": "queue_full"}
             before = book.now.get(("otel_sdk_processor_log_processed_total", _named(drops)), 0.0)

@@ -32,6 +32,8 @@ LABELS: Final = {name: label for label, name in VARIABLES.items()}
 WIDTH: Final = 24
 NARROW: Final = 8
 """Below this width a legend at the right would leave no room for the chart."""
+BARS: Final = 72
+"""How many bars a chart has at most: five minutes each in six hours."""
 LETTERS: Final = "ABCDEFGHIJ"
 NEEDS: Final = {
     "responses": "Works without endturn in the process too: the Collector counts the responses of any language.",
@@ -291,11 +293,19 @@ def _override(name: str, properties: Mapping[str, Any], *, matcher: str = "byNam
     return {"matcher": {"id": matcher, "options": name}, "properties": settings}
 
 
+def _colours(row: Json) -> dict[str, str]:
+    """The colour of each name whose meaning has one."""
+    colours: str | dict[str, str] = row.get("colours", {})
+    return _data("common")["colours"][colours] if isinstance(colours, str) else colours
+
+
 def _painted(row: Json) -> list[Json]:
-    """A fixed colour for each name whose meaning has one."""
-    colours = row.get("colours", {})
-    colours = _data("common")["colours"][colours] if isinstance(colours, str) else colours
-    return [_override(name, {"color": {"mode": "fixed", "fixedColor": colour}}) for name, colour in colours.items()]
+    """Fixed colours of series, by name or, between slashes, by an expression that the name matches."""
+    return [
+        _override(name, {"color": {"mode": "fixed", "fixedColor": colour}},
+                  matcher="byRegexp" if name.startswith("/") else "byName")
+        for name, colour in _colours(row).items()
+    ]  # fmt: skip
 
 
 def _stat(row: Json, defaults: Json) -> Json:
@@ -305,7 +315,13 @@ def _stat(row: Json, defaults: Json) -> Json:
     }
     return {
         "type": "stat",
-        "fieldConfig": {"defaults": defaults, "overrides": _painted(row)},
+        "fieldConfig": {
+            "defaults": defaults,
+            "overrides": [
+                _override(name, {"thresholds": _thresholds({"steps": [[None, "text"], [1, colour]]}, "")})
+                for name, colour in _colours(row).items()
+            ],
+        },
         "options": {
             "colorMode": "value",
             "graphMode": "none",
@@ -320,25 +336,32 @@ def _stat(row: Json, defaults: Json) -> Json:
     }
 
 
-def _timeseries(row: Json, defaults: Json, custom: Json, *, calm: str, interval: str) -> Json:
+def _timeseries(row: Json, defaults: Json, custom: Json, *, calm: str) -> Json:
+    # One colour in several shades, where the chart is about one thing that is bad.
+    shades = {"mode": "shades", "fixedColor": row["colour"]} if "colour" in row else {"mode": "palette-classic"}
     defaults |= {
-        "color": {"mode": "palette-classic"},
-        "min": 0,
+        "color": shades,
+        "min": row.get("min", 0),
         "thresholds": _thresholds(row, calm),
         "custom": custom | {"axisLabel": row.get("axis", "")},
     }
     if "soft_max" in row:
         defaults["custom"]["axisSoftMax"] = row["soft_max"]
     dashes = {"custom.lineStyle": {"fill": "dash", "dash": [6, 6]}}
+    if "scale" in row:
+        defaults["custom"]["scaleDistribution"] = {"type": row["scale"], "log": 10}
+    calc = row.get("calc", "lastNotNull")
     legend = {
-        "showLegend": True,
+        "showLegend": "queries" in row or "{{" in row["legend"],
         "displayMode": "table",
         "placement": "right" if row["w"] >= NARROW else "bottom",
-        "calcs": row.get("calcs", ["lastNotNull"]),
+        "calcs": [calc],
+        "sortBy": {"sum": "Total", "lastNotNull": "Last *"}[calc],
+        "sortDesc": True,
     }
     return {
         "type": "timeseries",
-        "interval": row.get("step", interval),
+        "interval": row.get("step", "1m"),
         "fieldConfig": {
             "defaults": defaults,
             "overrides": [
@@ -356,8 +379,8 @@ def _bars(row: Json, defaults: Json) -> Json:
     # A bar stands before its time: it holds what happened since the one before.
     custom = {"drawStyle": "bars", "barAlignment": -1, "barWidthFactor": 0.8, "fillOpacity": 80, "lineWidth": 0,
               "stacking": {"group": "A", "mode": "normal"}}  # fmt: skip
-    row = {"soft_max": 4, "calcs": ["sum"]} | row
-    return _timeseries(row, defaults, custom, calm="green", interval="1m")
+    row = {"soft_max": 4, "calc": "sum"} | row
+    return _timeseries(row, defaults, custom, calm="green") | {"maxDataPoints": BARS}
 
 
 def _lines(row: Json, defaults: Json) -> Json:
@@ -365,13 +388,13 @@ def _lines(row: Json, defaults: Json) -> Json:
     if "limits" in row:
         custom["thresholdsStyle"] = {"mode": "dashed"}
         row = {"soft_max": 2 * row["limits"][1]} | row
-    return _timeseries(row, defaults, custom, calm="transparent", interval="1m")
+    return _timeseries(row, defaults, custom, calm="transparent")
 
 
 def _areas(row: Json, defaults: Json) -> Json:
     custom = {"drawStyle": "line", "fillOpacity": 60, "lineWidth": 1, "showPoints": "never",
               "stacking": {"group": "A", "mode": "normal"}}  # fmt: skip
-    return _timeseries(row, defaults, custom, calm="green", interval="1m")
+    return _timeseries(row, defaults, custom, calm="green")
 
 
 def _buckets(row: Json, defaults: Json) -> Json:

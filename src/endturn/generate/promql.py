@@ -185,13 +185,13 @@ def quantile(q: float, series: str, labels: Collection[Label], window: str) -> s
     return f"histogram_quantile({q:g}, sum{by((LE, *labels))}(increase({_over(series, window)})))"
 
 
-def rates(what: Metric, labels: Collection[Label], *where: str, part: Part) -> str:
-    """Events or amounts per second, of right now; series of either generation of the metric's name."""
+def rates(what: Metric, labels: Collection[Label], window: str, *where: str, part: Part) -> str:
+    """Events or amounts per second, over a window; series of either generation of the metric's name."""
     added = {LE} if part == "bucket" else set()
-    every = [f"rate({select(what, *where, part=part)}[$__rate_interval])"]
+    every = [f"rate({select(what, *where, part=part)}[{window}])"]
     for name, says in SUCCESSORS.get(what.prometheus, ()):
         conditions = f"{{{', '.join(where)}}}" if where else ""
-        rate = f"rate({name}_{part}{conditions}[$__rate_interval])"
+        rate = f"rate({name}_{part}{conditions}[{window}])"
         for key, value in says.items():
             rate = f'label_replace({rate}, "{key}", "{value}", "", "")'
         every.append(rate)
@@ -215,7 +215,7 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
     - `share(indicator, by, window)`: a share over time;
     - `quantile(q, metric, by, window, condition…)`, `values(metric, by, window, condition…)`: of a histogram, the
       number of values at or below each bound;
-    - `rates(metric, part, by, condition…)`: per second.
+    - `rates(metric, part, by, window, condition…)`: per second, under both names of a metric that is to be renamed.
 
     Raises:
         UsageError: there is no such value, form or indicator. UnknownName: the schema lacks a name.
@@ -255,8 +255,8 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
                 return quantile(float(q), select(metric(of), *where, *conditions, part="bucket"), labels(names), window)
             case ["values", of, names, window, *conditions]:
                 return number(select(metric(of), *where, *conditions, part="bucket"), (LE, *labels(names)), window)
-            case ["rates", of, ("bucket" | "sum" | "count") as part, names, *conditions]:
-                return rates(metric(of), labels(names), *where, *conditions, part=part)
+            case ["rates", of, ("bucket" | "sum" | "count") as part, names, window, *conditions]:
+                return rates(metric(of), labels(names), window, *where, *conditions, part=part)
         raise UsageError(f"there is no form {name}({inner}); see promql.expand")
 
     def fill(found: re.Match[str]) -> str:
@@ -276,6 +276,7 @@ def check(expr: str, known: Mapping[str, Collection[str]]) -> None:
         names = [each.prometheus, *(name for name, _ in SUCCESSORS.get(each.prometheus, ()))]
         suffixes = ("_bucket", "_sum", "_count") if each.instrument == "histogram" else ("",)
         declared |= {n + s: {LE, *(a.label for a in each.attributes)} for n in names for s in suffixes}
+    expr = expr.replace("$__range_s", "3600")
     for variable in ("$__rate_interval", "$__interval", "$__range", "$window"):
         expr = expr.replace(variable, "1h")
     for selector in _selectors(promql_parser.parse(re.sub(r"\$\w+", "x", expr))):
