@@ -8,14 +8,19 @@ from typing import Any
 
 import promql_parser
 
-WINDOWS = {"$__rate_interval": "4m", "$__interval": "5m", "$__range": "6h", "$window": "1h"}
+WINDOWS = {"$__range_s": "21600", "$__rate_interval": "4m", "$__interval": "5m", "$__range": "6h", "$window": "1h"}
 
 
-def parse(expression: str) -> Any:
+def filled(expression: str) -> str:
     """The expression, with a dashboard's variables replaced."""
     for name, value in WINDOWS.items():
         expression = expression.replace(name, value)
-    return promql_parser.parse(re.sub(r"\$[a-z_]+", ".*", expression))
+    return re.sub(r"\$[a-z_]+", ".*", expression)
+
+
+def parse(expression: str) -> Any:
+    """The expression's tree."""
+    return promql_parser.parse(filled(expression))
 
 
 def children(node: Any) -> list[Any]:

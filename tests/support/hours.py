@@ -361,7 +361,7 @@ class Stored(Server):
         config.write_text("{}")
         self.url = f"http://{address}"
         self.client = PrometheusClient(self.url)
-        command = [
+        command: list[str | Path] = [
             require_stack("prometheus")["prometheus"],
             f"--config.file={config}",
             f"--storage.tsdb.path={folder / 'data'}",

@@ -284,7 +284,7 @@ def _thresholds(row: Json, calm: str) -> Json:
     if "steps" in row:
         steps = [{"color": colour, "value": value} for value, colour in row["steps"]]
     elif limits := row.get("limits"):
-        steps += [{"color": "yellow", "value": limits[0]}, {"color": "red", "value": limits[1]}]
+        steps += [{"color": "orange", "value": limits[0]}, {"color": "red", "value": limits[1]}]
     return {"mode": "absolute", "steps": steps}
 
 
