@@ -31,13 +31,13 @@ sys.path.insert(0, str(ROOT))
 
 from endturn.generate import promql  # noqa: E402
 from tests.support import faster  # noqa: E402
-from tests.support.processes import Collector, Prometheus  # noqa: E402
+from tests.support.processes import Collector, Prometheus, eventually  # noqa: E402
 
 EXPORT: Final = 15.0
 """Seconds between two exports of an agent, and between two evaluations' minutes a quarter."""
 
 AGENT: Final = """
-import json, signal, sys, time
+import json, os, sys, time
 import endturn, httpx
 seconds, calls, truth = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 endturn.configure(service_name="agent")
@@ -66,8 +66,9 @@ with httpx.Client(transport=httpx.MockTransport(answer)) as client:
         happened["turns"] += 1
         happened["truncated"] += n % 3 == 0
         happened["unfinished"] += n % 3 == 0
-        with open(truth, "w") as file:
+        with open(truth + ".new", "w") as file:
             json.dump(happened, file)
+        os.replace(truth + ".new", truth)  # whole, whenever this process is killed
 """
 
 ASKED: Final = {
@@ -113,7 +114,7 @@ class Stack:
         time.sleep(seconds / self.times)
 
     def agent(self, seconds: float = 90, calls: int = 210) -> subprocess.Popen[bytes]:
-        """An agent that spreads its calls over so many seconds, and ends."""
+        """An agent that spreads its calls over so many seconds, and ends; it has made its first one."""
         self.truths.append(self.folder / f"truth-{len(self.truths)}.json")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.url,
@@ -122,7 +123,9 @@ class Stack:
         }
         command = [sys.executable, "-c", AGENT, str(seconds / self.times), str(calls), str(self.truths[-1])]
         with (self.folder / "agent.log").open("ab") as log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        eventually(self.truths[-1].exists, what="the agent's first call", timeout=60)
+        return process
 
     def happened(self) -> dict[str, float]:
         """What the agents say themselves."""
@@ -141,7 +144,7 @@ def load(stack: Stack) -> None:
 
 def _collector_killed(seconds: float) -> Callable[[Stack], None]:
     def play(stack: Stack) -> None:
-        running = stack.agent()
+        running = stack.agent(seconds=90 + 2 * seconds)
         stack.wait(30)
         stack.collector.kill()
         stack.wait(seconds)
@@ -222,7 +225,7 @@ def measure(name: str, times: float = 1) -> dict[str, Any]:
         begun = time.time()
         SITUATIONS[name](stack)
         ended = time.time()
-        stack.wait(45)  # what a queue or a retry still delivers
+        time.sleep(max(45 / times, 10))  # what a queue or a retry still delivers
         window = f"{math.ceil(time.time() - begun)}s"
 
         def ask(text: str) -> float:
@@ -233,7 +236,7 @@ def measure(name: str, times: float = 1) -> dict[str, Any]:
             for key, form in ASKED.items()
         }
         guessed = ask(f'sum(increase(endturn_turns_total{{job="agent"}}[{window}]))')
-        stack.wait(max(0.0, 330 + 30 - 45))  # a turn stands in the counts for five minutes and one export
+        stack.wait(330)  # a turn stands in the counts for five minutes and one export
         since = f"{math.ceil(time.time() - begun)}s"
         counted = {
             key: ask(f'sum(sum_over_time(endturn:service_{count}:count5m{{job="agent"}}[{since}])) / 5')

@@ -40,6 +40,8 @@ EMPTY: dict[tuple[str, int], str] = {
     ("pipeline", 13): NEITHER,
     ("pipeline", 14): NOTHING_LOST,
     ("pipeline", 24): NOTHING_LOST,
+    ("pipeline", 27): "nothing is sampled here",
+    ("pipeline", 28): NOTHING_LOST,
     ("pipeline", 31): "no rule is loaded",
     ("stop-reasons", 51): NO_SERVER,
     ("stop-reasons", 52): NO_SERVER,

@@ -255,7 +255,7 @@ BREAKS = {
     "open_call": ("endturn.instrumentation.exchange.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
     "step": ("endturn.calls.Call.step", explode),
-    "first chunk": ("endturn.calls.Call.first_chunk", explode),
+    "a chunk": ("endturn.calls.Call.chunk", explode),
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
     "resolve": ("endturn.telemetry.turn_inference.TurnInference.resolve", explode),
     "ended": ("endturn.telemetry.turn_inference.TurnInference.ended", explode),

@@ -180,6 +180,6 @@ def _said(model: type[BaseModel], error: Any, path: str) -> str:
         known = [field.alias or each for each, field in table.model_fields.items()]
         return f"there is no key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
     says = error["msg"].removeprefix("Value error, ")
-    return f"{says}" if error["type"] == "value_error" and path == "" and "services" in error["loc"] else (
-        f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"
-    )  # fmt: skip
+    if error["loc"] == ("services",):  # which has said itself where
+        return str(says)
+    return f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"
