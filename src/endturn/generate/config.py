@@ -58,8 +58,8 @@ class Limits(_Table):
     exhausted: Events = Field(5, description="turns in an hour that a limit of their policy ended")
     repair_failure: Share = Field(0.5, description="share of tool payload repairs that fails")
     failed_repairs: Events = Field(5, description="failed repairs in an hour")
-    unknown: Events = Field(3, description="responses in an hour with an unknown stop reason")
-    suspected: Events = Field(5, description="suspected truncations in an hour")
+    unknown: Events = Field(3, description="responses in 30 minutes with an unknown stop reason")
+    suspected: Events = Field(5, description="suspected truncations in 30 minutes")
     failures: Events = Field(3, description="records in 15 minutes that a listener lost")
 
     @property
