@@ -11,6 +11,7 @@ import pytest
 from endturn.errors import UsageError
 from endturn.generate import alerts, config
 from endturn.generate.config import Limits, RuleConfig
+from endturn.instrumentation import sdk_providers
 from tests.support.processes import REPOSITORY
 
 GUIDE = (REPOSITORY / "docs" / "alerts.md").read_text()
@@ -27,6 +28,11 @@ def test_nothing_said_is_the_default(tmp_path: Path) -> None:
     """An empty file, empty sections, and the continuation policy's table beside them, change nothing."""
     assert read("", tmp_path) == RuleConfig()
     assert read("[alerts]\n[services]\n[agent]\nmax_tokens = 7\n", tmp_path) == RuleConfig()
+
+
+def test_the_rules_expect_what_configure_does() -> None:
+    """Their windows are made from the interval at which `configure()` exports."""
+    assert 1000 * config.EXPORT == sdk_providers.EXPORT_MS
 
 
 def test_the_guides_sample_is_read(tmp_path: Path) -> None:

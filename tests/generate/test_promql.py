@@ -23,13 +23,11 @@ from tests.support.processes import Prometheus, require_stack
 
 
 def test_what_the_schema_lacks_is_refused_with_the_nearest_name() -> None:
-    """Metrics in either spelling, attributes, labels of a metric, values of a closed set, labels to sum by."""
+    """Metrics in either spelling, labels, those of a metric, values of a closed set, labels to sum by."""
     with pytest.raises(UnknownName, match=r"no metric 'endturn\.turnz'; the nearest is 'endturn\.turns'"):
         promql.metric("endturn.turnz")
     with pytest.raises(UnknownName, match="nearest is 'endturn_turns_total'"):
         promql.metric("endturn_turn_total")
-    with pytest.raises(UnknownName, match=r"no attribute 'endturn\.turn\.outcom'.*'endturn\.turn\.outcome'"):
-        promql.attribute("endturn.turn.outcom")
     with pytest.raises(UnknownName, match="no label 'endturn_turn_outcom'"):
         promql.label(Attribute("endturn.turn.outcom", "string", ""))
     with pytest.raises(UnknownName, match=r"endturn\.turns declares no label"):
@@ -43,7 +41,6 @@ def test_what_the_schema_lacks_is_refused_with_the_nearest_name() -> None:
 def test_both_spellings_of_a_name_are_the_same() -> None:
     """OpenTelemetry's and Prometheus'."""
     assert promql.metric("endturn.turns") is promql.metric("endturn_turns_total") is schema.TURNS
-    assert promql.attribute("gen_ai.request.model") is promql.attribute("gen_ai_request_model") is schema.REQUEST_MODEL
 
 
 @pytest.mark.stack

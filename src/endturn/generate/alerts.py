@@ -25,11 +25,11 @@ VARIABLES: Final[Mapping[str, str]] = {
     schema.REQUEST_MODEL.label: "model",
 }
 """The dashboards' variables, by the label that each one filters."""
-NAMES: Final = {
+OTHERS: Final = {
     "losses": "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)(_total)?",
     "drops": "otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",
 }
-"""Counters of others, born at their first loss."""
+"""Counters of others, born at their first loss: patterns for their names."""
 EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name": "openai",
                   "gen_ai_request_model": "gpt-5"}  # fmt: skip
 """Labels of an example's series, where it says no others."""
@@ -67,11 +67,13 @@ def _rows() -> list[dict[str, Any]]:
 
 def _expression(row: Mapping[str, Any], config: RuleConfig) -> str:
     """The condition; where services are asked different things, that of each group of them."""
-    cells = [
-        (where, limits) for where, limits in config.cells() if "switch" not in row or getattr(limits, row["switch"])
+    every = [*config.cells()]
+    filled = [
+        (where, _filled(row["expr"], config, limits))
+        for where, limits in every
+        if "switch" not in row or getattr(limits, row["switch"])
     ]
-    filled = [(where, _filled(row["expr"], config, limits)) for where, limits in cells]
-    if len({text for _, text in filled}) == 1 and len(cells) == len([*config.cells()]):
+    if len({text for _, text in filled}) == 1 and len(filled) == len(every):
         return filled[0][1]
     return "\nor\n".join(f"(\n{_only(text, where)}\n)" for where, text in filled)
 
@@ -87,7 +89,7 @@ def _only(expr: str, where: tuple[str, ...]) -> str:
 
 
 def _filled(text: str, config: RuleConfig, limits: Limits) -> str:
-    values = limits.values | NAMES | {"collector": config.collector, "service": ", ".join(SERVICE)}
+    values = limits.values | OTHERS | {"collector": config.collector, "service": ", ".join(SERVICE)}
     return promql.expand(text, values)
 
 

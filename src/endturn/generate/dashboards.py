@@ -17,7 +17,7 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.alerts import VARIABLES
+from endturn.generate.alerts import OTHERS, VARIABLES
 from endturn.generate.config import SITE, RuleConfig
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -77,6 +77,7 @@ def board(name: str, config: RuleConfig) -> Json:
         "budget": f"{config.limits.budget:g}",
         "period": promql.duration(config.period),
         "collector": config.collector,
+        **OTHERS,
     }
     return {
         "uid": data["uid"],
@@ -137,7 +138,8 @@ def _variables(data: Mapping[str, Any], names: Sequence[str]) -> Iterator[Json]:
         one = name in data.get("one", [])
         yield _values(name, name.capitalize(), f"label_values({series}, {LABELS[name]})", one=one) | {"allValue": ".*"}
         conditions.append(f'{LABELS[name]}=~"${name}"')
-    for row in data.get("more", []):
+    windows = [_data("common")["window"]] if data.get("window") else []
+    for row in [*windows, *data.get("more", [])]:
         if row["type"] == "query":
             # No value of its own for "all": it means those that the query leaves.
             yield _values(row["name"], row["label"], row["query"]) | {"regex": row["regex"], "hide": 2}
@@ -247,13 +249,10 @@ def _queries(row: Json) -> list[Json]:
 
 def _target(letter: str, query: Json, row: Json, where: Sequence[str], values: Mapping[str, str]) -> Json:
     match row["show"]:
-        case "search":
-            kept = {"limit": 50, "spss": 5, "tableType": "traces"}
+        case "search" | "trace" as show:
+            found = {"limit": 50, "spss": 5, "tableType": "traces"} if show == "search" else {}
             return {"refId": letter, "datasource": SOURCES["tempo"], "queryType": "traceql", "filters": [],
-                    "query": query["expr"], **kept}  # fmt: skip
-        case "trace":
-            return {"refId": letter, "datasource": SOURCES["tempo"], "queryType": "traceql", "filters": [],
-                    "query": query["expr"]}  # fmt: skip
+                    "query": query["expr"], **found}  # fmt: skip
         case "logs":
             return {"refId": letter, "datasource": SOURCES["loki"], "queryType": "range", "editorMode": "code",
                     "expr": query["expr"], "maxLines": 200}  # fmt: skip

@@ -77,14 +77,6 @@ def label(what: Label) -> str:
     return what
 
 
-def attribute(name: str) -> Attribute:
-    """The schema's attribute of that key or label; raises UnknownName."""
-    for known in schema.ATTRIBUTES:
-        if name in (known.key, known.label):
-            return known
-    raise _unknown("attribute", name, (a.label if "." not in name else a.key for a in schema.ATTRIBUTES))
-
-
 def matching(what: Attribute, values: Collection[str], *, never: bool = False) -> str:
     """The attribute has one of these values, or none of them; raises UnknownName for one outside a closed set."""
     known = what.values or (("true", "false") if what.type == "boolean" else ())
