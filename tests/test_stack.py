@@ -56,6 +56,7 @@ CONTENT = {
 }
 HARMLESS = {"gen_ai.request.model": "gpt-5", "gen_ai.prompt.name": "greeting", "endturn.stop.reason": "max_tokens"}
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
+STAGING = Resource({"deployment.environment.name": "staging"})
 
 
 FILES = ("docker-compose.yml", "docker-compose.lgtm.yml")
@@ -393,7 +394,7 @@ def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector,
             reader = PeriodicExportingMetricReader(
                 OTLPMetricExporter(endpoint=f"{each.url}/v1/metrics"), export_interval_millis=3_600_000
             )
-            provider = MeterProvider([reader], resource=RESOURCE)
+            provider = MeterProvider([reader], resource=RESOURCE.merge(STAGING))
             provider.get_meter("test").create_counter("endturn.test.ways", unit="{turn}").add(3, {"a.b": "c"})
             provider.get_meter("test").create_histogram("endturn.test.times", unit="s").record(1.5)
             provider.shutdown()
@@ -401,7 +402,8 @@ def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector,
             [theirs] = client.wait_for(name)
             [ours] = running[1].client.wait_for(name)
             assert theirs.value == ours.value
-            # What Prometheus promotes from the resource stands in target_info here.
+            assert theirs.labels["deployment_environment_name"] == "staging"
+            # What else Prometheus promotes from the resource stands in target_info here.
             assert theirs.labels == {k: v for k, v in ours.labels.items() if k != "service_namespace"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from endturn.errors import UsageError
-from endturn.generate import alerts, config
+from endturn.generate import alerts, config, dashboards
 from endturn.generate.config import Limits, RuleConfig
-from endturn.instrumentation import sdk_providers
 from tests.support.processes import REPOSITORY
 
 GUIDE = (REPOSITORY / "docs" / "alerts.md").read_text()
@@ -30,20 +30,13 @@ def test_nothing_said_is_the_default(tmp_path: Path) -> None:
     assert read("[alerts]\n[services]\n[agent]\nmax_tokens = 7\n", tmp_path) == RuleConfig()
 
 
-def test_the_rules_expect_what_configure_does() -> None:
-    """Their windows are made from the interval at which `configure()` exports."""
-    assert 1000 * config.EXPORT == sdk_providers.EXPORT_MS
-
-
 def test_the_guides_sample_is_read(tmp_path: Path) -> None:
     """What the guide shows works as it stands."""
     made = read(SAMPLE, tmp_path)
     assert made.period == 28 * 86400
-    cells = dict(made.cells())
-    assert cells['job="shop/watched"', 'deployment_environment_name!~"staging"'].page is False
-    assert {limits.tickets for where, limits in cells.items() if 'deployment_environment_name="staging"' in where} == {
-        False
-    }
+    cells = {cell.who: cell.limits for cell in made.cells()}
+    assert cells["shop/watched"].page is False
+    assert {limits.tickets for who, limits in cells.items() if "staging" in who} == {False}
 
 
 def test_every_alert_is_in_the_guide() -> None:
@@ -62,12 +55,37 @@ def test_every_key_is_on_the_generated_page() -> None:
 def test_no_two_groups_of_services_overlap(tmp_path: Path) -> None:
     """Each series is asked by one group alone, and a name's dots are dots."""
     text = '[services."shop.a"]\npage = false\n[services."*".environments.dev]\ntickets = false\n'
-    assert [where for where, _ in read(text, tmp_path).cells()] == [
-        ('job!~"shop[.]a"', 'deployment_environment_name="dev"'),
-        ('job!~"shop[.]a"', 'deployment_environment_name!~"dev"'),
-        ('job="shop.a"', 'deployment_environment_name="dev"'),
-        ('job="shop.a"', 'deployment_environment_name!~"dev"'),
+    assert [(cell.who, cell.where) for cell in read(text, tmp_path).cells()] == [
+        ("", ('job!~"shop[.]a"', 'deployment_environment_name!~"dev"')),
+        ("dev", ('job!~"shop[.]a"', 'deployment_environment_name="dev"')),
+        ("shop.a", ('job="shop.a"', 'deployment_environment_name!~"dev"')),
+        ("shop.a in dev", ('job="shop.a"', 'deployment_environment_name="dev"')),
     ]
+
+
+def test_texts_say_whom_another_limit_is_asked_of(tmp_path: Path) -> None:
+    """In the alert that asks it, and in no other."""
+    text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
+    texts = {alert.name: alert.annotations["description"] for alert in alerts.alerts(read(text, tmp_path))}
+    assert "objective of 0.995 (0.99 for shop/a, 0.95 for shop/a in dev)" in texts["EndturnTurnsUnfinished"]
+    assert "shop/a" not in texts["EndturnResponsesTruncated"]
+
+
+def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
+    """The overview's tile and table divide by the allowed share that each service has."""
+    made = read('[services."shop/a"]\nobjective = 0.99\n', tmp_path)
+    board = json.loads(dashboards.files(made)["dashboards/overview.json"])
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    [tile, column] = [expr for expr in asked if "[30d]" in expr]
+    for expr in (tile, column):
+        assert re.findall(r'job(=|!~)"shop/a".*/ (0\.\d+) and', expr) == [("!~", "0.005"), ("=", "0.01")]
+
+
+def test_without_a_collector_nothing_is_asked_of_it(tmp_path: Path) -> None:
+    """`collector = ""` leaves out the alerts about it, and a slash at an address's end is not doubled."""
+    made = alerts.alerts(read('collector = ""\ngrafana = "https://grafana.example/"\n', tmp_path))
+    assert not [alert for alert in made if "Collector" in alert.name]
+    assert all(alert.annotations["dashboard_url"].startswith("https://grafana.example/d/") for alert in made)
 
 
 def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
@@ -84,11 +102,16 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
         ("[alerts]\nobjective = 1", "alerts.objective: input should be less than 1, not 1"),
         ("[alerts]\nobjective = 0.9", "alerts.objective: input should be greater than 0.93"),  # no page could fire
         ('[services."a"]\npag = true', "there is no key 'services.\"a\".pag'; did you mean 'page'?"),
-        ('[services."a".environments.b]\ntruncated = 7', 'services."a".truncated: input should be less than 1, not 7'),
+        ('[services."a".environments.b]\ntruncated = 7', '"a".environments."b".truncated: input should be less than 1'),
+        ('[services."a".environments."*"]\npage = true', 'what holds in every environment stands in [services."a"]'),
+        ("[services.a.environments.'b\"c']\npage = true", "write the name without quotes"),
+        ('[services.a]\nenvironments = "x"', 'write [services."a".environments."its name"] and its keys below'),
+        ('[services."a^b"]\npage = true', "write the name without quotes, backslashes and ^"),
+        ('[services."a"]\nenvironment = 1', "did you mean 'environments'?"),
         ("[services]\na = 1", 'write [services."a"] and its keys below'),
-        ("[services.'a\"b']\npage = true", "is no service"),
+        ("[services.'a\"b']\npage = true", "write the name without quotes"),
         ('period = "3x"', "period: a duration"),
-        ('export = "0s"', "export: input should be greater than 0"),
+        ('period = "0s"', "period: input should be greater than 0"),
         (r"collector = 'a\b'", "collector: a regular expression without quotes, backslashes"),
         ('grafana = "grafana"', "grafana: string should match pattern"),
         ("period = ", "cannot be read as TOML"),

@@ -26,7 +26,18 @@ from tests.support.processes import REPOSITORY
 from tests.support.promtool import oldest
 
 UNITS = {"percentunit", "s", "short", "locale", "currencyUSD", "bytes", "none"}
-BUILT_IN = {"__rate_interval", "__range", "__range_s", "__all", "__url_time_range", "__field", "__data", "__value"}
+BUILT_IN = {
+    "1",  # the first group of a label_replace
+    "__rate_interval",
+    "__interval",
+    "__range",
+    "__range_s",
+    "__all",
+    "__url_time_range",
+    "__field",
+    "__data",
+    "__value",
+}
 BY_NAME: dict[str, dict[str, Any]] = {
     name: json.loads((REPOSITORY / "dashboards" / f"{name}.json").read_text()) for name in NAMES
 }

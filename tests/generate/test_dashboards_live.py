@@ -77,6 +77,7 @@ class Path_:
         long = math.ceil(self.end - self.begin)
         values = {
             "$__rate_interval": f"{STEP + 1}s",  # a step, and what lies between two exports
+            "$__interval": f"{STEP}s",
             "$__range_s": f"{long}",
             "$__range": f"{long}s",
             "$window": "1h",

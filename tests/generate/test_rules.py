@@ -22,7 +22,7 @@ from tests.support.promtool import oldest
 RULES = REPOSITORY / "dashboards" / "rules"
 CONFIG = RuleConfig()
 ALERTS = declared.alerts(CONFIG)
-RECORDED = {rule["record"]: rule["expr"] for rule in rules.recorded(CONFIG)}
+RECORDED = {rule["record"]: rule["expr"] for rule in rules.recorded()}
 ON_EVERY_SERIES = {"job", "instance", "deployment_environment_name", "cluster"}
 OTHERS = {"up": {"job"}, "": {"__name__", "job", "error_type"}}
 """Series that are not ours, and those that are read by a pattern for their names."""
@@ -37,13 +37,6 @@ def test_six_counts_are_recorded_and_no_more() -> None:
     assert all(len(expr.splitlines()) <= 6 for expr in RECORDED.values())
     assert len(ALERTS) <= 13
     assert all(len(alert.expr.splitlines()) <= 6 for alert in ALERTS)
-
-
-def test_a_recorded_window_is_one_export_longer_than_five_evaluations() -> None:
-    """Each event then stands in exactly five of them, whatever the export interval that is configured."""
-    assert "[5m15s]" in RECORDED["endturn:turns:count5m"]
-    slower = {rule["record"]: rule["expr"] for rule in rules.recorded(RuleConfig(export=60))}
-    assert "[6m]" in slower["endturn:turns:count5m"]
 
 
 def test_who_pages() -> None:
@@ -132,6 +125,35 @@ def test_promtool_accepts_and_runs_the_committed_rules(program: Path) -> None:
     """No lint finds anything, and every example fires or is quiet, in the current version and in 2.42."""
     promtool("check", "rules", "--lint=all", "--lint-fatal", "endturn.yaml", cwd=RULES, program=program)
     promtool("test", "rules", "endturn.yaml", cwd=RULES / "tests", program=program)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("values", "turns"),
+    [
+        pytest.param("0x40 0+10x40 400x60", 400, id="telemetry without a gap"),
+        pytest.param("0x40 _x12 400x90", 400, id="a gap of three minutes"),
+        pytest.param("0x40 _x38 400x90", 400, id="a gap of nearly ten minutes"),
+        pytest.param("7x40 _x80 400x90", 0, id="a gap of twenty: a new beginning"),
+        pytest.param("0 7 _x100", 7, id="a process that ends at once"),
+        pytest.param("_x3 7x100", 0, id="a first value that had no zero before it"),
+        pytest.param("0+10x40 400x19 0+10x10 100x60", 500, id="an id that begins anew"),
+        pytest.param("500x40 _x6 0+10x20 200x60", 200, id="an id that begins anew after a gap"),
+    ],
+)
+def test_each_turn_is_counted_once_whatever_gaps_there_are(values: str, turns: int, tmp_path: Path) -> None:
+    """`sum_over_time(rule[window]) / 5` is the number of turns."""
+    (tmp_path / "rules.yaml").write_text((RULES / "endturn.yaml").read_text())
+    counted = "sum_over_time(endturn:service_turns:count5m[2h]) / 5"
+    series = [{"series": 'endturn_turns_total{job="a",endturn_turn_outcome="completed"}', "values": values}]
+    checks = [{"expr": counted, "eval_time": "2h", "exp_samples": [{"labels": '{job="a"}', "value": turns}]}]
+    test = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": checks}],
+    }
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
+    promtool("test", "rules", "test.yaml", cwd=tmp_path)
 
 
 @pytest.mark.stack

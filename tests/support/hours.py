@@ -23,12 +23,14 @@ from pathlib import Path
 import yaml
 
 from endturn.generate.alerts import Alert, alerts
-from endturn.generate.config import EXPORT, RuleConfig
+from endturn.generate.config import RuleConfig
 from endturn.generate.rules import recorded
+from endturn.instrumentation import sdk_providers
 from endturn.telemetry import schema
 from endturn.telemetry.schema import Metric
 from tests.support.processes import LOOPBACK, PrometheusClient, Series, Server, free_port, require_stack
 
+EXPORT = sdk_providers.EXPORT_MS // 1000
 MINUTE = 60
 BLOCK = 2 * 60 * MINUTE
 """How long Prometheus' own blocks are."""
@@ -316,7 +318,7 @@ def fill(folder: Path, book: Book, begin: int, end: int) -> None:
     for start in range(begin, end, BLOCK):  # promtool reads its file once for each block
         _blocks(promtool, folder / "hours.om", book.lines(start, start + BLOCK), data)
     rules = RuleConfig()
-    for rule in recorded(rules):  # each reads what those before it recorded
+    for rule in recorded():  # each reads what those before it recorded
         file = folder / "recorded.yaml"
         file.write_text(yaml.safe_dump({"groups": [{"name": "recorded", "rules": [rule]}]}))
         with Stored(folder) as stored:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 import yaml
 
 from endturn.generate import promql
-from endturn.generate.config import Limits, RuleConfig
+from endturn.generate.config import Cell, Limits, RuleConfig
 from endturn.generate.promql import SCOPES, SERVICE
 from endturn.telemetry import schema
 
@@ -26,10 +26,11 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """The dashboards' variables, by the label that each one filters."""
 OTHERS: Final = {
-    "losses": "otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_(spans|metric_points|log_records)(_total)?",
-    "drops": "otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",
-}
-"""Counters of others, born at their first loss: patterns for their names."""
+    "losses": '__name__=~"otelcol_(exporter_(send|enqueue)_failed|receiver_refused)_'
+              '(spans|metric_points|log_records)(_total)?"',
+    "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",error_type!=""',
+}  # fmt: skip
+"""What selects counters of others that are born at their first loss."""
 EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name": "openai",
                   "gen_ai_request_model": "gpt-5"}  # fmt: skip
 """Labels of an example's series, where it says no others."""
@@ -56,7 +57,7 @@ class Alert:
 
 def alerts(config: RuleConfig) -> list[Alert]:
     """All of them, the central one first; without those that the configuration switches off everywhere."""
-    return [_alert(row, expr, config) for row in _rows() if (expr := _expression(row, config))]
+    return [alert for row in _rows() if (alert := _alert(row, config))]
 
 
 @cache
@@ -65,48 +66,25 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
-def _expression(row: Mapping[str, Any], config: RuleConfig) -> str:
-    """The condition; where services are asked different things, that of each group of them."""
+def _alert(row: Mapping[str, Any], config: RuleConfig) -> Alert | None:
+    """The alert that a row is; None where nobody is asked for it."""
     every = [*config.cells()]
-    filled = [
-        (where, _filled(row["expr"], config, limits))
-        for where, limits in every
-        if "switch" not in row or getattr(limits, row["switch"])
-    ]
-    if len({text for _, text in filled}) == 1 and len(filled) == len(every):
-        return filled[0][1]
-    return "\nor\n".join(f"(\n{_only(text, where)}\n)" for where, text in filled)
-
-
-def _only(expr: str, where: tuple[str, ...]) -> str:
-    """The expression over those series alone that fulfil the conditions."""
-
-    def narrowed(found: re.Match[str]) -> str:
-        name, said = found["name"] if found["bare"] is None else found["bare"], found["said"]
-        return f"{name}{{{', '.join((*filter(None, [said]), *where))}}}"
-
-    return re.sub(r"(?P<name>[\w:]*)\{(?P<said>[^}]*)\}|(?P<bare>endturn[\w:]+)(?=\[)", narrowed, expr)
-
-
-def _filled(text: str, config: RuleConfig, limits: Limits) -> str:
-    values = limits.values | OTHERS | {"collector": config.collector, "service": ", ".join(SERVICE)}
-    return promql.expand(text, values)
-
-
-def _alert(row: Mapping[str, Any], expr: str, config: RuleConfig) -> Alert:
-    texts = {key: _filled(row[key], config, config.limits) for key in ("summary", "description")}
+    asked = [cell for cell in every if _is_on(row, cell.limits, config)]
+    if not asked:
+        return None
+    values = said(asked) | {"collector": config.collector}
     links = {
         "runbook_url": f"{config.runbooks}/{row['name']}.md",
-        "dashboard_url": f"{config.grafana}/d/{row['dashboard']}{_chosen(expr)}",
+        "dashboard_url": f"{config.grafana}/d/{row['dashboard']}{_chosen(row['link'])}",
     }
     return Alert(
         name=row["name"],
         severity=row["severity"],
-        expr=expr,
+        expr=_expression(row["expr"], config, asked, whole=len(asked) == len(every)),
         hold=row.get("hold", ""),
         keep=row.get("keep", ""),
         dashboard=row["dashboard"],
-        annotations=texts | links,
+        annotations={key: promql.expand(row[key], values) for key in ("summary", "description")} | links,
         meaning=row["meaning"],
         impact=row["impact"],
         look=tuple(row["look"]),
@@ -116,18 +94,43 @@ def _alert(row: Mapping[str, Any], expr: str, config: RuleConfig) -> Alert:
     )
 
 
-def _chosen(expr: str) -> str:
-    """The part of a link that sets the dashboard's variables to the alert's labels."""
-    if "instance" in expr:  # the Collector's: `job` is what scrapes it, and no service to choose
-        return ""
-    by_model = schema.REQUEST_MODEL.label in expr.partition("\n")[0]
-    labels = SCOPES["model" if by_model else "service"]
-    rest = "".join(
-        f"{{{{ with $labels.{name} }}}}&var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
-        for name in map(promql.label, labels)
-        if name != promql.JOB
-    )
-    return f"?var-job={{{{ $labels.job | urlquery }}}}{rest}"
+def _is_on(row: Mapping[str, Any], limits: Limits, config: RuleConfig) -> bool:
+    switch = row["switch"]
+    return bool(config.collector if switch == "collector" else getattr(limits, switch))
+
+
+def _expression(text: str, config: RuleConfig, asked: Sequence[Cell], *, whole: bool) -> str:
+    """The condition; where services are asked different things, that of each group of them."""
+    common = {
+        "collector": config.collector,
+        "service": ", ".join(SERVICE),
+        "losses": f'{OTHERS["losses"]},job=~"{config.collector}"',
+        "drops": OTHERS["drops"],
+    }
+    alike = {promql.expand(text, cell.limits.values | common) for cell in asked}
+    if whole and len(alike) == 1:
+        return alike.pop()
+    return "\nor\n".join(f"(\n{promql.expand(text, cell.limits.values | common, cell.where)}\n)" for cell in asked)
+
+
+def said(asked: Sequence[Cell]) -> dict[str, str]:
+    """The limits as texts have them: what holds for most, and in brackets whom something else is asked of."""
+    values = {}
+    for name, usual in asked[0].limits.values.items():
+        others = [(cell.limits.values[name], cell.who) for cell in asked if cell.limits.values[name] != usual]
+        values[name] = f"{usual} ({', '.join(f'{value} for {who}' for value, who in others)})" if others else usual
+    return values
+
+
+def _chosen(scope: str) -> str:
+    """The part of a link that sets the dashboard's variables to the alert's labels; the first it always has."""
+    sets = ""
+    for name in map(promql.label, SCOPES[scope]):
+        if name == promql.JOB:
+            sets = f"?var-job={{{{ $labels.{name} | urlquery }}}}"
+        else:
+            sets += f"{{{{ with $labels.{name} }}}}&var-{VARIABLES[name]}={{{{ . | urlquery }}}}{{{{ end }}}}"
+    return sets
 
 
 # --- Tests for promtool -------------------------------------------------------------------------------------------

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from endturn.errors import UsageError, did_you_mean
 
 SITE: Final = "https://github.com/endturn/endturn/blob/main"
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-EXPORT: Final = 15
-"""How often `configure()` exports metrics, in seconds, where OTEL_METRIC_EXPORT_INTERVAL says nothing else."""
 FAST, SLOW, TICKET = 14.4, 6, 2
 """How many times faster than the objective allows unfinished turns come: over 1 h, 6 h, 3 d (see alerts.yaml)."""
 T = TypeVar("T", bound=BaseModel)
@@ -36,7 +34,7 @@ def _seconds(value: object) -> object:
 Seconds = Annotated[int, BeforeValidator(_seconds), Field(gt=0, strict=True)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Events = Annotated[int, Field(ge=1, strict=True)]
-Address = Annotated[str, Field(pattern=r"^https?://\S+$")]
+Address = Annotated[str, Field(pattern=r"^https?://\S+$"), AfterValidator(lambda url: url.rstrip("/"))]
 
 
 class _Table(BaseModel):
@@ -54,10 +52,10 @@ class Limits(_Table):
     unfinished: Events = Field(10, description="unfinished turns, in the windows of the objective")
     not_continued: Share = Field(0.2, description="share of truncated turns that is left unfinished")
     truncated: Share = Field(0.2, description="share of responses that is truncated")
-    truncations: Events = Field(20, description="truncated responses in an hour")
-    exhausted: Events = Field(5, description="turns in an hour that a limit of their policy ended")
+    truncations: Events = Field(20, description="truncated responses in 30 minutes")
+    exhausted: Events = Field(5, description="turns in 30 minutes that a limit of their policy ended")
     repair_failure: Share = Field(0.5, description="share of tool payload repairs that fails")
-    failed_repairs: Events = Field(5, description="failed repairs in an hour")
+    failed_repairs: Events = Field(5, description="failed repairs in 30 minutes")
     unknown: Events = Field(3, description="responses in 30 minutes with an unknown stop reason")
     suspected: Events = Field(5, description="suspected truncations in 30 minutes")
     failures: Events = Field(3, description="records in 15 minutes that a listener lost")
@@ -88,8 +86,9 @@ class RuleConfig(_Table):
     limits: Limits = Field(default_factory=lambda: Limits(), alias="alerts")
     services: Mapping[str, Service] = Field({}, description="what single services are asked instead")
     period: Seconds = Field(30 * 86400, description="the time over which the objective is kept")
-    export: Seconds = Field(EXPORT, description="how often applications export metrics")
-    collector: str = Field("(.+/)?(endturn-)?collector", description="`job` of the Collector, a regular expression")
+    collector: str = Field(
+        "(.+/)?(endturn-)?collector", description='`job` of the Collector, a regular expression; "" without one'
+    )
     grafana: Address = Field("http://127.0.0.1:3000", description="where the dashboards are")
     runbooks: Address = Field(f"{SITE}/docs/runbooks", description="where the runbook pages are")
 
@@ -103,14 +102,17 @@ class RuleConfig(_Table):
             return services
         made = {}
         for name, table in services.items():
-            if not name or set(name) & {'"', "\\"}:
-                raise ValueError(f"{name!r} is no service: write its `job` without quotes and backslashes")
-            if not isinstance(table, dict):
-                raise ValueError(f'write [services."{name}"] and its keys below')
-            limits = {key: value for key, value in table.items() if key != "environments"}
+            path = f'services."{name}"'
+            limits = {key: value for key, value in _named(name, table, f"[{path}]").items() if key != "environments"}
+            _checked(Limits, limits, f"{path}.")
             environments = table.get("environments", {})
-            for each in (limits, *environments.values()):
-                _checked(Limits, each, f'services."{name}".')
+            if not isinstance(environments, dict):
+                raise ValueError(f'write [{path}.environments."its name"] and its keys below')
+            for each, changed in environments.items():
+                inner = f'{path}.environments."{each}"'
+                if each == ANY:
+                    raise ValueError(f"{inner}: what holds in every environment stands in [{path}]")
+                _checked(Limits, _named(each, changed, f"[{inner}]"), f"{inner}.")
             made[name] = {"limits": limits, "environments": environments}
         return made
 
@@ -126,25 +128,50 @@ class RuleConfig(_Table):
             raise ValueError(r'a regular expression without quotes, backslashes and look-around ("[.]" for "\.")')
         return text
 
-    def cells(self) -> Iterator[tuple[tuple[str, ...], Limits]]:
-        """The services in groups that are asked the same: PromQL conditions that no two groups share, and limits."""
+    def cells(self) -> Iterator[Cell]:
+        """The services in groups that are asked the same, no two of which share a series; all others come first."""
         own = self.limits.model_dump()
-        named = {name: service for name, service in self.services.items() if name != ANY}
+        named = {name: service for name, service in sorted(self.services.items()) if name != ANY}
         others = self.services.get(ANY, Service())
-        unnamed = (f'job!~"{"|".join(_exact(name) for name in sorted(named))}"',) if named else ()
-        for job, service in [(unnamed, others), *(((f'job="{name}"',), named[name]) for name in sorted(named))]:
+        for name, service in {"": others, **named}.items():
             limits = own | {**others.limits, **service.limits}
-            environments = {name: {**others.environments.get(name, {}), **service.environments.get(name, {})}
-                            for name in sorted({*others.environments, *service.environments})}  # fmt: skip
-            for name, changed in environments.items():
-                yield (*job, f'deployment_environment_name="{name}"'), Limits(**limits | changed)
-            rest = (f'deployment_environment_name!~"{"|".join(map(_exact, environments))}"',) if environments else ()
-            yield (*job, *rest), Limits(**limits)
+            environments = {each: {**others.environments.get(each, {}), **service.environments.get(each, {})}
+                            for each in sorted({*others.environments, *service.environments})}  # fmt: skip
+            job = _conditions("job", name, [*named])
+            key = "deployment_environment_name"
+            yield Cell(name, (*job, *_conditions(key, "", [*environments])), Limits(**limits))
+            for each, changed in environments.items():
+                who = f"{name} in {each}" if name else each
+                yield Cell(who, (*job, *_conditions(key, each, [])), Limits(**limits | changed))
+
+
+class Cell(NamedTuple):
+    """Services that are asked the same: whose they are ("" for all that are not named), which series, what is asked."""
+
+    who: str
+    where: tuple[str, ...]
+    limits: Limits
+
+
+def _conditions(label: str, name: str, but: Sequence[str]) -> tuple[str, ...]:
+    """The label has this value; without one, none of the others."""
+    if name:
+        return (f'{label}="{name}"',)
+    return (f'{label}!~"{"|".join(map(_exact, but))}"',) if but else ()
+
+
+def _named(name: str, table: object, path: str) -> dict[str, Any]:
+    """The table of a service or environment; its name has to stand in PromQL as it is."""
+    if not name or set(name) & set('"\\^`'):
+        raise ValueError(f"{path}: write the name without quotes, backslashes and ^")
+    if not isinstance(table, dict):
+        raise ValueError(f"write {path} and its keys below")
+    return table
 
 
 def _exact(name: str) -> str:
     """A name as a regular expression that matches it alone, without backslashes."""
-    return re.sub(r"[.+*?()|\[\]{}^$]", r"[\g<0>]", name)
+    return re.sub(r"[.+*?()|\[\]{}$]", r"[\g<0>]", name)
 
 
 def read(file: Path) -> RuleConfig:
@@ -178,6 +205,7 @@ def _said(model: type[BaseModel], error: Any, path: str) -> str:
     if error["type"] == "extra_forbidden":
         table = Limits if error["loc"][0] == "alerts" and len(error["loc"]) > 1 else model
         known = [field.alias or each for each, field in table.model_fields.items()]
+        known += ["environments"] if path.startswith("services") and "environments" not in path else []
         return f"there is no key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
     says = error["msg"].removeprefix("Value error, ")
     if error["loc"] == ("services",):  # which has said itself where

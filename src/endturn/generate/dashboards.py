@@ -17,8 +17,8 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.alerts import OTHERS, VARIABLES
-from endturn.generate.config import SITE, RuleConfig
+from endturn.generate.alerts import OTHERS, VARIABLES, said
+from endturn.generate.config import SITE, Cell, RuleConfig
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 
@@ -34,6 +34,8 @@ NARROW: Final = 8
 """Below this width a legend at the right would leave no room for the chart."""
 BARS: Final = 72
 """How many bars a chart has at most: five minutes each in six hours."""
+FEW: Final = 100
+"""Below this many turns no budget is shown: a single turn would be much of it."""
 LETTERS: Final = "ABCDEFGHIJ"
 NEEDS: Final = {
     "responses": "Works without endturn in the process too: the Collector counts the responses of any language.",
@@ -72,9 +74,8 @@ def board(name: str, config: RuleConfig) -> Json:
     where = tuple(f'{LABELS[each]}=~"${each}"' for each in variables)
     values = {
         "filters": ", ".join(where),
-        "service_filters": ", ".join(each for each in where if each.partition("=")[0] in promql.SERVICE),
-        "objective": f"{config.limits.objective:g}",
-        "budget": f"{config.limits.budget:g}",
+        "objective": said([*config.cells()])["objective"],
+        "budget_left": _budget_left(config, [each for each in where if each.partition("=")[0] in promql.SERVICE]),
         "period": promql.duration(config.period),
         "collector": config.collector,
         **OTHERS,
@@ -100,6 +101,18 @@ def board(name: str, config: RuleConfig) -> Json:
         "templating": {"list": [*_variables(data, variables)]},
         "panels": [*_laid_out(data["rows"], where, values)],
     }
+
+
+def _budget_left(config: RuleConfig, where: Sequence[str]) -> str:
+    """What is left of each service's budget, by its own objective; of services with enough turns to say so."""
+    alike = len({cell.limits.budget for cell in config.cells()}) == 1
+    left = []
+    for cell in [Cell("", (), config.limits)] if alike else config.cells():
+        over = f"{{{', '.join((*where, *cell.where))}}}[{promql.duration(config.period)}]"
+        turns = f"sum_over_time(endturn:service_turns:count5m{over})"
+        unfinished = f"sum_over_time(endturn:service_unfinished:count5m{over})"
+        left.append(f"1 - {unfinished} / {turns} / {cell.limits.budget:g} and {turns} / 5 >= {FEW}")
+    return "\nor ".join(left)
 
 
 def _link(title: str, **says: Any) -> Json:

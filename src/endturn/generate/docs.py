@@ -27,7 +27,7 @@ def files(config: RuleConfig) -> dict[str, str]:
     """The documents, by path from the root."""
     declared = alerts(config)
     pages = {
-        "docs/telemetry.md": reference(config),
+        "docs/telemetry.md": reference(),
         "docs/providers.md": providers(),
         "docs/state-diagram.md": diagram_page(),
         "docs/stop-reasons.md": stop_reasons(),
@@ -41,7 +41,7 @@ def files(config: RuleConfig) -> dict[str, str]:
 # --- The telemetry reference --------------------------------------------------------------------------------------
 
 
-def reference(config: RuleConfig) -> str:
+def reference() -> str:
     """Every span, event, metric and attribute, and what is recorded and shown of them."""
     own = [metric for metric in schema.METRICS if metric.name.startswith("endturn.")]
     standard = [metric for metric in schema.METRICS if not metric.name.startswith("endturn.")]
@@ -67,16 +67,17 @@ def reference(config: RuleConfig) -> str:
             ],
         ),
         "## What is recorded",
-        f"Six rules count turns every {promql.duration(rules.INTERVAL)}, over {promql.duration(rules.WINDOW)} and one "
-        f"export interval, so that each turn stands in exactly {rules.OVERLAP} of them: a longer window's count is "
+        f"Six rules count turns every {promql.duration(rules.INTERVAL)}, over {promql.duration(rules.WINDOW)}, so that "
+        f"each turn stands in exactly {rules.OVERLAP} of them: a longer window's count is "
         f"`sum_over_time(rule[window]) / {rules.OVERLAP}`, and a share of two needs no division. Turns that a person "
         "stopped are in none. Alerts and windows beyond a day read these; everything else reads the counters.",
         table(
             ("rule", "expression"),
-            [(f"`{rule['record']}`", f"`{' '.join(rule['expr'].split())}`") for rule in rules.recorded(config)],
+            [(f"`{rule['record']}`", f"`{' '.join(rule['expr'].split())}`") for rule in rules.recorded()],
         ),
-        "What happens while Prometheus does not evaluate is missing from both sides of a share alike. A series is "
-        "exact to one sample at each edge; where an id is used again it is `increase`'s guess.",
+        "What happens while Prometheus does not evaluate is missing from both sides of a share alike. What happens "
+        f"while no telemetry arrives is counted when it does, after a gap of up to {promql.duration(rules.MEMORY)}. "
+        "Where an id is used again, its count begins anew.",
         "## What is shown",
         table(("name", "question", "formula", "look from", "act from"), [*map(_shown, indicators.INDICATORS.values())]),
         "## Events",
@@ -223,7 +224,7 @@ def configuration() -> str:
         ]
 
     def _default(name: str, value: object) -> str:
-        if name in ("period", "export"):
+        if name == "period":
             return f'"{promql.duration(int(str(value)))}"'
         return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -56,7 +56,7 @@ def _grafana(config: RuleConfig) -> dict[str, Any]:
         "orgId": 1,
         "name": rules.ALERTS,
         "folder": "endturn",
-        "interval": duration(rules.INTERVAL),
+        "interval": duration(rules.ALERTS_INTERVAL),
         "rules": [_grafana_rule(alert) for alert in alerts.alerts(config)],
     }
     return {"apiVersion": 1, "groups": [group]}

@@ -4,6 +4,8 @@ The forms, each with its reason:
 
 - `number`: how many events, as people read them. The highest value less the lowest is exact up to one sample at each
   edge, since a series begins with zero; `increase` would extrapolate. Where an id was used again it falls back to that.
+- `growth`: the same for rules, which look back on minutes: what came in a gap of telemetry is counted when it ends.
+- `losses`: of counters that have no series before their first loss.
 - `share`: a part of a whole, zero where nothing bad happened, no series (never NaN) where nothing happened.
 - `steps`: how many in each step of a chart.
 - `quantile`: of a histogram's buckets.
@@ -130,9 +132,32 @@ def number(series: str, labels: Collection[Label], window: str) -> str:
     """How many events there were in a window."""
     over = _over(series, window)
     return (
-        f"sum{by(labels)}(\n  max_over_time({over}) - min_over_time({over})\n"
-        f"  unless resets({over}) > 0\n  or increase({over})\n)"
+        f"sum{by(labels)}(\n  max_over_time({over}) - min_over_time({over}) unless resets({over}) > 0\n"
+        f"  or increase({over})\n)"
     )
+
+
+def growth(series: str, labels: Collection[Label], window: str, memory: str) -> str:
+    """What was added in a window, though nothing came for as long as `memory` before it; what began anew counts whole.
+
+    Each addition lies in exactly those windows that its first sample lies in. A series that is born begins with its
+    least value, which is zero where it was not missed.
+    """
+    now = f"last_over_time({series}[{window}])"
+    return (
+        f"sum{by(labels)}(\n  {now}\n"
+        f"  - (last_over_time({series}[{memory}] offset {window}) or min_over_time({series}[{window}])) >= 0\n"
+        f"  or {now}\n)"
+    )
+
+
+def losses(selector: str, labels: Collection[Label], window: str) -> str:
+    """What was added in a window to counters of several names that are born at their first loss, without a zero."""
+    now, before = (
+        f'label_replace(last_over_time({{{selector}}}{over}), "name", "$1", "__name__", "(.+)")'
+        for over in (f"[{window}]", f"[1d] offset {window}")
+    )
+    return f"sum{by(labels)}(\n  {now}\n  - {before} >= 0\n  or {now}\n)"
 
 
 def increases(series: str, labels: Collection[Label], window: str) -> str:
@@ -198,6 +223,8 @@ SCOPES: Final[dict[str, tuple[Label, ...]]] = {"service": SERVICE, "call": CALL,
 def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) -> str:
     """The text with what stands between at signs replaced: a value by its name, or a form with its arguments.
 
+    The value `where` is the conditions in braces, or nothing where there are none.
+
     The forms, each over series that fulfil the conditions `where`; an indicator is one of telemetry/indicators.py, `by`
     a scope (service, call, model, all) or labels joined by +:
 
@@ -207,6 +234,7 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
     - `share(indicator, by, window)`: a share over time;
     - `quantile(q, metric, by, window, condition…)`, `values(metric, by, window, condition…)`: of a histogram, the
       number of values at or below each bound;
+    - `losses(value, by, window)`: of counters born at their first loss; the value is the conditions that select them;
     - `rates(metric, part, by, window, condition…)`: per second, under both names of a metric that is to be renamed.
 
     Raises:
@@ -241,22 +269,27 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
                 return share(*(number(series(each), labels(names), window) for each in (of, f"{of}.whole")))
             case ["share", of, names, window]:
                 both = (increases(series(each), labels(names), window) for each in (of, f"{of}.whole"))
-                value = share(*both)
-                return drawn(value, series(f"{of}.whole"), labels(names)) if labels(names) else value
+                portion = share(*both)
+                return drawn(portion, series(f"{of}.whole"), labels(names)) if labels(names) else portion
             case ["quantile", q, of, names, window, *conditions]:
                 return quantile(float(q), select(metric(of), *where, *conditions, part="bucket"), labels(names), window)
             case ["values", of, names, window, *conditions]:
                 return number(select(metric(of), *where, *conditions, part="bucket"), (LE, *labels(names)), window)
+            case ["losses", which, names, window]:
+                return losses(", ".join((value(which), *where)), labels(names), window)
             case ["rates", of, ("bucket" | "sum" | "count") as part, names, window, *conditions]:
                 return rates(metric(of), labels(names), window, *where, *conditions, part=part)
         raise UsageError(f"there is no form {name}({inner}); see promql.expand")
 
+    def value(name: str) -> str:
+        if name == "where":
+            return f"{{{', '.join(where)}}}" if where else ""
+        if name not in values:
+            raise _unknown("value", name, values, of="the configuration")
+        return values[name]
+
     def fill(found: re.Match[str]) -> str:
-        if found[2] is not None:
-            return form(found[1], found[2])
-        if found[1] not in values:
-            raise _unknown("value", found[1], values, of="the configuration")
-        return values[found[1]]
+        return value(found[1]) if found[2] is None else form(found[1], found[2])
 
     return re.sub(r"@(\w+)(?:\(([^@]*)\))?@", fill, text)
 

@@ -11,9 +11,13 @@ from endturn.generate.promql import CALL, SERVICE
 from endturn.telemetry import indicators
 
 INTERVAL: Final = 60
-"""How often rules are evaluated, in seconds."""
+"""How often turns are counted, in seconds."""
+ALERTS_INTERVAL: Final = 120
+"""How often the alerts are evaluated: they look back on a quarter of an hour and more."""
 WINDOW: Final = 300
-"""What a recorded count looks back on, and one export more: so each event stands in exactly `OVERLAP` of them."""
+"""What a recorded count looks back on: so each event stands in exactly `OVERLAP` of them."""
+MEMORY: Final = 900
+"""For how much longer telemetry may have been absent before; after that EndturnTelemetryAbsent speaks."""
 OVERLAP: Final = WINDOW // INTERVAL
 COUNTS: Final = {
     "turns": indicators.TURNS,
@@ -31,12 +35,12 @@ def name(count: str) -> str:
     return f"endturn:{count}:count5m"
 
 
-def recorded(config: RuleConfig) -> list[dict[str, str]]:
+def recorded() -> list[dict[str, str]]:
     """The recording rules."""
-    window = promql.duration(WINDOW + config.export)
+    window, memory = promql.duration(WINDOW), promql.duration(MEMORY)
     made = []
     for count, of in COUNTS.items():
-        events = promql.number(promql.select(of), (*SERVICE, *CALL), window)
+        events = promql.growth(promql.select(of), (*SERVICE, *CALL), window, memory)
         # Zero where there were turns and none of these: a share of them then has both sides.
         zero = "" if count == "turns" else f" or {name('turns')} * 0"
         made.append({"record": name(count), "expr": events + zero})
@@ -49,10 +53,10 @@ def recorded(config: RuleConfig) -> list[dict[str, str]]:
 
 def groups(config: RuleConfig) -> list[dict[str, Any]]:
     """Both rule groups; the alerts read what the first one records."""
-    interval = promql.duration(INTERVAL)
+    every, alerted = promql.duration(INTERVAL), promql.duration(ALERTS_INTERVAL)
     return [
-        {"name": GROUP, "interval": interval, "rules": recorded(config)},
-        {"name": ALERTS, "interval": interval, "rules": [_rule(alert) for alert in alerts(config)]},
+        {"name": GROUP, "interval": every, "rules": recorded()},
+        {"name": ALERTS, "interval": alerted, "rules": [_rule(alert) for alert in alerts(config)]},
     ]
 
 
