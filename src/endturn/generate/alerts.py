@@ -117,8 +117,12 @@ def said(asked: Sequence[Cell]) -> dict[str, str]:
     """The limits as texts have them: what holds for most, and in brackets whom something else is asked of."""
     values = {}
     for name, usual in asked[0].limits.values.items():
-        others = [(cell.limits.values[name], cell.who) for cell in asked if cell.limits.values[name] != usual]
-        values[name] = f"{usual} ({', '.join(f'{value} for {who}' for value, who in others)})" if others else usual
+        of = {cell.who: cell.limits.values[name] for cell in asked}
+        # Of an environment, what is asked of its service needs no word.
+        others = [
+            f"{value} for {who}" for who, value in of.items() if value != of.get(who.rpartition(" in ")[0], usual)
+        ]
+        values[name] = f"{usual} ({', '.join(others)})" if others else usual
     return values
 
 
