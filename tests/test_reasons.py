@@ -15,9 +15,9 @@ import endturn
 from endturn import reasons
 from endturn.cli import main
 from endturn.errors import UsageError
-from endturn.exchange import PROVIDERS
+from endturn.providers import PROVIDERS
 from endturn.stop import Resume, StopReason
-from endturn.wires import WIRES, wire
+from endturn.wires import WIRES, dialect_in, wire
 
 EVIDENCE = list(
     csv.DictReader((Path(__file__).parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t")
@@ -138,8 +138,8 @@ def test_normalize(raw: object, whose: dict[str, str], reason: StopReason) -> No
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
     """Every row of the table that our client of the provider reads."""
-    home = PROVIDERS[provider]
-    for raw, row in wire(home.wire).REASONS[home.dialect].items():
+    speaks = wire(PROVIDERS[provider].format)
+    for raw, row in speaks.REASONS[dialect_in(speaks, PROVIDERS[provider].dialect)].items():
         stop = endturn.normalize(raw, provider=provider)
         if raw and row.terminal:
             assert (stop.reason, stop.resume, stop.incomplete) == (row.reason, row.resume, row.incomplete)

@@ -29,17 +29,14 @@ from urllib.parse import urlsplit
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
-from endturn.exchange import PROVIDERS
+from endturn.providers import ANY, PROVIDERS, provider_at
 from endturn.sdk_errors import Told, is_of, lost, told
-from endturn.wires import Context, Event, Wire
+from endturn.wires import Context, Event, Wire, dialect_in
 from endturn.wires import wire as wire_of
 from endturn.wires.failure import shortened
 from endturn.wires.reading import count, member, plain
 
 __all__ = ["SdkProvider", "provider"]
-
-ANY: Final = "compatible"
-"""The dialect of whoever imitates a format and may use anybody's words."""
 
 _END: Final = object()
 
@@ -170,6 +167,9 @@ _SDKS: Final = (
     _Sdk("ollama", "AsyncClient", "ollama", "", {"ollama": _Way("chat")}),
 )
 
+_KINDS: Final = (("Azure", "azure.ai.openai"), ("Bedrock", "aws.bedrock"), ("Vertex", "gcp.vertex_ai"))
+"""What the classes of an SDK's clients for a cloud's service are called → whose service it is."""
+
 
 @lru_cache(maxsize=64)
 def _named(function: Callable[..., Any]) -> frozenset[str]:
@@ -254,9 +254,9 @@ def provider(
         if named not in sdk.ways:
             raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.ways)}")
         way, speaks = sdk.ways[named], wire_of(named)
-        name, guessed = _home(client, sdk, speaks)
+        name, guessed = _endpoint(client, sdk)
     if dialect is None:
-        dialect = guessed if guessed in speaks.REASONS else ""
+        dialect = dialect_in(speaks, guessed)
     asking = _Asking(client, way, speaks, name, dialect, options)
     ask = (_astream if stream else _acomplete) if _is_async(client) else (_stream if stream else _complete)
     return SdkProvider(
@@ -305,22 +305,15 @@ def _is_async(client: Any) -> bool:
     return any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
 
 
-def _home(client: Any, sdk: _Sdk, speaks: Wire) -> tuple[str, str]:
+def _endpoint(client: Any, sdk: _Sdk) -> tuple[str, str]:
     """Who answers a client, and in whose words."""
     kinds = " ".join(kind.__name__ for kind in type(client).__mro__)
-    if "Azure" in kinds:
-        return "azure.ai.openai", "azure"
+    url = urlsplit(str(getattr(client, "base_url", None) or ""))
     if getattr(client, "vertexai", False) is True:
-        return "gcp.vertex_ai", "vertex"
-    for kind, named in (("Bedrock", "aws.bedrock"), ("Vertex", "gcp.vertex_ai")):
-        if kind in kinds:
-            return named, sdk.dialect
-    host = urlsplit(str(getattr(client, "base_url", None) or "")).hostname or ""
-    for named, home in PROVIDERS.items():
-        known = urlsplit(home.url or "").hostname
-        if known and known != "localhost" and (host == known or host.endswith(f".{known}")):
-            return named, home.dialect if home.wire == speaks.NAME or not sdk.dialect else sdk.dialect
-    return sdk.provider, sdk.dialect
+        named = "gcp.vertex_ai"
+    else:
+        named = next((name for kind, name in _KINDS if kind in kinds), provider_at(url.hostname or "", url.port))
+    return (named, PROVIDERS[named].dialect) if named else (sdk.provider, sdk.dialect)
 
 
 # --- One call -----------------------------------------------------------------------------------------------------

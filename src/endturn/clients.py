@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import UsageError
-from endturn.exchange import PROVIDERS, Endpoint, Exchange, shown
+from endturn.exchange import Endpoint, Exchange, shown
+from endturn.providers import PROVIDERS
 from endturn.wires import capabilities
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -18,98 +17,13 @@ from endturn import announce, signing
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
+from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
-from endturn.wires import TAIL, Context, Event, Framing, Wire, framing, known_dialect, wire
+from endturn.wires import TAIL, Context, Event, Framing, Wire, dialect_in, framing, known_dialect, wire
 from endturn.wires.failure import quota, request_id, shortened
 
-
-class Auth(StrEnum):
-    """How a provider is told who asks."""
-
-    BEARER = "authorization"
-    """`Authorization: Bearer …`"""
-    X_API_KEY = "x-api-key"
-    API_KEY = "api-key"
-    X_GOOG_API_KEY = "x-goog-api-key"
-    SIGV4 = "sigv4"
-    """A signature over the request, made with the credentials that AWS's SDKs find."""
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """Where a provider answers, in which wire format, and which environment variables hold its key and another address.
-
-    The variables are those of the provider's own SDK. A URL may have `{region}` in it. One without `url` has to be told
-    where it answers; told no more than a host, `below` is what stands between that and the wire's own path.
-    """
-
-    wire: str
-    url: str | None
-    key: str | None
-    dialect: str = ""
-    at: str | None = None
-    auth: Auth = Auth.BEARER
-    below: str = ""
-
-
-_GEMINI: Final = "https://generativelanguage.googleapis.com/v1beta"
-_BEDROCK: Final = "https://bedrock-runtime.{region}.amazonaws.com"
-_BEDROCK_KEY: Final = "AWS_BEARER_TOKEN_BEDROCK"
 _REGION: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
-
-PROVIDERS: Final[Mapping[str, Home]] = {
-    "anthropic": Home(
-        "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", at="ANTHROPIC_BASE_URL", auth=Auth.X_API_KEY
-    ),
-    "aws.bedrock": Home(
-        "bedrock_converse", _BEDROCK, _BEDROCK_KEY, at="AWS_ENDPOINT_URL_BEDROCK_RUNTIME", auth=Auth.SIGV4
-    ),
-    "azure.ai.openai": Home(
-        "openai_chat", None, "AZURE_OPENAI_API_KEY", "azure", "AZURE_OPENAI_ENDPOINT", Auth.API_KEY, "/openai/v1"
-    ),
-    "cerebras": Home("openai_chat", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
-    "cohere": Home("cohere", "https://api.cohere.com", "CO_API_KEY", at="CO_API_URL"),
-    "deepseek": Home("openai_chat", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),
-    "fireworks": Home("openai_chat", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "fireworks"),
-    "gcp.gemini": Home(
-        "gemini", _GEMINI, "GEMINI_API_KEY", "", "GOOGLE_GEMINI_BASE_URL", Auth.X_GOOG_API_KEY, "/v1beta"
-    ),
-    "gcp.vertex_ai": Home("gemini", None, "GOOGLE_ACCESS_TOKEN", "vertex"),
-    "github_copilot": Home("openai_chat", "https://api.githubcopilot.com", "GITHUB_COPILOT_TOKEN", "copilot"),
-    "groq": Home("openai_chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
-    "huggingface": Home("openai_chat", "https://router.huggingface.co/v1", "HF_TOKEN", "huggingface"),
-    "ibm.watsonx.ai": Home(
-        "openai_chat", None, "WATSONX_TOKEN", "watsonx", "WATSONX_URL", below="/ml/v1?version=2025-02-11"
-    ),
-    "lmstudio": Home("openai_chat", "http://localhost:1234/v1", None, "lmstudio"),
-    "mistral_ai": Home("openai_chat", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral"),
-    "moonshot_ai": Home("openai_chat", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "moonshot"),
-    "ollama": Home("ollama", "http://localhost:11434", None),
-    "openai": Home("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY", at="OPENAI_BASE_URL"),
-    "openrouter": Home("openai_chat", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter"),
-    "together": Home("openai_chat", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "together"),
-    "vllm": Home("openai_chat", "http://localhost:8000/v1", None, "vllm"),
-    "x_ai": Home("openai_chat", "https://api.x.ai/v1", "XAI_API_KEY", "xai"),
-    "z_ai": Home("openai_chat", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "zai"),
-}
-"""The providers known by name (as in `gen_ai.provider.name`). Any other needs `wire` and `base_url`.
-
-One that speaks several formats is asked in the first of them; `wire` chooses another: OpenAI's `openai_responses`,
-Gemini's `gemini_interactions`, Bedrock's `bedrock_invoke`, Ollama's `openai_chat` with its own base URL.
-"""
-
-_AUTH: Final = {
-    "anthropic": Auth.X_API_KEY,
-    "bedrock_converse": Auth.SIGV4,
-    "bedrock_invoke": Auth.SIGV4,
-    "gemini": Auth.X_GOOG_API_KEY,
-    "gemini_interactions": Auth.X_GOOG_API_KEY,
-}
-"""How whoever speaks a format is told who asks, where only the format is known; elsewhere by a bearer token."""
-
-_ALWAYS: Final = {"anthropic": {"anthropic-version": "2023-06-01"}}
-"""The headers that every request of a format has."""
 
 _BEGINS: Final = {Framing.SSE: frozenset({b"d", b"e", b"i", b"r", b":", b"\xef"}), Framing.NDJSON: frozenset({b"{"})}
 """What a stream begins with: data, event, id, retry, a comment, a byte order mark; an object."""
@@ -165,24 +79,22 @@ class Endpoint:
         if not isinstance(provider, str):
             # Such as a Request: it is not quoted.
             raise UsageError(f"provider is a name like 'openai', not a value of type {type(provider).__name__}")
-        home = PROVIDERS.get(provider)
-        if home is None and (wire_name is None or base_url is None):
+        if provider not in PROVIDERS and (wire_name is None or base_url is None):
             raise UsageError(f"no provider is known as {provider!r}: {_did_you_mean(provider)}")
-        home = home or _stranger(wire_name or "")
-        told = base_url or (os.environ.get(home.at) if home.at else None)
-        name = wire_name or home.wire
-        key = api_key or (os.environ.get(home.key) if home.key else None)
-        auth = _auth(home, name, key)
-        if key is None and home.key and told is None and auth is not Auth.SIGV4:
-            raise UsageError(f"no API key for {provider!r}: give api_key, or set {home.key}")
-        address = told or home.url
+        known = PROVIDERS.get(provider, ProviderEndpoint())
+        told = base_url or os.environ.get(known.base_url_variable or "")
+        speaks = wire(wire_name or known.format)
+        key = api_key or os.environ.get(known.key_variable or "")
+        auth = _auth(known, speaks, key)
+        if key is None and known.key_variable and told is None and auth is not Auth.SIGV4:
+            raise UsageError(f"no API key for {provider!r}: give api_key, or set {known.key_variable}")
+        address = told or known.base_url
         if address is None:
-            raise UsageError(f"{provider!r} answers at an address of your own: give base_url" + _or_set(home.at))
+            raise UsageError(f"no address is known of {provider!r}: give base_url" + _or_set(known.base_url_variable))
         address = address.format(region=_region()) if told is None else address
         url = urlsplit(address)
-        speaks = wire(name)
-        if url.path in ("", "/") and home.below:
-            address = address.rstrip("/") + home.below
+        if url.path in ("", "/") and known.base_path:
+            address = address.rstrip("/") + known.base_path
         elif speaks.routed("POST", url.path) is not None:
             raise UsageError(f"base_url has the format's own path already: cut it off from {url.path!r}")
         if url.scheme not in ("http", "https") or not url.hostname:
@@ -190,11 +102,11 @@ class Endpoint:
         if key is not None and not _HEADER.fullmatch(key):
             # Sent as it is, it would come back within the HTTP library's error message.
             raise UsageError(f"the API key for {provider!r} holds a space, a line end or another character no key has")
-        sent = {"content-type": "application/json", **_ALWAYS.get(name, {}), **_credentials(auth, key)}
+        sent = {"content-type": "application/json", **PROVIDERS[speaks.PROVIDER].headers, **_credentials(auth, key)}
         return cls(
             provider=provider,
             wire=speaks,
-            dialect=known_dialect(speaks, _dialect(home, name) if dialect is None else dialect),
+            dialect=known_dialect(speaks, dialect_in(speaks, known.dialect) if dialect is None else dialect),
             url=address,
             headers={**sent, **(headers or {})},
             signer=signing.signer(_region(url.hostname)) if auth is Auth.SIGV4 and key is None else None,
@@ -232,34 +144,19 @@ class Endpoint:
         return self.headers if self.signer is None else self.signer(method, url, self.headers, content)
 
 
-def _stranger(wire_name: str) -> Home:
-    """A server that is not known by name: it may use the words of anybody who speaks its format."""
-    return Home(wire_name, None, None, _anybody(wire_name), auth=_AUTH.get(wire_name, Auth.BEARER))
-
-
-def _anybody(wire_name: str) -> str:
-    return "compatible" if "compatible" in wire(wire_name).REASONS else ""
-
-
-def _dialect(home: Home, wire_name: str) -> str:
-    """The provider's own dialect. In another format than its own it is a stranger, but for OpenAI's own formats."""
-    if wire_name == home.wire:
-        return home.dialect
-    return "" if home.wire == "openai_chat" and not home.dialect else _anybody(wire_name)
-
-
 def _did_you_mean(provider: str) -> str:
-    asked = provider.lower()
-    near = [name for name in PROVIDERS if asked and (asked in name or name in asked)]
+    asked = canonical(provider)
+    near = [asked] if asked in PROVIDERS else [name for name in PROVIDERS if asked and (asked in name or name in asked)]
     near = near or get_close_matches(asked, PROVIDERS, n=2)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}? Any other needs wire and base_url"
     return f"give wire and base_url, or one of {', '.join(PROVIDERS)}"
 
 
-def _auth(home: Home, wire_name: str, key: str | None) -> Auth:
+def _auth(known: ProviderEndpoint, speaks: Wire, key: str | None) -> Auth:
     """How a provider is told who asks. Another format than its own brings that format's way; Azure keeps its own."""
-    auth = home.auth if wire_name == home.wire or home.auth is Auth.API_KEY else _AUTH.get(wire_name, Auth.BEARER)
+    keeps = known.format == speaks.NAME or known.auth is Auth.API_KEY
+    auth = known.auth if keeps else PROVIDERS[speaks.PROVIDER].auth
     return Auth.BEARER if auth is Auth.SIGV4 and key is not None else auth
 
 

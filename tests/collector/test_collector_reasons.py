@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from endturn import frameworks, reasons
-from endturn.exchange import PROVIDERS
 from endturn.generate.emitters import SOURCES, Source
+from endturn.providers import PROVIDERS
+from endturn.wires import dialect_in, wire
 from tests.support.otlp import Sent, Value, post, spans
 from tests.support.processes import Collector, eventually
 
 pytestmark = pytest.mark.stack
+
+SPOKEN = {name: (known.format, dialect_in(wire(known.format), known.dialect)) for name, known in PROVIDERS.items()}
+"""Provider → the format that it speaks, and in which dialect."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,7 @@ def test_every_row_of_the_vocabulary_goes_through_the_collector(collector: Colle
     rows = 0
     for entry in reasons.table():
         rows += 1
-        whose = {name for name, home in PROVIDERS.items() if (home.wire, home.dialect) in entry.wires} or {""}
+        whose = {name for name, spoken in SPOKEN.items() if spoken in entry.wires} or {""}
         for provider in whose:
             key = f"{entry.api.name}|{entry.raw}|{provider}"
             attributes: dict[str, Value] = {"gen_ai.operation.name": "chat"}

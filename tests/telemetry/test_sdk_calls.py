@@ -28,7 +28,6 @@ from anthropic.lib.bedrock import AnthropicBedrockMantle
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
 from endturn.instrumentation.instrument import uninstrument
-from endturn.instrumentation.recognition import provider_of
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
@@ -302,27 +301,6 @@ def test_stop_reasons_are_read_in_the_dialect_of_who_answers(
     chat(body(chat_body({"content": "x"}, raw)), base_url=url).chat.completions.create(**ASK)
     stop = records.only().stop
     assert (stop.reason, stop.raw, stop.mapped) == (reason, raw, reason is not StopReason.UNKNOWN)
-
-
-@pytest.mark.parametrize(
-    ("host", "provider", "dialect"),
-    [
-        ("api.openai.com", "openai", ""),
-        ("eu.api.openai.com", "openai", ""),
-        ("me.openai.azure.us", "azure.ai.openai", "azure"),
-        ("us-east5-aiplatform.googleapis.com", "gcp.vertex_ai", "compatible"),
-        ("bedrock-runtime.eu-west-1.amazonaws.com", "aws.bedrock", "compatible"),
-        ("bedrock-mantle.eu-west-1.api.aws", "aws.bedrock", "compatible"),
-        ("aws-external-anthropic.eu-west-1.api.aws", "anthropic", ""),
-        ("us-south.ml.cloud.ibm.com", "ibm.watsonx.ai", "watsonx"),
-        ("API.GROQ.COM.", "groq", "groq"),
-        ("notapi.groq.com", "", "compatible"),
-        ("notapi.x.ai.evil.com", "", "compatible"),
-    ],
-)
-def test_who_is_behind_a_host(host: str, provider: str, dialect: str) -> None:
-    """Regions stand before a host's name or within it; a lookalike is nobody."""
-    assert provider_of(host) == (provider, dialect)
 
 
 # --- Helpers -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Final
 
-from endturn.exchange import PROVIDERS
+from endturn.providers import PROVIDERS, canonical
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.wires import WIRES, Api, openai_chat_reasons, wire
 
@@ -73,32 +73,6 @@ APIS: Final[Mapping[str, Api]] = {
 }
 """framework → where it says so."""
 
-ALSO: Final[Mapping[str, str]] = {
-    "amazon_bedrock": "aws.bedrock",
-    "azure": "azure.ai.openai",
-    "azure_openai": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "bedrock_converse": "aws.bedrock",
-    "fireworks_ai": "fireworks",
-    "gcp.gen_ai": "gcp.gemini",
-    "gemini": "gcp.gemini",
-    "google": "gcp.gemini",
-    "google_cloud": "gcp.vertex_ai",
-    "google_genai": "gcp.gemini",
-    "google_gla": "gcp.gemini",
-    "google_vertex": "gcp.vertex_ai",
-    "google_vertexai": "gcp.vertex_ai",
-    "mistral": "mistral_ai",
-    "mistralai": "mistral_ai",
-    "moonshotai": "moonshot_ai",
-    "togetherai": "together",
-    "vertex_ai": "gcp.vertex_ai",
-    "vertexai": "gcp.vertex_ai",
-    "xai": "x_ai",
-    "zai": "z_ai",
-}
-"""What frameworks call a provider, where the conventions call it otherwise."""
-
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "bedrock_converse": ("bedrock_converse", "bedrock_invoke"),
     "gemini": ("gemini", "gemini_interactions"),
@@ -107,23 +81,14 @@ _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
 """The other formats of whoever speaks a format: a framework uses either under one provider's name."""
 
 
-def named(provider: str) -> str:
-    """The conventions' name of a provider, by any framework's name for it; that name where they have none."""
-    name = provider.strip().lower().replace("-", "_")
-    return ALSO.get(name, name)
-
-
 @lru_cache(maxsize=64)
 def tables_of(provider: str) -> tuple[Mapping[str, Row], ...]:
     """The tables of a provider, by any framework's name for it ("google_genai", "openai.chat"); none if unknown."""
-    name = provider.strip().lower().replace("-", "_")
-    name = name if name in PROVIDERS or name in ALSO else name.partition(".")[0]
-    home = PROVIDERS.get(ALSO.get(name, name))
-    if home is None:
+    known = PROVIDERS.get(canonical(provider))
+    if known is None:
         return ()
-    return tuple(
-        rows for each in _SPOKEN.get(home.wire, (home.wire,)) for rows in tables_in(each, home.dialect, rest=True)
-    )
+    formats = _SPOKEN.get(known.format, (known.format,))
+    return tuple(rows for each in formats for rows in tables_in(each, known.dialect, rest=True))
 
 
 def tables_in(name: str, dialect: str = "", *, rest: bool = False) -> tuple[Mapping[str, Row], ...]:

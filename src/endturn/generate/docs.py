@@ -7,17 +7,17 @@ from typing import Final
 
 from endturn import reasons
 from endturn.continuation import machine
-from endturn.exchange import PROVIDERS, Auth
 from endturn.generate import promql, rules
 from endturn.generate.alerts import Alert, alerts
 from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.markdown import numbered, page, table
+from endturn.providers import PROVIDERS, Auth, ProviderEndpoint
 from endturn.stop import TRUNCATED
 from endturn.telemetry import indicators, schema
 from endturn.telemetry.indicators import Indicator
 from endturn.telemetry.schema import Attribute, Metric
-from endturn.wires import WIRES, wire
+from endturn.wires import WIRES, dialect_in, wire
 
 OUTSIDE: Final = "[*]"
 """Mermaid's mark for where a diagram begins and ends."""
@@ -251,24 +251,15 @@ _WHO: Final = {
 
 
 def providers() -> str:
-    """Whom the clients know by name."""
+    """Who is known by name."""
     return page(
         "Providers",
-        "Whom `Client` and `AsyncClient` know by name, as in `gen_ai.provider.name`. Any other is reached with `wire` "
-        "and `base_url`. How to use them: [clients.md](clients.md).",
+        "Whom `Client` and `AsyncClient` know by name, and whom instrumentation recognises by their hosts: that of the "
+        "address, those that stand beside it, and all below them. The name is that of `gen_ai.provider.name`. Any "
+        "other is reached with `wire` and `base_url`. How to use them: [clients.md](clients.md).",
         table(
-            ("provider", "wire", "dialect", "address", "key", "sent as"),
-            [
-                (
-                    f"`{name}`",
-                    f"`{home.wire}`",
-                    f"`{home.dialect}`" if home.dialect else "",
-                    f"`{home.url}`" if home.url else f"`base_url`{f', or `{home.at}`' if home.at else ''}",
-                    f"`{home.key}`" if home.key else "none",
-                    _WHO[home.auth],
-                )
-                for name, home in sorted(PROVIDERS.items())
-            ],
+            ("provider", "wire", "dialect", "address", "also at", "key", "sent as"),
+            [_provider(name, known) for name, known in sorted(PROVIDERS.items())],
         ),
         "## Formats",
         table(
@@ -278,6 +269,20 @@ def providers() -> str:
                 for name in WIRES
             ],
         ),
+    )
+
+
+def _provider(name: str, known: ProviderEndpoint) -> tuple[str, ...]:
+    dialect = dialect_in(wire(known.format), known.dialect)
+    given = "`base_url`" + (f", or `{known.base_url_variable}`" if known.base_url_variable else "")
+    return (
+        f"`{name}`",
+        f"`{known.format}`",
+        f"`{dialect}`" if dialect else "",
+        f"`{known.base_url}`" if known.base_url else given,
+        " ".join(f"`{host}`" for host in known.hosts),
+        f"`{known.key_variable}`" if known.key_variable else "`api_key`, if any",
+        _WHO[known.auth],
     )
 
 

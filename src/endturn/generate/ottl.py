@@ -10,9 +10,9 @@ from typing import Final
 import yaml
 
 from endturn import frameworks, reasons
-from endturn.exchange import PROVIDERS
-from endturn.frameworks import exceptions, rows
+from endturn.frameworks import exceptions
 from endturn.generate.emitters import CLAUDE_CODE, INFERENCE, SOURCES, Source
+from endturn.providers import ALIASES, PROVIDERS
 from endturn.stop import TRUNCATED, StopReason, find_row
 from endturn.telemetry import schema
 
@@ -156,26 +156,19 @@ def _named() -> Iterable[str]:
         if name != _PROVIDERS[-1]:
             continue
         # "openai.chat": the AI SDK adds the kind of model to the name.
-        unknown = f"{other} != nil and not {_matches(provider, PROVIDERS)}"
-        yield f'replace_pattern({provider}, "\\\\..*$", "") where {unknown}'
+        dotted = _matches(provider, (name for name in PROVIDERS if "." in name))
+        yield f'replace_pattern({provider}, "\\\\..*$", "") where {other} != nil and not {dotted}'
     for source in SOURCES:
         if source.provider:
             yield f'set({provider}, "{source.provider}") where {provider} == nil and {_there(source)}'
-    for canonical, names in _aliases().items():
-        yield f'set({provider}, "{canonical}") where {_matches(provider, names)}'
+    for canonical, known in sorted(PROVIDERS.items()):
+        if known.aliases:
+            names = {*known.aliases, *(name.replace("_", "-") for name in known.aliases)}
+            yield f'set({provider}, "{canonical}") where {_matches(provider, names)}'
     for name in _MODELS:
         other = f'span.attributes["{name}"]'
         yield f"set({model}, {other}) where {model} == nil and {other} != nil"
     yield f'set(span.cache["provider"], ToLowerCase(String({provider}))) where {provider} != nil'
-
-
-def _aliases() -> Mapping[str, tuple[str, ...]]:
-    """The conventions' name of a provider → what others call it. Their own well-known names are nobody's alias."""
-    found: dict[str, list[str]] = {}
-    for name, canonical in sorted(rows.ALSO.items()):
-        if name not in schema.PROVIDERS:
-            found.setdefault(canonical, []).extend({name, name.replace("_", "-")})
-    return {canonical: tuple(sorted(names)) for canonical, names in sorted(found.items())}
 
 
 def _judged() -> Iterable[str]:
@@ -241,7 +234,7 @@ def _common() -> Mapping[StopReason, tuple[str, ...]]:
 def _exceptions() -> Mapping[tuple[StopReason, tuple[str, ...]], tuple[str, ...]]:
     """What a value means only when these providers say it."""
     by_value: dict[tuple[StopReason, str], list[str]] = {}
-    for provider in sorted({*PROVIDERS, *rows.ALSO}):
+    for provider in sorted({*PROVIDERS, *ALIASES}):
         for raw in sorted(_universe()):
             reason = judged(raw, provider)
             if reason is not judged(raw):

@@ -10,61 +10,10 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from endturn.exchange import PROVIDERS
-from endturn.wires import WIRES, Asked, Routed, Wire, wire
-
-ANY: Final = "compatible"
-"""The dialect of whoever imitates the format and may use anybody's words."""
-
-_HOMES: Final = {
-    ("ai21", ANY): "api.ai21.com",
-    ("alibaba_cloud", ANY): "dashscope.aliyuncs.com dashscope-intl.aliyuncs.com dashscope-us.aliyuncs.com",
-    ("anthropic", ""): "api.anthropic.com claude.googleapis.com",
-    ("aws.bedrock", ANY): "amazonaws.com api.aws",
-    ("azure.ai.inference", "azure"): "services.ai.azure.com models.inference.ai.azure.com",
-    ("azure.ai.openai", "azure"): "openai.azure.com openai.azure.us openai.azure.cn cognitiveservices.azure.com",
-    ("baseten", ANY): "inference.baseten.co",
-    ("cohere", ANY): "api.cohere.ai api.cohere.com",
-    ("deepinfra", ANY): "api.deepinfra.com",
-    ("gcp.gemini", ANY): "generativelanguage.googleapis.com",
-    ("gcp.vertex_ai", ANY): "aiplatform.googleapis.com",
-    ("github_models", ANY): "models.github.ai",
-    ("huggingface", "huggingface"): "endpoints.huggingface.cloud",
-    ("hyperbolic", ANY): "api.hyperbolic.xyz",
-    ("ibm.watsonx.ai", "watsonx"): "ml.cloud.ibm.com",
-    ("lmstudio", "lmstudio"): "localhost:1234",
-    ("minimax", ANY): "api.minimax.io api.minimaxi.com",
-    ("mistral_ai", "mistral"): "codestral.mistral.ai",
-    ("moonshot_ai", "moonshot"): "api.moonshot.cn",
-    ("nebius", ANY): "api.studio.nebius.com api.tokenfactory.nebius.com",
-    ("novita", ANY): "api.novita.ai",
-    ("nvidia", ANY): "integrate.api.nvidia.com",
-    ("ollama", "ollama"): "ollama.com localhost:11434",
-    ("perplexity", ANY): "api.perplexity.ai",
-    ("sambanova", ANY): "api.sambanova.ai",
-    ("siliconflow", ANY): "api.siliconflow.cn api.siliconflow.com",
-    ("together", "together"): "together.ai",
-    ("venice", ANY): "api.venice.ai",
-    ("vercel", ANY): "ai-gateway.vercel.sh",
-    ("volcengine", ANY): "volces.com",
-    ("writer", ANY): "api.writer.com",
-    ("z_ai", "zai"): "open.bigmodel.cn",
-}
-"""Who is behind a host, or behind what ends so, and in which dialect (the conventions' names where there is one)."""
-
-HOSTS: Final = {
-    # Where our own clients ask, in the chat format.
-    **{
-        urlsplit(home.url).netloc: (name, home.dialect)
-        for name, home in PROVIDERS.items()
-        if home.url and home.key and home.wire == "openai_chat"
-    },
-    **{host: who for who, hosts in _HOMES.items() for host in hosts.split()},
-}
-
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+from endturn.providers import ANY, PROVIDERS, provider_at, provider_of_path
+from endturn.wires import WIRES, Asked, Routed, Wire, dialect_in, wire
 
 ENDS: Final = frozenset(
     {
@@ -94,15 +43,6 @@ _MEMBERS: Final = {
 Of a dialect too, where it has others.
 """
 _WAYS: Final = {name: tuple(frozenset(way.split()) for way in ways.split("|")) for name, ways in _MEMBERS.items()}
-
-_PATHS: Final = {
-    "api-version=": ("azure.ai.openai", "azure"),
-    "/openai/deployments/": ("azure.ai.openai", "azure"),
-    "/publishers/": ("gcp.vertex_ai", ANY),
-    "/v1/generate": ("cohere", ANY),
-    "/v1/fim/": ("mistral_ai", "mistral"),
-}
-"""Parts of paths that one provider alone has."""
 
 _ORDER: Final = ("openai_chat", "anthropic", *sorted(set(WIRES) - {"openai_chat", "anthropic"}))
 """The formats that most calls are in come first: a wire is imported when it is first asked."""
@@ -154,11 +94,10 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
     below, mark, query = path.partition("?")
     below = below.rstrip("/")
     path = f"{below}{mark}{query}"
-    provider, dialect = provider_of(host, port)
+    provider = provider_at(host, port)
     known = bool(provider)
-    if not known:
-        # A gateway keeps the paths that only one provider has.
-        provider, dialect = next((found for part, found in _PATHS.items() if part in path), (provider, dialect))
+    provider = provider or provider_of_path(path)
+    dialect = PROVIDERS[provider].dialect if provider else ANY
     own = _own(provider, below)
     if own is not None:
         speaks, whose, routed = own
@@ -169,29 +108,12 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
             speaks = wire(name)
             found = speaks.routed(method, f"{below}?{query}")
             if found is not None:
-                whose = _dialect(speaks, provider, dialect)
+                whose = dialect_in(speaks, dialect)
                 return Endpoint(speaks, whose, provider or speaks.PROVIDER, found, known, is_exact)
         # A gateway may put a version of its own before the format's path, or leave that's out.
         below = below[below.find("/", 1) :] if below.find("/", 1) > 0 else ""
         is_exact = False
     return None
-
-
-@lru_cache(maxsize=512)
-def provider_of(host: str, port: int | None = None) -> tuple[str, str]:
-    """Who answers at a host, and in which dialect; "" and any dialect of one that is not known."""
-    name = host.lower().rstrip(".")
-    if name in _LOOPBACK:
-        name = f"localhost:{port}"
-    elif name.endswith("-aiplatform.googleapis.com"):
-        name = "aiplatform.googleapis.com"  # the region stands before it
-    elif name.startswith("aws-external-anthropic."):
-        name = "api.anthropic.com"  # Anthropic's own service, within AWS
-    elif name.endswith("amazonaws.com") and "bedrock" not in name:
-        return "", ANY  # most of what AWS answers is no model's
-    while name and name not in HOSTS:
-        name = name.partition(".")[2]
-    return HOSTS.get(name, ("", ANY))
 
 
 def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
@@ -222,13 +144,3 @@ def _own(provider: str, path: str) -> tuple[Wire, str, Routed] | None:
             return wire("anthropic"), "", routed
         return wire("openai_chat"), "mistral", routed
     return None
-
-
-def _dialect(speaks: Wire, provider: str, dialect: str) -> str:
-    """Whose words to read. A host's dialect is of the chat format; in the others it may be nobody's."""
-    if speaks.NAME == "openai_chat":
-        return dialect
-    if speaks.NAME == "completions":
-        # Its "mistral" is Bedrock's.
-        return dialect if not dialect or (dialect in speaks.REASONS and dialect != "mistral") else ANY
-    return "vertex" if speaks.NAME == "gemini" and provider == "gcp.vertex_ai" else ""

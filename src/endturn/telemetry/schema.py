@@ -120,13 +120,6 @@ BOOLEANS: Final = ("true", "false")
 
 # --- Attributes: the GenAI conventions' ---------------------------------------------------------------------------
 
-PROVIDERS: Final = (
-    "anthropic", "aws.bedrock", "azure.ai.inference", "azure.ai.openai", "cohere", "deepseek", "gcp.gemini",
-    "gcp.gen_ai", "gcp.vertex_ai", "groq", "ibm.watsonx.ai", "mistral_ai", "moonshot_ai", "openai", "perplexity",
-    "x_ai",
-)  # fmt: skip
-"""The conventions' well-known providers. A custom one is passed through, capped like every open label."""
-
 OPERATION = _attribute("gen_ai.operation.name", "string", "What was asked of the model.", "chat", "invoke_agent")
 PROVIDER = _attribute("gen_ai.provider.name", "string", "Who answered, where that is known.", "openai", "anthropic")
 REQUEST_MODEL = _attribute("gen_ai.request.model", "string", "The model, where the request names one.", "gpt-5-mini")

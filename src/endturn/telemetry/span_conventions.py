@@ -16,6 +16,7 @@ from typing import Any, Final
 from opentelemetry.trace import StatusCode
 
 from endturn.errors import EndturnError
+from endturn.providers import canonical
 from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
@@ -218,15 +219,10 @@ def _reported(name: str) -> type[EndturnError]:
 
 def _provider(scope: str, known: Attributes) -> str:
     """The conventions' name of whoever answers; "" where the span does not say."""
-    from endturn.exchange import PROVIDERS
-    from endturn.frameworks.rows import named
-
     said = text_or_none(known.get(schema.PROVIDER.key))
     if said is None:
         return next((part for part in ("openai", "anthropic") if part in scope), "")
-    name = named(said)
-    first = name.partition(".")[0]
-    return name if name in PROVIDERS or first not in PROVIDERS else first
+    return canonical(said)
 
 
 def _reasons(said: Any) -> tuple[str | None, ...]:

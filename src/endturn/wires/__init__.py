@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.errors import ProviderError, UsageError
+from endturn.providers import ANY
 from endturn.records import Strategy
 from endturn.stop import Row, Stop, StopReason
 
@@ -289,6 +290,14 @@ def wire(name: str) -> Wire:
         raise UsageError(f"no wire is called {name!r}; the wires are: {', '.join(WIRES)}")
     module: Any = import_module(f"endturn.wires.{name}")
     return module  # type: ignore[no-any-return]  # a module is checked against the Protocol in tests/typing/api.py
+
+
+def dialect_in(speaks: Wire, dialect: str) -> str:
+    """A provider's dialect in a format: its own where the format has it, else anybody's, else the format's home."""
+    # In other formats "mistral" is the family of models on Bedrock.
+    if dialect in speaks.REASONS and (dialect != "mistral" or speaks.NAME == "openai_chat"):
+        return dialect
+    return ANY if ANY in speaks.REASONS else ""
 
 
 def known_dialect(speaks: Wire, dialect: str) -> str:

@@ -1,0 +1,124 @@
+"""The one table of providers: what stands in a row is all that there is of a provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from endturn.providers import PROVIDERS, canonical, provider_at
+from endturn.wires import dialect_in, wire
+from tests.support.processes import REPOSITORY
+
+TABLE = "PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {\n"
+ROW = """    "acme": ProviderEndpoint(
+        "https://api.acme.example/v1", "ACME_API_KEY", hosts=("acme.test",), aliases=("acme_cloud",)
+    ),
+"""
+AGENT = """
+import json, httpx, endturn
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from endturn import Client, Message, Request
+from endturn.generate import docs, ottl
+from endturn.providers import canonical
+from endturn.scripted import ScriptedProvider, truncate
+
+reader, asked = InMemoryMetricReader(), []
+endturn.instrument(meter_provider=MeterProvider([reader]))
+scripted = ScriptedProvider([truncate("One two three", after=2)], exhausted="last")
+http = httpx.Client(transport=scripted.transport(), event_hooks={"request": [asked.append]})
+Client("acme", http=http)(Request(model="m", messages=(Message(role="user", content="hi"),)))
+http.post("https://eu.acme.test/v1/chat/completions", json={"model": "m", "messages": []})
+endturn.uninstrument()
+counted = [
+    (point.attributes["gen_ai.provider.name"], point.attributes["endturn.stop.reason"], point.value)
+    for resource in reader.get_metrics_data().resource_metrics
+    for scope in resource.scope_metrics
+    for metric in scope.metrics if metric.name == "endturn.responses"
+    for point in metric.data.data_points if point.value
+]
+print(json.dumps({
+    "asked": [(str(request.url), request.headers.get("authorization")) for request in asked],
+    "counted": counted,
+    "page": [line for line in docs.providers().splitlines() if "acme" in line],
+    "collector": [line.partition(" where ")[0] for line in ottl.statements() if "acme_cloud" in line],
+    "named": canonical("acme-cloud.chat"),
+    "said": endturn.normalize("max_tokens", provider="acme").reason,
+}))
+"""
+
+
+def test_a_new_provider_is_one_row(tmp_path: Path) -> None:
+    """With a row more, clients ask it by name, its host is recognised and counted, and documents and rules name it."""
+    package = shutil.copytree(REPOSITORY / "src" / "endturn", tmp_path / "endturn")
+    table = package / "providers.py"
+    head, found, rows = table.read_text().partition(TABLE)
+    assert found
+    table.write_text(head + TABLE + ROW + rows)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "ACME_API_KEY": "the-key-of-acme"}
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {
+        "asked": [
+            ["https://api.acme.example/v1/chat/completions", "Bearer the-key-of-acme"],
+            ["https://eu.acme.test/v1/chat/completions", None],
+        ],
+        "counted": [["acme", "max_tokens", 2]],
+        "page": [
+            "| `acme` | `openai_chat` | `compatible` | `https://api.acme.example/v1` | `acme.test` | `ACME_API_KEY` "
+            "| bearer token |"
+        ],
+        "collector": ['set(span.attributes["gen_ai.provider.name"], "acme")'],
+        "named": "acme",
+        "said": "max_tokens",
+    }
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_row_is_consistent(name: str) -> None:
+    """A provider is found at each of its hosts and by each of its aliases; its dialect is one that a format has."""
+    known = PROVIDERS[name]
+    assert {provider_at(f"eu.{host}", port=1) for host in known.hosts if host != "amazonaws.com"} <= {name}
+    assert {canonical(alias) for alias in (name, *known.aliases)} == {name}
+    assert known.dialect in {dialect_in(wire(each), known.dialect) for each in ("openai_chat", known.format)}
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "provider"),
+    [
+        ("api.openai.com", None, "openai"),
+        ("eu.api.openai.com", None, "openai"),
+        ("me.openai.azure.us", None, "azure.ai.openai"),
+        ("us-east5-aiplatform.googleapis.com", None, "gcp.vertex_ai"),
+        ("bedrock-runtime.eu-west-1.amazonaws.com", None, "aws.bedrock"),
+        ("bedrock-mantle.eu-west-1.api.aws", None, "aws.bedrock"),
+        ("bucket.s3.amazonaws.com", None, ""),
+        ("aws-external-anthropic.eu-west-1.api.aws", None, "anthropic"),
+        ("us-south.ml.cloud.ibm.com", None, "ibm.watsonx.ai"),
+        ("API.GROQ.COM.", None, "groq"),
+        ("notapi.groq.com", None, ""),
+        ("notapi.x.ai.evil.com", None, ""),
+        ("127.0.0.1", 11434, "ollama"),
+        ("localhost", 1234, "lmstudio"),
+        ("localhost", 8000, ""),
+    ],
+)
+def test_who_is_behind_a_host(host: str, port: int | None, provider: str) -> None:
+    """Regions stand before a host's name or within it; a lookalike is nobody, and port 8000 is anybody's."""
+    assert provider_at(host, port) == provider
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [("Google-GenAI", "gcp.gemini"), ("xai.chat", "x_ai"), ("gcp.gen_ai", "gcp.gen_ai"), ("mine.own", "mine.own")],
+)
+def test_a_framework_s_name_for_a_provider(said: str, name: str) -> None:
+    """The conventions' name of a provider, by any other; what is not known stays as it is."""
+    assert canonical(said) == name
