@@ -661,6 +661,14 @@ HOMES: dict[str, tuple[Callable[[], Any], tuple[str, str, str]]] = {
         lambda: _client(openai.OpenAI, base_url="https://generativelanguage.googleapis.com/v1beta/openai/"),
         ("openai_chat", "gcp.gemini", "compatible"),
     ),
+    "perplexity by address": (
+        lambda: _client(openai.OpenAI, base_url="https://api.perplexity.ai"),
+        ("openai_chat", "perplexity", "compatible"),
+    ),
+    "ollama by address": (
+        lambda: _client(openai.OpenAI, base_url="http://localhost:11434/v1"),
+        ("openai_chat", "ollama", "ollama"),
+    ),
     "a server of one's own": (
         lambda: _client(openai.OpenAI, base_url="http://localhost:8000/v1"),
         ("openai_chat", "openai", "compatible"),

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from endturn import Client, Message, Request, ScriptedProvider
 from endturn.providers import PROVIDERS, canonical, provider_at
+from endturn.scripted import say
 from endturn.wires import dialect_in, wire
 from tests.support.processes import REPOSITORY
 
@@ -87,7 +89,7 @@ def test_every_row_is_consistent(name: str) -> None:
     known = PROVIDERS[name]
     assert {provider_at(f"eu.{host}", port=1) for host in known.hosts if host != "amazonaws.com"} <= {name}
     assert {canonical(alias) for alias in (name, *known.aliases)} == {name}
-    assert known.dialect in {dialect_in(wire(each), known.dialect) for each in ("openai_chat", known.format)}
+    assert known.dialect in {dialect_in(wire(each), name) for each in ("openai_chat", known.format)}
 
 
 @pytest.mark.parametrize(
@@ -122,3 +124,30 @@ def test_who_is_behind_a_host(host: str, port: int | None, provider: str) -> Non
 def test_a_framework_s_name_for_a_provider(said: str, name: str) -> None:
     """The conventions' name of a provider, by any other; what is not known stays as it is."""
     assert canonical(said) == name
+
+
+@pytest.mark.parametrize(
+    ("provider", "wire_name", "dialect"),
+    [
+        ("ollama", "ollama", ""),
+        ("ollama", "openai_chat", "ollama"),
+        ("vllm", "completions", "vllm"),
+        ("mistral_ai", "openai_chat", "mistral"),
+        ("mistral_ai", "completions", "compatible"),
+        ("gcp.vertex_ai", "gemini", "vertex"),
+        ("gcp.vertex_ai", "openai_chat", "compatible"),
+        ("deepseek", "anthropic", ""),
+        ("acme", "openai_chat", "compatible"),
+    ],
+)
+def test_a_provider_s_dialect_in_a_format(provider: str, wire_name: str, dialect: str) -> None:
+    """Its own words wherever a format knows them; a stranger may use anybody's."""
+    assert dialect_in(wire(wire_name), provider) == dialect
+
+
+def test_ollama_is_asked_for_a_limit_that_it_reads() -> None:
+    """In OpenAI's format too, where Ollama knows `max_tokens` alone."""
+    provider = ScriptedProvider([say("Hello.")])
+    with Client("ollama", wire="openai_chat", base_url="http://localhost/v1", http=provider.transport()) as client:
+        client(Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=9))
+    assert provider.received[0].body["max_tokens"] == 9

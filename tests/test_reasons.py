@@ -139,7 +139,7 @@ def test_normalize(raw: object, whose: dict[str, str], reason: StopReason) -> No
 def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
     """Every row of the table that our client of the provider reads."""
     speaks = wire(PROVIDERS[provider].format)
-    for raw, row in speaks.REASONS[dialect_in(speaks, PROVIDERS[provider].dialect)].items():
+    for raw, row in speaks.REASONS[dialect_in(speaks, provider)].items():
         stop = endturn.normalize(raw, provider=provider)
         if raw and row.terminal:
             assert (stop.reason, stop.resume, stop.incomplete) == (row.reason, row.resume, row.incomplete)

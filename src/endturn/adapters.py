@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
-from endturn.providers import ANY, PROVIDERS, provider_at
+from endturn.providers import provider_at
 from endturn.sdk_errors import Told, is_of, lost, told
 from endturn.wires import Context, Event, Wire, dialect_in
 from endturn.wires import wire as wire_of
@@ -69,12 +69,15 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Sdk:
-    """An SDK's clients: classes of that name in that module or below it. The first way to ask them is the default."""
+    """An SDK's clients: classes of that name in that module or below it. The first way to ask them is the default.
+
+    Attributes:
+        provider: who answers them at an address that is not known; "" where that may be anybody.
+    """
 
     module: str
     kind: str
     provider: str
-    dialect: str
     ways: Mapping[str, _Way]
 
 
@@ -153,18 +156,18 @@ _GOOGLE: Final = {
 _CONVERSE: Final = {"bedrock_converse": _Way("converse", "converse_stream", arguments=_converse, events="stream")}
 
 _SDKS: Final = (
-    _Sdk("openai", "BaseClient", "openai", ANY, _OPENAI),
-    _Sdk("anthropic", "BaseClient", "anthropic", "", {"anthropic": _Way("messages.create")}),
-    _Sdk("groq", "BaseClient", "groq", "groq", _CHAT),
-    _Sdk("together", "BaseClient", "together", "together", _CHAT),
-    _Sdk("google.genai", "Client", "gcp.gemini", "", _GOOGLE),
-    _Sdk("google.genai", "AsyncClient", "gcp.gemini", "", _GOOGLE),
-    _Sdk("botocore", "BedrockRuntime", "aws.bedrock", "", _CONVERSE),
-    _Sdk("mistralai", "Mistral", "mistral_ai", "mistral", {"openai_chat": _Way("chat.complete", "chat.stream")}),
-    _Sdk("cohere", "ClientV2", "cohere", "", {"cohere": _Way("chat", "chat_stream")}),
-    _Sdk("cohere", "AsyncClientV2", "cohere", "", {"cohere": _Way("chat", "chat_stream")}),
-    _Sdk("ollama", "Client", "ollama", "", {"ollama": _Way("chat")}),
-    _Sdk("ollama", "AsyncClient", "ollama", "", {"ollama": _Way("chat")}),
+    _Sdk("openai", "BaseClient", "", _OPENAI),
+    _Sdk("anthropic", "BaseClient", "anthropic", {"anthropic": _Way("messages.create")}),
+    _Sdk("groq", "BaseClient", "groq", _CHAT),
+    _Sdk("together", "BaseClient", "together", _CHAT),
+    _Sdk("google.genai", "Client", "gcp.gemini", _GOOGLE),
+    _Sdk("google.genai", "AsyncClient", "gcp.gemini", _GOOGLE),
+    _Sdk("botocore", "BedrockRuntime", "aws.bedrock", _CONVERSE),
+    _Sdk("mistralai", "Mistral", "mistral_ai", {"openai_chat": _Way("chat.complete", "chat.stream")}),
+    _Sdk("cohere", "ClientV2", "cohere", {"cohere": _Way("chat", "chat_stream")}),
+    _Sdk("cohere", "AsyncClientV2", "cohere", {"cohere": _Way("chat", "chat_stream")}),
+    _Sdk("ollama", "Client", "ollama", {"ollama": _Way("chat")}),
+    _Sdk("ollama", "AsyncClient", "ollama", {"ollama": _Way("chat")}),
 )
 
 _KINDS: Final = (("Azure", "azure.ai.openai"), ("Bedrock", "aws.bedrock"), ("Vertex", "gcp.vertex_ai"))
@@ -247,16 +250,15 @@ def provider(
         return client.stream if stream else client  # type: ignore[no-any-return]
     sdk = None if callable(client) else _sdk_of(client)
     if sdk is None:
-        way, speaks = _Way(), wire_of(wire or "")
-        name, guessed = speaks.PROVIDER, ANY
+        way, speaks, name = _Way(), wire_of(wire or ""), ""
     else:
         named = wire or next(iter(sdk.ways))
         if named not in sdk.ways:
             raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.ways)}")
-        way, speaks = sdk.ways[named], wire_of(named)
-        name, guessed = _endpoint(client, sdk)
+        way, speaks, name = sdk.ways[named], wire_of(named), _provider_of(client) or sdk.provider
     if dialect is None:
-        dialect = dialect_in(speaks, guessed)
+        dialect = dialect_in(speaks, name)
+    name = name or speaks.PROVIDER
     asking = _Asking(client, way, speaks, name, dialect, options)
     ask = (_astream if stream else _acomplete) if _is_async(client) else (_stream if stream else _complete)
     return SdkProvider(
@@ -305,15 +307,13 @@ def _is_async(client: Any) -> bool:
     return any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
 
 
-def _endpoint(client: Any, sdk: _Sdk) -> tuple[str, str]:
-    """Who answers a client, and in whose words."""
+def _provider_of(client: Any) -> str:
+    """Who answers a client, by its class and its address; "" where neither says."""
+    if getattr(client, "vertexai", False) is True:
+        return "gcp.vertex_ai"
     kinds = " ".join(kind.__name__ for kind in type(client).__mro__)
     url = urlsplit(str(getattr(client, "base_url", None) or ""))
-    if getattr(client, "vertexai", False) is True:
-        named = "gcp.vertex_ai"
-    else:
-        named = next((name for kind, name in _KINDS if kind in kinds), provider_at(url.hostname or "", url.port))
-    return (named, PROVIDERS[named].dialect) if named else (sdk.provider, sdk.dialect)
+    return next((name for kind, name in _KINDS if kind in kinds), provider_at(url.hostname or "", url.port))
 
 
 # --- One call -----------------------------------------------------------------------------------------------------

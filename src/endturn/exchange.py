@@ -106,7 +106,7 @@ class Endpoint:
         return cls(
             provider=provider,
             wire=speaks,
-            dialect=known_dialect(speaks, dialect_in(speaks, known.dialect) if dialect is None else dialect),
+            dialect=known_dialect(speaks, dialect_in(speaks, provider) if dialect is None else dialect),
             url=address,
             headers={**sent, **(headers or {})},
             signer=signing.signer(_region(url.hostname)) if auth is Auth.SIGV4 and key is None else None,

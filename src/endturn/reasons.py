@@ -10,7 +10,7 @@ from typing import Final
 
 from endturn import frameworks
 from endturn.errors import UsageError
-from endturn.providers import ANY, PROVIDERS, ProviderEndpoint
+from endturn.providers import ANY, PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
 from endturn.wires import WIRES, Api, dialect_in, wire
 from endturn.wires.failure import says_of_stop
@@ -135,19 +135,19 @@ def is_of(entry: Entry, provider: str) -> bool:
     asked = provider.strip().lower()
     name = entry.api.name.lower()
     segments = name.replace("(", ".").rstrip(")").split(".")
-    known = PROVIDERS.get(asked)
     return (
         asked == name
         or _SEGMENT.get(asked, asked) in segments
         or any(asked == speaks for speaks, _ in entry.wires)
-        or (known is not None and _is_said_by(known, entry))
+        or (asked in PROVIDERS and _is_said_by(asked, entry))
     )
 
 
-def _is_said_by(known: ProviderEndpoint, entry: Entry) -> bool:
+def _is_said_by(provider: str, entry: Entry) -> bool:
     """Whether a client of the provider may meet the entry; one that imitates a format may use any of its words."""
-    dialect = dialect_in(wire(known.format), known.dialect)
-    return any(name == known.format and dialect in (whose, ANY) for name, whose in entry.wires)
+    format_ = PROVIDERS[provider].format
+    dialect = dialect_in(wire(format_), provider)
+    return any(name == format_ and dialect in (whose, ANY) for name, whose in entry.wires)
 
 
 def normalize(
@@ -218,11 +218,11 @@ def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
             )
         spoken = (entry for entry in found if format_ is None or any(format_ == name for name, _ in entry.wires))
         rows = {entry.raw: entry.row for entry in spoken} or rows
-        known = PROVIDERS.get(provider.strip().lower())
-        if known is not None and format_ in (None, known.format):
+        asked = provider.strip().lower()
+        if asked in PROVIDERS and format_ in (None, PROVIDERS[asked].format):
             # Where two of a provider's APIs have the same word, the one that our clients speak decides.
-            speaks = wire(known.format)
-            rows = {**rows, **speaks.REASONS[dialect_in(speaks, known.dialect)]}
+            speaks = wire(PROVIDERS[asked].format)
+            rows = {**rows, **speaks.REASONS[dialect_in(speaks, asked)]}
     return {**{raw.rpartition(":")[2]: row for raw, row in rows.items()}, **rows}
 
 

@@ -16,7 +16,7 @@ from tests.support.processes import Collector, eventually
 
 pytestmark = pytest.mark.stack
 
-SPOKEN = {name: (known.format, dialect_in(wire(known.format), known.dialect)) for name, known in PROVIDERS.items()}
+SPOKEN = {name: (known.format, dialect_in(wire(known.format), name)) for name, known in PROVIDERS.items()}
 """Provider → the format that it speaks, and in which dialect."""
 
 

@@ -273,7 +273,7 @@ def providers() -> str:
 
 
 def _provider(name: str, known: ProviderEndpoint) -> tuple[str, ...]:
-    dialect = dialect_in(wire(known.format), known.dialect)
+    dialect = dialect_in(wire(known.format), name)
     given = "`base_url`" + (f", or `{known.base_url_variable}`" if known.base_url_variable else "")
     return (
         f"`{name}`",

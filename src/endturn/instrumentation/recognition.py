@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.providers import ANY, PROVIDERS, provider_at, provider_of_path
+from endturn.providers import ANY, provider_at, provider_of_path
 from endturn.wires import WIRES, Asked, Routed, Wire, dialect_in, wire
 
 ENDS: Final = frozenset(
@@ -97,7 +97,6 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
     provider = provider_at(host, port)
     known = bool(provider)
     provider = provider or provider_of_path(path)
-    dialect = PROVIDERS[provider].dialect if provider else ANY
     own = _own(provider, below)
     if own is not None:
         speaks, whose, routed = own
@@ -108,7 +107,7 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
             speaks = wire(name)
             found = speaks.routed(method, f"{below}?{query}")
             if found is not None:
-                whose = dialect_in(speaks, dialect)
+                whose = dialect_in(speaks, provider)
                 return Endpoint(speaks, whose, provider or speaks.PROVIDER, found, known, is_exact)
         # A gateway may put a version of its own before the format's path, or leave that's out.
         below = below[below.find("/", 1) :] if below.find("/", 1) > 0 else ""

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.errors import ProviderError, UsageError
-from endturn.providers import ANY
+from endturn.providers import ANY, PROVIDERS
 from endturn.records import Strategy
 from endturn.stop import Row, Stop, StopReason
 
@@ -292,8 +292,13 @@ def wire(name: str) -> Wire:
     return module  # type: ignore[no-any-return]  # a module is checked against the Protocol in tests/typing/api.py
 
 
-def dialect_in(speaks: Wire, dialect: str) -> str:
-    """A provider's dialect in a format: its own where the format has it, else anybody's, else the format's home."""
+def dialect_in(speaks: Wire, provider: str) -> str:
+    """A provider's dialect in a format: its own where the format has it, else anybody's, else the format's home.
+
+    Args:
+        provider: as in `gen_ai.provider.name`; it need not be known.
+    """
+    dialect = PROVIDERS[provider].dialect if provider in PROVIDERS else ANY
     # In other formats "mistral" is the family of models on Bedrock.
     if dialect in speaks.REASONS and (dialect != "mistral" or speaks.NAME == "openai_chat"):
         return dialect
