@@ -17,6 +17,7 @@ from endturn import frameworks
 from endturn.errors import ProviderError, UsageError
 from endturn.frameworks import of_exception
 from endturn.stop import Resume, Stop, StopReason
+from endturn.stop_reasons import apis
 from endturn.telemetry.schema import finish_reason
 
 TSV = Path(__file__).parent / "data" / "stop_reasons.tsv"
@@ -50,7 +51,7 @@ def test_every_row_of_the_evidence_is_in_the_tables(row: dict[str, str]) -> None
 
 def test_every_framework_has_a_name_and_a_source() -> None:
     """Each table says where its words stand, and each row where its meaning was read."""
-    assert frameworks.APIS.keys() == frameworks.REASONS.keys()
+    assert apis("frameworks").keys() == frameworks.REASONS.keys()
     assert all(row.source for rows in frameworks.REASONS.values() for row in rows.values())
 
 

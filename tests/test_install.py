@@ -506,7 +506,7 @@ def test_export_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.Captur
 def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     """Dashboards, rules and provisioning files of the checkout are in the wheel, byte for byte, and are found there.
 
-    The wheel is built and unpacked; a Python that sees it and this environment's dependencies only exports them.
+    So are the tables of stop reasons. The wheel is built and unpacked; a Python that sees nothing else reads them.
     """
     built = tmp_path / "built"
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
@@ -518,6 +518,7 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     # -S and -P: neither the checkout's editable install nor the current folder is on the path.
     script = (
         "import sys; from pathlib import Path; import endturn.shipped as s\n"
+        "from endturn.stop_reasons import rows_of; assert rows_of('openai_chat', '')['length'].incomplete\n"
         "print(s.folder()); s.export(Path(sys.argv[1]))"
     )
     out = tmp_path / "out"

@@ -16,8 +16,8 @@ from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 
 from endturn.chat import ChatResponse
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop_reasons import rows_of
 from endturn.wires import WIRES, anthropic, openai_chat, wire
-from endturn.wires.openai_chat_reasons import rows_of
 
 ROWS = openai_chat.REASONS[""]
 
@@ -53,7 +53,7 @@ def test_no_word_means_two_things() -> None:
     """The union of the dialects, used for unnamed servers, is free of contradictions."""
     for rows in openai_chat.REASONS.values():
         for raw, row in rows.items():
-            other = rows_of("never heard of")[raw]
+            other = rows_of("openai_chat", "never heard of")[raw]
             assert (row.reason, row.incomplete, row.detail) == (other.reason, other.incomplete, other.detail), raw
 
 

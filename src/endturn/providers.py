@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-ANY: Final = "compatible"
-"""The dialect of whoever imitates a format and may use anybody's words."""
+from endturn.stop_reasons import COMPATIBLE
 
 
 class Auth(StrEnum):
@@ -46,7 +45,7 @@ class ProviderEndpoint:
 
     base_url: str | None = None
     key_variable: str | None = None
-    dialect: str = ANY
+    dialect: str = COMPATIBLE
     _: KW_ONLY
     format: str = "openai_chat"
     base_url_variable: str | None = None

@@ -10,9 +10,11 @@ from typing import Final
 
 from endturn import frameworks
 from endturn.errors import UsageError
-from endturn.providers import ANY, PROVIDERS
+from endturn.providers import PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
-from endturn.wires import WIRES, Api, dialect_in, wire
+from endturn.stop_reasons import COMPATIBLE, Api
+from endturn.stop_reasons import apis as apis_of
+from endturn.wires import WIRES, dialect_in, wire
 from endturn.wires.failure import says_of_stop
 
 
@@ -97,14 +99,13 @@ def _table() -> tuple[Entry, ...]:
 
 def _of_wires() -> Iterator[Entry]:
     for name in WIRES:
-        speaks = wire(name)
-        for dialect, api in speaks.APIS.items():
-            for raw, row in speaks.REASONS[dialect].items():
+        for dialect, api in apis_of(name).items():
+            for raw, row in wire(name).REASONS[dialect].items():
                 yield Entry(api, raw, row, ((name, dialect),))
 
 
 def _of_frameworks() -> Iterator[Entry]:
-    for framework, api in frameworks.APIS.items():
+    for framework, api in apis_of("frameworks").items():
         for raw, row in frameworks.REASONS[framework].items():
             yield Entry(api, raw, row)
 
@@ -147,7 +148,7 @@ def _is_said_by(provider: str, entry: Entry) -> bool:
     """Whether a client of the provider may meet the entry; one that imitates a format may use any of its words."""
     format_ = PROVIDERS[provider].format
     dialect = dialect_in(wire(format_), provider)
-    return any(name == format_ and dialect in (whose, ANY) for name, whose in entry.wires)
+    return any(name == format_ and dialect in (whose, COMPATIBLE) for name, whose in entry.wires)
 
 
 def normalize(
@@ -208,7 +209,7 @@ def normalize(
 def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
     """The table of a provider and a format. Of a joined value ("incomplete:steered") its last part is enough."""
     tables = wire(format_ or "openai_chat").REASONS
-    rows = tables.get("compatible") or tables[""]
+    rows = tables.get(COMPATIBLE) or tables[""]
     if provider is not None:
         found = [entry for entry in table() if is_of(entry, provider)]
         if not found and format_ is None:

@@ -250,9 +250,9 @@ def declared(shape: str) -> Any:
 
 
 def test_every_reason_of_the_installed_sdk_has_a_row() -> None:
-    """A value that botocore's model gained is missing in REASONS; one that it lost is no longer evidence."""
+    """A value that botocore's model gained is missing in stop_reasons.tsv; one that it lost is no longer evidence."""
     theirs, ours = set(declared("StopReason").enum), set(bedrock_converse.REASONS[""])
-    assert theirs - ours == set(), "REASONS of bedrock_converse_watch lacks these rows"
+    assert theirs - ours == set(), "stop_reasons.tsv lacks these rows of bedrock_converse"
     assert ours - theirs == set(), "botocore's StopReason no longer has these values"
 
 

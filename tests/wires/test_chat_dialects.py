@@ -13,6 +13,7 @@ from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import ProviderError, RequestRejected
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
+from endturn.stop_reasons import apis
 from endturn.wires import WIRES, Asked, Context, Event, Seen, framing, wire
 from endturn.wires import openai_chat as chat
 from tests.wires.replies_chat_dialects import DEEPSEEK_USAGE, LAST, SAID, XAI_USAGE, Said, bit, call, used, whole
@@ -125,14 +126,14 @@ def test_what_is_stored_can_be_sent_again(said: Said) -> None:
 # The vocabulary
 
 
-CHATS = [row for row in EVIDENCE if row["api"] in {api.name for api in chat.APIS.values()}]
+CHATS = [row for row in EVIDENCE if row["api"] in {api.name for api in apis("openai_chat").values()}]
 
 
 @pytest.mark.behaviour(2)
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row['api']}-{row['raw']}") for row in CHATS])
 def test_every_row_of_the_evidence_is_in_its_dialect(row: Json) -> None:
     """What was read in the servers' own sources is what the dialect of that name says, through a body."""
-    dialect = next(name for name, api in chat.APIS.items() if api.name == row["api"])
+    dialect = next(name for name, api in apis("openai_chat").items() if api.name == row["api"])
     stop = chat.decode(whole({"content": "x"}, row["raw"]), ctx=Context(dialect=dialect)).stop
     assert (stop.reason, stop.raw) == (row["normalized"], row["raw"])
     assert (stop.incomplete, stop.resume) == (row["incomplete"] == "yes", row["resume"])
@@ -143,7 +144,7 @@ def test_every_api_of_the_chat_format_has_a_dialect() -> None:
     """None of the evidence's chat APIs is without a table."""
     named = {row["api"] for row in EVIDENCE if row["api"].endswith(".chat")}
     named |= {"moonshot(moonpalace)", "xai.grpc"}
-    assert named <= {api.name for api in chat.APIS.values()}
+    assert named <= {api.name for api in apis("openai_chat").values()}
 
 
 UPSTREAM = ("anthropic.messages", "google.generateContent", "bedrock.converse", "cohere.v2", "cohere.v1")

@@ -356,7 +356,7 @@ def test_no_sdk_knows_a_reason_without_a_row(sdk: str) -> None:
     words = declared()
     assert words, "the SDK no longer lists its reasons where they were"
     missing = sorted(words - chat.REASONS[dialect].keys())
-    assert not missing, f"{sdk} declares {missing}, of which openai_chat_reasons says nothing for {dialect!r}"
+    assert not missing, f"{sdk} declares {missing}, of which stop_reasons.tsv says nothing for {dialect!r}"
 
 
 def test_the_canaries_look_where_the_sdks_keep_their_choices() -> None:

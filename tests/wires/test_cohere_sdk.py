@@ -218,6 +218,6 @@ def test_every_reason_that_the_sdk_declares_has_a_row(declared: Any, dialect: st
     literal = next(each for each in typing.get_args(declared) if typing.get_origin(each) is typing.Literal)
     names = set(typing.get_args(literal))
     missing = names - cohere.REASONS[dialect].keys()
-    assert not missing, f"REASONS[{dialect!r}] of wires/cohere_watch.py has no row for {sorted(missing)}"
+    assert not missing, f"stop_reasons.tsv has no row for cohere {dialect!r} {sorted(missing)}"
     gone = cohere.REASONS[dialect].keys() - names
-    assert not gone, f"the SDK no longer declares {sorted(gone)}: see whether REASONS[{dialect!r}] still needs them"
+    assert not gone, f"the SDK no longer declares {sorted(gone)}: see whether cohere {dialect!r} still needs them"

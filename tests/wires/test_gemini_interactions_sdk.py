@@ -140,4 +140,4 @@ def test_no_status_is_without_a_row() -> None:
     """Canary: every status that the installed SDK declares has its row."""
     literal, *_ = get_args(InteractionStatus)
     missing = set(get_args(literal)) - set(gemini_interactions.REASONS[""])
-    assert not missing, f"REASONS of gemini_interactions lacks {sorted(missing)}"
+    assert not missing, f"stop_reasons.tsv has no row of gemini_interactions for {sorted(missing)}"

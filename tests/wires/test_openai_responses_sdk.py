@@ -233,7 +233,7 @@ def _declared() -> set[str]:
 def test_the_sdk_declares_no_word_without_a_row() -> None:
     """Where the SDK's types have grown, the table has to: what is new is named here."""
     missing = sorted(_declared() - responses.REASONS[""].keys())
-    assert missing == [], f"no row in openai_responses.REASONS for: {', '.join(missing)}"
+    assert missing == [], f"no row in stop_reasons.tsv for: {', '.join(missing)}"
 
 
 def test_the_sdk_still_declares_our_words() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.stop import Stop, StopReason
+from endturn.stop_reasons import apis
 from endturn.wires import Context, Event, Framing, Wire, framing
 from tests.wires.recorded import CTX, RECORDED, Recorded
 
@@ -355,8 +356,9 @@ def test_the_wires_have_all_the_names(recorded: Recorded) -> None:
 @each_wire
 def test_every_table_has_a_name_that_people_know(recorded: Recorded) -> None:
     """A dialect with a name has a table, and a table whose dialect is somebody's has a name."""
-    assert recorded.wire.APIS.keys() <= recorded.wire.REASONS.keys()
-    assert recorded.wire.APIS
+    named = apis(recorded.wire.NAME)
+    assert named
+    assert named.keys() <= recorded.wire.REASONS.keys()
 
 
 @each_wire

@@ -8,6 +8,6 @@ UsageError.
 
 from endturn.frameworks.answers import langchain, litellm, otel, pydantic_ai, vercel
 from endturn.frameworks.exceptions import of_exception
-from endturn.frameworks.rows import APIS, REASONS
+from endturn.frameworks.rows import REASONS
 
-__all__ = ["APIS", "REASONS", "langchain", "litellm", "of_exception", "otel", "pydantic_ai", "vercel"]
+__all__ = ["REASONS", "langchain", "litellm", "of_exception", "otel", "pydantic_ai", "vercel"]

@@ -13,8 +13,8 @@ from endturn.errors import UsageError
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.rows import meaning, tables_in
 from endturn.stop import Resume, Stop, StopReason, find_stop
+from endturn.stop_reasons import COMPATIBLE
 from endturn.wires import Context, Seen, wire
-from endturn.wires.openai_chat_reasons import COMPATIBLE
 from endturn.wires.reading import count, items, member, text, text_or_none
 
 DEPTH: Final = 5

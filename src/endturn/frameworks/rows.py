@@ -9,69 +9,16 @@ from typing import Final
 
 from endturn.providers import PROVIDERS, canonical
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
-from endturn.wires import WIRES, Api, openai_chat_reasons, wire
+from endturn.stop_reasons import COMPATIBLE, rows_of, tables
+from endturn.wires import WIRES, wire
 
-_VERCEL: Final = "vercel/ai ed857f50 LanguageModelV4FinishReason"
-_OTEL: Final = "util-genai 1.3b0 FinishReason"
-_PYDANTIC: Final = "pydantic-ai 2.68 FinishReason"
-_LANGCHAIN: Final = "@langchain/core 1.5.0 FinishReason"
-
-VERCEL: Final[Mapping[str, Row]] = {
-    "stop": Row(StopReason.END_TURN, source=_VERCEL),
-    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_VERCEL),
-    "content-filter": Row(StopReason.SAFETY_BLOCKED, True, source=_VERCEL),
-    "tool-calls": Row(StopReason.TOOL_CALL, source=_VERCEL),
-    "error": Row(StopReason.ERROR, True, source=_VERCEL),
-    "other": Row(StopReason.UNKNOWN, source=_VERCEL),
-}
-# A span tells of a response, it does not hold one: nothing resumes from it.
-OTEL: Final[Mapping[str, Row]] = {
-    "stop": Row(StopReason.END_TURN, source=_OTEL),
-    "length": Row(StopReason.MAX_TOKENS, True, source=_OTEL),
-    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_OTEL),
-    "tool_call": Row(StopReason.TOOL_CALL, source=_OTEL),
-    # Also what a position reports whose reason never arrived (semconv-genai#363).
-    "error": Row(StopReason.ERROR, True, source=_OTEL),
-    "compaction": Row(StopReason.PAUSED, True, source=_OTEL),
-}
-# "Whether the agent should automatically continue is determined by ModelResponse.state, not by this field."
-PYDANTIC_AI: Final[Mapping[str, Row]] = {
-    "stop": Row(StopReason.END_TURN, source=_PYDANTIC),
-    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_PYDANTIC),
-    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_PYDANTIC),
-    "tool_call": Row(StopReason.TOOL_CALL, source=_PYDANTIC),
-    "error": Row(StopReason.ERROR, True, source=_PYDANTIC),
-}
-# In Python LangChain has no words of its own: it keeps the provider's, under the provider's own key.
-LANGCHAIN: Final[Mapping[str, Row]] = {
-    "stop": Row(StopReason.END_TURN, source=_LANGCHAIN),
-    "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_LANGCHAIN),
-    "tool_call": Row(StopReason.TOOL_CALL, source=_LANGCHAIN),
-    "content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_LANGCHAIN),
-    "refusal": Row(StopReason.REFUSED, True, source=_LANGCHAIN),
-    "context_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source=_LANGCHAIN),
-    "error": Row(StopReason.ERROR, True, source=_LANGCHAIN),
-    "other": Row(StopReason.UNKNOWN, source=_LANGCHAIN),
-}
-LITELLM: Final = openai_chat_reasons.REASONS["litellm"]
-
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "langchain": LANGCHAIN,
-    "litellm": LITELLM,
-    "otel.util-genai": OTEL,
-    "pydantic-ai": PYDANTIC_AI,
-    "vercel.v4": VERCEL,
-}
+REASONS: Final = tables("frameworks")
 """framework → its own word → row. The readers prefer the provider's value, where the framework kept it."""
-
-APIS: Final[Mapping[str, Api]] = {
-    "langchain": Api("langchain", "response_metadata.normalized_finish_reason", "same, merged over the chunks"),
-    "litellm": openai_chat_reasons.APIS["litellm"],
-    "otel.util-genai": Api("otel.util-genai", "gen_ai.response.finish_reasons", "-"),
-    "pydantic-ai": Api("pydantic-ai", "ModelResponse.finish_reason, state", "same"),
-    "vercel.v4": Api("vercel.v4", "finishReason.unified", "finish part"),
-}
-"""framework → where it says so."""
+VERCEL: Final = REASONS["vercel.v4"]
+OTEL: Final = REASONS["otel.util-genai"]
+PYDANTIC_AI: Final = REASONS["pydantic-ai"]
+LANGCHAIN: Final = REASONS["langchain"]
+LITELLM: Final = REASONS["litellm"]
 
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "bedrock_converse": ("bedrock_converse", "bedrock_invoke"),
@@ -123,7 +70,7 @@ def _anybody() -> Mapping[str, Row]:
     """
     found: dict[str, Row] = {}
     for rows in (
-        openai_chat_reasons.REASONS[openai_chat_reasons.COMPATIBLE],
+        rows_of("openai_chat", COMPATIBLE),
         *(rows for name in WIRES if name != "gemini_interactions" for rows in wire(name).REASONS.values()),
     ):
         for raw, row in rows.items():

@@ -14,6 +14,7 @@ from endturn.generate.emitters import emitters_page
 from endturn.generate.markdown import numbered, page, table
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint
 from endturn.stop import TRUNCATED
+from endturn.stop_reasons import apis
 from endturn.telemetry import indicators, schema
 from endturn.telemetry.indicators import Indicator
 from endturn.telemetry.schema import Attribute, Metric
@@ -265,7 +266,7 @@ def providers() -> str:
         table(
             ("wire", "stream", "APIs that it reads"),
             [
-                (f"`{name}`", f"{wire(name).FRAMING}", ", ".join(api.name for api in wire(name).APIS.values()))
+                (f"`{name}`", f"{wire(name).FRAMING}", ", ".join(api.name for api in apis(name).values()))
                 for name in WIRES
             ],
         ),

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.providers import ANY, provider_at, provider_of_path
+from endturn.providers import provider_at, provider_of_path
+from endturn.stop_reasons import COMPATIBLE
 from endturn.wires import WIRES, Asked, Routed, Wire, dialect_in, wire
 
 ENDS: Final = frozenset(
@@ -134,7 +135,7 @@ def _own(provider: str, path: str) -> tuple[Wire, str, Routed] | None:
         speaks, dialect = ("cohere", "v1") if cohere["way"] == "chat" else ("completions", "command")
         return wire(speaks), dialect, Routed()
     if provider == "writer" and path == "/v1/chat":
-        return wire("openai_chat"), ANY, Routed()
+        return wire("openai_chat"), COMPATIBLE, Routed()
     if provider in ("", "mistral_ai") and _MISTRAL.fullmatch(path):
         return wire("openai_chat"), "mistral", Routed()
     if provider in ("", "gcp.vertex_ai") and (vertex := _VERTEX.fullmatch(path)) is not None:

@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from endturn.errors import ProviderError, UsageError
-from endturn.providers import ANY, PROVIDERS
+from endturn.providers import PROVIDERS
 from endturn.records import Strategy
 from endturn.stop import Row, Stop, StopReason
+from endturn.stop_reasons import COMPATIBLE
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Delta, Json, Request, Usage
@@ -44,21 +45,6 @@ class Framing(StrEnum):
     """One JSON value to a line."""
     EVENTSTREAM = "eventstream"
     """AWS's binary messages: lengths, headers, payload, checksums."""
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """An API as people know it, for one dialect of a wire.
-
-    Attributes:
-        name: as the table of stop reasons has it, "openai.chat".
-        path: where a body says why it stopped, "choices[i].finish_reason".
-        stream_path: where a stream does.
-    """
-
-    name: str
-    path: str
-    stream_path: str
 
 
 class Route(NamedTuple):
@@ -232,8 +218,6 @@ class Wire(Protocol):
     FRAMING: Framing
     REASONS: Mapping[str, Mapping[str, Row]]
     """dialect → raw value → row. The dialect "" is the format's home."""
-    APIS: Mapping[str, Api]
-    """dialect → what people call it; a dialect that is nobody's in particular has none."""
     VOICE: Voice
 
     def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -298,11 +282,11 @@ def dialect_in(speaks: Wire, provider: str) -> str:
     Args:
         provider: as in `gen_ai.provider.name`; it need not be known.
     """
-    dialect = PROVIDERS[provider].dialect if provider in PROVIDERS else ANY
+    dialect = PROVIDERS[provider].dialect if provider in PROVIDERS else COMPATIBLE
     # In other formats "mistral" is the family of models on Bedrock.
     if dialect in speaks.REASONS and (dialect != "mistral" or speaks.NAME == "openai_chat"):
         return dialect
-    return ANY if ANY in speaks.REASONS else ""
+    return COMPATIBLE if COMPATIBLE in speaks.REASONS else ""
 
 
 def known_dialect(speaks: Wire, dialect: str) -> str:

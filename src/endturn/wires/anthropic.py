@@ -10,7 +10,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.anthropic_reply import reply, reply_error
 from endturn.wires.anthropic_response import NAME, Decoder, decode
 from endturn.wires.anthropic_watch import REASONS, Watch
@@ -18,7 +18,6 @@ from endturn.wires.failure import error_of
 from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, output_type, text, text_or_none, texts
 
 __all__ = [
-    "APIS",
     "DEFAULT_MAX_TOKENS",
     "FRAMING",
     "NAME",
@@ -44,13 +43,6 @@ __all__ = [
 
 PROVIDER: Final = "anthropic"
 FRAMING: Final = Framing.SSE
-APIS: Final[Mapping[str, Api]] = {
-    "": Api(
-        "anthropic.messages",
-        "stop_reason, stop_sequence, stop_details",
-        "message_delta.delta.stop_reason then message_stop",
-    )
-}
 VOICE: Final = Voice("msg_", "toolu_", "request-id")
 
 DEFAULT_MAX_TOKENS: Final = 4_096

@@ -6,32 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop_reasons import tables
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
-_ROWS: Final[Mapping[str, Row]] = {
-    "end_turn": Row(StopReason.END_TURN, source="anthropic 2.12 StopReason"),
-    "max_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="anthropic 2.12 StopReason"),
-    "stop_sequence": Row(StopReason.END_TURN, detail="stop_sequence", source="anthropic 2.12 StopReason"),
-    "tool_use": Row(StopReason.TOOL_CALL, source="anthropic 2.12 StopReason"),
-    # "You may provide the response back as-is in a subsequent request to let the model continue."
-    "pause_turn": Row(StopReason.PAUSED, True, Resume.RESEND_UNCHANGED, source="anthropic 2.12 StopReason"),
-    # The turn is handed back before the model answers; the SDK's own tool runner resends it unchanged.
-    "compaction": Row(StopReason.PAUSED, True, Resume.RESEND_UNCHANGED, source="anthropic 2.12 BetaStopReason"),
-    "refusal": Row(StopReason.REFUSED, True, source="anthropic 2.12 StopReason"),
-    "model_context_window_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="anthropic 2.12 StopReason"),
-}
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": _ROWS,
-    # A guardrail's word, which InvokeModel puts in the place of the model's own.
-    "bedrock": {
-        **_ROWS,
-        "guardrail_intervened": Row(StopReason.SAFETY_BLOCKED, True, source="Bedrock InvokeModel, message_delta"),
-    },
-}
-"""dialect → raw value → row. Everyone who speaks this format uses its words; Bedrock has one more."""
+REASONS: Final = tables("anthropic")
 
 # "The request is a compaction request … nothing is sampled after the block": then it is all that was asked for.
 _ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")}
@@ -52,7 +33,7 @@ def rows_of(ctx: Context) -> Mapping[str, Row]:
     """The table that a response's reason is looked up in."""
     # Anthropic's own client for Bedrock speaks InvokeModel too.
     dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
-    rows = REASONS.get(dialect, _ROWS)
+    rows = REASONS.get(dialect) or REASONS[""]
     return {**rows, **_ASKED_COMPACTION} if ctx.asked.compaction else rows
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.bedrock_converse_reply import reply, reply_error
 from endturn.wires.bedrock_converse_request import encode, replayable, request
 from endturn.wires.bedrock_converse_response import NAME, Decoder, decode
@@ -19,7 +19,6 @@ from endturn.wires.failure import error_of
 from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none, texts
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -44,7 +43,6 @@ __all__ = [
 
 PROVIDER: Final = "aws.bedrock"
 FRAMING: Final = Framing.EVENTSTREAM
-APIS: Final[Mapping[str, Api]] = {"": Api("bedrock.converse", "stopReason", "messageStop.stopReason")}
 VOICE: Final = Voice("", "tooluse_", "x-amzn-requestid")
 
 _PATH: Final = re.compile(rf"{SEGMENTS}/model/(.+)/converse(-stream)?")

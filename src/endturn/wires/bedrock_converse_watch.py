@@ -6,27 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
 from endturn.chat import Json, Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Stop, find_row, find_stop, raw_text
+from endturn.stop_reasons import tables
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": {
-        "end_turn": Row(StopReason.END_TURN, source="botocore 1.44.5 StopReason"),
-        "tool_use": Row(StopReason.TOOL_CALL, source="botocore 1.44.5 StopReason"),
-        "max_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="botocore 1.44.5 StopReason"),
-        "stop_sequence": Row(StopReason.END_TURN, source="botocore 1.44.5 StopReason"),
-        "guardrail_intervened": Row(StopReason.SAFETY_BLOCKED, True, source="botocore 1.44.5 StopReason"),
-        "content_filtered": Row(StopReason.SAFETY_BLOCKED, True, source="botocore 1.44.5 StopReason"),
-        "malformed_model_output": Row(StopReason.ERROR, True, source="botocore 1.44.5 StopReason"),
-        "malformed_tool_use": Row(StopReason.ERROR, True, Resume.REPAIR, source="botocore 1.44.5 StopReason"),
-        "model_context_window_exceeded": Row(
-            StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="botocore 1.44.5 StopReason"
-        ),
-    }
-}
-"""dialect → raw value → row."""
+REASONS: Final = tables("bedrock_converse")
 
 _EVENTS: Final = frozenset(
     {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"}

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from endturn.chat import ChatResponse, Json, Request
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
-from endturn.wires import Api, Asked, Event, Framing, Route, Routed, Voice, completions, whole_with
+from endturn.wires import Asked, Event, Framing, Route, Routed, Voice, completions, whole_with
 from endturn.wires.bedrock_converse_reply import reply_error
 from endturn.wires.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
 from endturn.wires.bedrock_invoke_response import NAME, Decoder, decode
@@ -22,7 +22,6 @@ from endturn.wires.framing import DONE
 from endturn.wires.reading import SEGMENTS, text
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -47,7 +46,6 @@ __all__ = [
 
 PROVIDER: Final = "aws.bedrock"
 FRAMING: Final = Framing.EVENTSTREAM
-APIS: Final[Mapping[str, Api]] = {"": Api("bedrock.invoke", "by model family", "last chunk.bytes")}
 VOICE: Final = Voice("msg_", "toolu_", "x-amzn-requestid")
 
 

@@ -14,7 +14,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, cohere_v1, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, cohere_v1, whole_with
 from endturn.wires.cohere_reply import call_of, reply, reply_error
 from endturn.wires.cohere_response import NAME, Decoder, decode
 from endturn.wires.cohere_watch import REASONS, Watch
@@ -34,7 +34,6 @@ from endturn.wires.reading import (
 )
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -59,10 +58,6 @@ __all__ = [
 
 PROVIDER: Final = "cohere"
 FRAMING: Final = Framing.SSE
-APIS: Final[Mapping[str, Api]] = {
-    "": Api("cohere.v2", "finish_reason", "message-end.delta.finish_reason"),
-    "v1": Api("cohere.v1", "finish_reason", "stream-end.finish_reason"),
-}
 VOICE: Final = Voice("c14c80c3-18eb-4519-9460-0000", "tool_", "x-debug-trace-id")
 
 _OURS: Final = frozenset(

@@ -7,28 +7,13 @@ from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Stop, find_row, find_stop, raw_text
+from endturn.stop_reasons import rows_of, tables
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import PLAIN, Tail, arguments, count, items, member, text, text_or_none
 
-_BOTH: Final[Mapping[str, Row]] = {
-    "COMPLETE": Row(StopReason.END_TURN, source="cohere 7.3.1"),
-    "STOP_SEQUENCE": Row(StopReason.END_TURN, source="cohere 7.3.1"),
-    "MAX_TOKENS": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source="cohere 7.3.1"),
-    "ERROR": Row(StopReason.ERROR, True, source="cohere 7.3.1"),
-    "TIMEOUT": Row(StopReason.ERROR, True, detail="timeout", source="cohere 7.3.1"),
-}
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": {**_BOTH, "TOOL_CALL": Row(StopReason.TOOL_CALL, source="cohere 7.3.1 ChatFinishReason")},
-    "v1": {
-        **_BOTH,
-        "ERROR_TOXIC": Row(StopReason.SAFETY_BLOCKED, True, source="cohere 7.3.1 FinishReason"),
-        # "the reply was cut off because the model reached the maximum number of tokens for its context length"
-        "ERROR_LIMIT": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="cohere 7.3.1 FinishReason"),
-        "USER_CANCEL": Row(StopReason.CANCELLED, True, source="cohere 7.3.1 FinishReason"),
-    },
-}
+REASONS: Final = tables("cohere")
 """dialect → raw value → row. The dialect "" is v2; Bedrock's Command R speaks "v1"."""
 
 
@@ -233,7 +218,7 @@ class Watch:
     def _judge(self) -> Stop:
         if self.broken:
             return broken(self._error)
-        raw, rows = raw_text(self._raw), REASONS.get(self._ctx.dialect, REASONS[""])
+        raw, rows = raw_text(self._raw), rows_of("cohere", self._ctx.dialect)
         row = None if raw is None else find_row(raw, rows)
         if self._calls and raw is not None and (row is None or row.incomplete):
             # A server may close the call that a limit cut.

@@ -9,8 +9,8 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
+from endturn.stop_reasons import tables
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
-from endturn.wires.completions_reasons import APIS, REASONS
 from endturn.wires.completions_reply import reply, reply_error
 from endturn.wires.completions_response import NAME, Decoder, decode
 from endturn.wires.completions_shapes import SHAPES, Shape, asked_in
@@ -19,7 +19,6 @@ from endturn.wires.failure import error_of
 from endturn.wires.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -44,6 +43,7 @@ __all__ = [
 
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
+REASONS: Final = tables(NAME)
 # The format has no word of its own for the full window.
 VOICE: Final = Voice("cmpl-", "call_", "x-request-id")
 

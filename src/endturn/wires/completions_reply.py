@@ -9,8 +9,10 @@ from typing import Final
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.errors import UsageError
 from endturn.stop import Row
+from endturn.stop_reasons import COMPATIBLE, rows_of
 from endturn.wires import Event
-from endturn.wires.completions_reasons import EVERY, FULL, REASONS
+from endturn.wires.completions_response import NAME
+from endturn.wires.completions_shapes import FULL
 from endturn.wires.framing import DONE
 from endturn.wires.openai_chat_reply import reply_error as reply_error
 from endturn.wires.reading import raw_reason
@@ -26,7 +28,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     Raises:
         UsageError: the service does not stream.
     """
-    rows = REASONS[dialect] if dialect else EVERY
+    rows = rows_of(NAME, dialect or COMPATIBLE)
     writer = _Writer(response, dialect, raw_reason(response.stop, rows), _matched(response, rows))
     if not stream:
         return writer.body()

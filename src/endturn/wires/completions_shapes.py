@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from endturn.wires.completions_reasons import FULL
 from endturn.wires.reading import member, text_or_none
+
+FULL: Final = "limit+truncated=true"
+"""llama.cpp's reason where the window was full."""
 
 Path = tuple[str, ...]
 Reader = Callable[[Any], Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 from endturn.chat import Usage
 from endturn.stop import Stop, find_row, find_stop, raw_text
+from endturn.stop_reasons import rows_of
 from endturn.wires import Context, Event, Seen
-from endturn.wires.completions_reasons import rows_of
 from endturn.wires.completions_shapes import SHAPES, Shape, told
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
@@ -42,7 +42,7 @@ class Watch:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._rows = rows_of(ctx.dialect)
+        self._rows = rows_of("completions", ctx.dialect)
         self._tail = Tail()
         self._say = self._tail.add
         self._begun = False
@@ -84,7 +84,7 @@ class Watch:
         name = told(event, self._ctx.dialect)
         if name is not None:
             if not self._ctx.dialect:
-                self._rows = rows_of(name)
+                self._rows = rows_of("completions", name)
             self._read(SHAPES[name], event)
         error = error_in(event)
         if error and self._error is None:

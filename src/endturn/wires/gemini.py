@@ -15,7 +15,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.gemini_contents import contents, messages, parts, unfinished
 from endturn.wires.gemini_reply import WORDS, reply, reply_error
@@ -36,7 +36,6 @@ from endturn.wires.reading import (
 )
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -61,10 +60,6 @@ __all__ = [
 
 PROVIDER: Final = "gcp.gemini"
 FRAMING: Final = Framing.SSE
-APIS: Final[Mapping[str, Api]] = {
-    "": Api("google.generateContent", "candidates[i].finishReason", "last SSE chunk candidates[i].finishReason"),
-    "promptFeedback": Api("google.promptFeedback", "promptFeedback.blockReason", "first chunk, no candidates"),
-}
 # A call of a tool is told by the part, beside a STOP; the full window by a MAX_TOKENS.
 VOICE: Final = Voice("response-", "function-call-", "x-request-id", {**WORDS, StopReason.ERROR: "OTHER"})
 

@@ -11,7 +11,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, ProviderError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Api, Asked, Context, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Context, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.framing import parse
 from endturn.wires.gemini_interactions_reply import reply, reply_error
@@ -33,7 +33,6 @@ from endturn.wires.reading import (
 )
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -58,13 +57,6 @@ __all__ = [
 
 PROVIDER: Final = "gcp.gemini"
 FRAMING: Final = Framing.SSE
-APIS: Final[Mapping[str, Api]] = {
-    "": Api(
-        "google.interactions",
-        "status",
-        "interaction.completed.interaction.status | interaction.status_update.status",
-    )
-}
 # The API has one word for an answer that is cut, whatever cut it.
 VOICE: Final = Voice("v1_", "call_", "x-request-id")
 

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from endturn.chat import Usage
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop_reasons import tables
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of, says_of_stop
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
-_SDK: Final = "google-genai 3.4.0 InteractionStatus"
-
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": {
-        "completed": Row(StopReason.END_TURN, source=_SDK),
-        "requires_action": Row(StopReason.TOOL_CALL, source=_SDK),
-        "incomplete": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_SDK),
-        # "The per-request decode token limit was reached": the SDK goes on by itself, with the token.
-        "requires_continuation": Row(StopReason.PAUSED, True, Resume.NATIVE_TOKEN, source=_SDK),
-        "budget_exceeded": Row(StopReason.MAX_TOKENS, True, detail="server_budget", source=_SDK),
-        "in_progress": Row(StopReason.PAUSED, True, Resume.RETRIEVE_SAME_ID, source=_SDK),
-        "queued": Row(StopReason.PAUSED, True, Resume.RETRIEVE_SAME_ID, source=_SDK),
-        "failed": Row(StopReason.ERROR, True, source=_SDK),
-        "cancelled": Row(StopReason.CANCELLED, True, source=_SDK),
-    }
-}
-"""dialect → raw value → row."""
-
+REASONS: Final = tables("gemini_interactions")
 
 _BLOCKED: Final = frozenset(
     {"safety", "recitation", "language", "prohibited_content", "spii", "blocklist", "content_blocked"}

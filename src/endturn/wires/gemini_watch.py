@@ -2,64 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Stop, find_row, find_stop, raw_text
+from endturn.stop_reasons import tables
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import PLAIN, Tail, count, items, member, minted, text, text_or_none
 
-_SDK: Final = "google-genai 3.4.0 FinishReason"
-_BLOCKED: Final = Row(StopReason.SAFETY_BLOCKED, True, source=_SDK)
-_FAILED: Final = Row(StopReason.ERROR, True, source=_SDK)
-_MALFORMED: Final = Row(StopReason.ERROR, True, Resume.REPAIR, source=_SDK)
-
-_FINISH: Final[Mapping[str, Row]] = {
-    "STOP": Row(StopReason.END_TURN, source=_SDK),
-    "MAX_TOKENS": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_SDK),
-    # "The response reached the per-request token limit, but generation is not yet complete": the token in the candidate
-    # is sent with the same request again.
-    "CONTINUATION": Row(StopReason.PAUSED, True, Resume.NATIVE_TOKEN, source=_SDK),
-    "SAFETY": _BLOCKED,
-    "RECITATION": _BLOCKED,
-    "BLOCKLIST": _BLOCKED,
-    "PROHIBITED_CONTENT": _BLOCKED,
-    "SPII": _BLOCKED,
-    "IMAGE_SAFETY": _BLOCKED,
-    "IMAGE_PROHIBITED_CONTENT": _BLOCKED,
-    "IMAGE_RECITATION": _BLOCKED,
-    "MODEL_ARMOR": _BLOCKED,
-    "ESCALATION": _BLOCKED,
-    "PUP_LIMITED_DISABLED": _BLOCKED,
-    "MALFORMED_FUNCTION_CALL": _MALFORMED,
-    "UNEXPECTED_TOOL_CALL": _MALFORMED,
-    "LANGUAGE": _FAILED,
-    "OTHER": _FAILED,
-    "TOO_MANY_TOOL_CALLS": _FAILED,
-    "MISSING_THOUGHT_SIGNATURE": _FAILED,
-    "MALFORMED_RESPONSE": _FAILED,
-    "NO_IMAGE": _FAILED,
-    "IMAGE_OTHER": _FAILED,
-    "FINISH_REASON_UNSPECIFIED": Row(StopReason.UNKNOWN, source=_SDK),
-}
-_BLOCK: Final[Mapping[str, Row]] = dict.fromkeys(
-    (
-        "BLOCKED_REASON_UNSPECIFIED",
-        "SAFETY",
-        "OTHER",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "IMAGE_SAFETY",
-        "MODEL_ARMOR",
-        "JAILBREAK",
-    ),
-    Row(StopReason.SAFETY_BLOCKED, True, source="google-genai 3.4.0 BlockedReason"),
-)
-
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _FINISH, "promptFeedback": _BLOCK, "vertex": _FINISH}
-"""dialect → raw value → row. Why a prompt was blocked stands beside the candidates, in words of its own."""
+REASONS: Final = tables("gemini")
 
 PROMPT: Final = "prompt"
 """The detail of a stop that the prompt caused: there is no answer at all."""
@@ -245,7 +197,7 @@ class Watch:
         elif reason is not None or says:
             # Gemini 1.0 says STOP with every chunk, translating proxies with those before the text: what follows it
             # takes it back. A reason for which the answer is cut stands.
-            row = find_row(held, _FINISH)
+            row = find_row(held, REASONS[""])
             if row is not None and not row.incomplete:
                 self._reasons[index] = reason
 
@@ -284,9 +236,9 @@ class Watch:
         self._cut = None
         if self.broken:
             return broken(self._error)
-        raw, rows, detail = self._reasons.get(0), _FINISH, None
+        raw, rows, detail = self._reasons.get(0), REASONS[""], None
         if raw is None and self._blocked is not None:
-            raw, rows, detail = self._blocked, _BLOCK, PROMPT
+            raw, rows, detail = self._blocked, REASONS["promptFeedback"], PROMPT
         if self.calls and raw is not None:
             row = find_row(raw, rows)
             if row is None or row.incomplete:

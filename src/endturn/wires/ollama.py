@@ -10,7 +10,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-from endturn.wires import Api, Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.ollama_reply import call_of, reply, reply_error
 from endturn.wires.ollama_response import NAME, Decoder, decode
@@ -31,7 +31,6 @@ from endturn.wires.reading import (
 )
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -56,8 +55,6 @@ __all__ = [
 
 PROVIDER: Final = "ollama"
 FRAMING: Final = Framing.NDJSON
-APIS: Final[Mapping[str, Api]] = {"": Api("ollama.native", "done_reason (done:true)", "last NDJSON line")}
-# Calls come with `stop`. Its responses have no id.
 VOICE: Final = Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"})
 
 _OURS: Final = frozenset({"model", "messages", "prompt", "system", "tools", "stream", "format", "options"})

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Stop, find_row, find_stop, raw_text
+from endturn.stop_reasons import tables
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.reading import Tail, count, items, member, text, text_or_none
 
-_SERVER: Final = "ollama fb307609 llm/server.go DoneReason"
-
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": {
-        "stop": Row(StopReason.END_TURN, source=_SERVER),
-        # The limit, or the window that is full.
-        "length": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_SERVER),
-        # The connection to the runner closed: the reason is the empty string, and left out of the line.
-        "": Row(StopReason.ERROR, True, detail="connection_closed", source=_SERVER),
-        # A request without messages: the model was put into memory, or taken out of it; nothing was generated.
-        "load": Row(StopReason.END_TURN, detail="no_generation", source="ollama fb307609 server/routes.go"),
-        "unload": Row(StopReason.END_TURN, detail="no_generation", source="ollama fb307609 server/routes.go"),
-    }
-}
-"""dialect → raw value → row."""
+REASONS: Final = tables("ollama")
 
 _CLOSED: Final = "connection_closed"
 

@@ -10,9 +10,9 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, Too
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
+from endturn.stop_reasons import tables
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
-from endturn.wires.openai_chat_reasons import APIS, REASONS
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
 from endturn.wires.openai_chat_response import NAME, Decoder, decode
 from endturn.wires.openai_chat_watch import Watch
@@ -33,7 +33,6 @@ from endturn.wires.reading import (
 )
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",
@@ -65,6 +64,7 @@ _OURS: Final = frozenset(
 
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
+REASONS: Final = tables(NAME)
 # A refusal is a member of the message, and its reason is the usual one.
 VOICE: Final = Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"})
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.stop import StopReason
+from endturn.stop_reasons import COMPATIBLE, rows_of
 from endturn.wires import Event
 from endturn.wires.framing import DONE
-from endturn.wires.openai_chat_reasons import REASONS
 from endturn.wires.openai_chat_response import NAME
 from endturn.wires.reading import raw_reason, text
 
@@ -41,7 +41,7 @@ _CODES: Final[Mapping[str, str]] = {
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as a server of this format would send it: a body, or the events of a stream."""
-    raw = raw_reason(response.stop, REASONS[dialect or "openrouter"])
+    raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
     message = _reply_message(response)
     usage = _reply_usage(response.usage)
     head = {"id": response.id or "chatcmpl-endturn", "created": 0, "model": response.model or "scripted"}

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from endturn.chat import Usage
-from endturn.stop import Row, Stop, find_row, find_stop, raw_text
+from endturn.stop import Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop_reasons import rows_of
 from endturn.wires import Context, Event, Seen
 from endturn.wires.failure import broken, label_of
 from endturn.wires.openai_chat_calls import Call, find, repeated
 from endturn.wires.openai_chat_objects import unwrapped, written
-from endturn.wires.openai_chat_reasons import chosen, rank, rows_of
 from endturn.wires.openai_chat_words import THINKING, error_in, usage_of, words_of
 from endturn.wires.reading import (
     PLAIN,
@@ -73,7 +73,7 @@ class _Choice:
 
     def reason(self, rows: Mapping[str, Row]) -> str | None:
         """The raw value that counts."""
-        return chosen(raw_text(self.raw), raw_text(self.native), rows)
+        return _chosen(raw_text(self.raw), raw_text(self.native), rows)
 
     def row(self, rows: Mapping[str, Row]) -> Row | None:
         """What it means."""
@@ -275,7 +275,7 @@ class Watch:
             part = member(choice, "message")
             # A `message` in the midst of a stream makes nothing whole.
             self._whole = self._whole or not (self._streamed or part is None or isinstance(part, PLAIN))
-        held = None if state.raw is None else state.row(rows_of(self._ctx.dialect))
+        held = None if state.raw is None else state.row(rows_of("openai_chat", self._ctx.dialect))
         # Translating proxies say `stop` with every chunk: what follows takes it back. A reason for which the answer is
         # cut stands, and nothing counts after it.
         stands = held is not None and held.incomplete
@@ -379,14 +379,14 @@ class Watch:
         return [self._choices[0]] if 0 in self._choices else []
 
     def _judge(self, usage: Usage | None) -> Stop:
-        rows = rows_of(self._ctx.dialect)
+        rows = rows_of("openai_chat", self._ctx.dialect)
         only = self._choices.get(0) if len(self._choices) == 1 and self._error is None else None
         if only is not None and only.raw is not None and not only.calls:
             return self._normal(only.reason(rows), rows, usage, refused=only.refused, detail=only.detail)
         counting = self._counting()
         worst = min(
             (choice for choice in counting if choice.raw is not None),
-            key=lambda choice: rank(choice.row(rows)),
+            key=lambda choice: _rank(choice.row(rows)),
             default=None,
         )
         # In a stream, a part that spoke and never said why it stopped is cut, whatever another part says.
@@ -427,3 +427,19 @@ class Watch:
             window=self._window,
             **known,
         )
+
+
+def _chosen(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str | None:
+    """The raw value that counts: a gateway's upstream's where it has a row, unless it hides that the answer is cut."""
+    if raw is None or native is None:
+        return raw
+    above, below = find_row(raw, rows), find_row(native, rows)
+    hides = above is not None and above.incomplete and below is not None and not below.incomplete
+    return raw if below is None or hides else native
+
+
+def _rank(row: Row | None) -> int:
+    """Which part of a split answer speaks for all, lowest first: an unknown end, a cut, a call of tools."""
+    if row is None:
+        return 0
+    return 1 if row.incomplete else 2 if row.reason is StopReason.TOOL_CALL else 3

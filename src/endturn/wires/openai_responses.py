@@ -15,14 +15,13 @@ from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.openai_responses_items import answered, paired, read, written
 from endturn.wires.openai_responses_objects import client_call
-from endturn.wires.openai_responses_reasons import APIS, REASONS, WORDS
+from endturn.wires.openai_responses_reasons import REASONS, WORDS
 from endturn.wires.openai_responses_reply import reply, reply_error
 from endturn.wires.openai_responses_response import NAME, Decoder, decode
 from endturn.wires.openai_responses_watch import Watch
 from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none
 
 __all__ = [
-    "APIS",
     "FRAMING",
     "NAME",
     "PROVIDER",

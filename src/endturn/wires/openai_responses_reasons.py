@@ -6,61 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from endturn.stop import Resume, Row, StopReason, find_row
-from endturn.wires import Api
+from endturn.stop import Row, StopReason, find_row
+from endturn.stop_reasons import tables
 
 COMPLETED: Final = "completed"
 RUNNING: Final = frozenset({"queued", "in_progress"})
 """The statuses of a response that is still being made."""
 
-_DETAILS: Final = "openai 3.54 IncompleteDetails"
-_STATUS: Final = "openai 3.54 ResponseStatus"
-_CODE: Final = "openai 3.54 ResponseError"
-
-_STILL_MADE: Final = Row(StopReason.PAUSED, True, Resume.RETRIEVE_SAME_ID, source=_STATUS)
-# Nobody goes on making a response that is not a job of its own: its stream has ended without saying how.
-_LEFT_OPEN: Final = Row(StopReason.MISSING, True, detail="stream_cut", source="pydantic-ai 2.68")
-
-
-def _failed(reason: StopReason, detail: str | None = None, source: str = _CODE) -> Row:
-    return Row(reason, True, detail=detail, source=source)
-
-
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {
-    "": {
-        COMPLETED: Row(StopReason.END_TURN, source=_STATUS),
-        "incomplete:max_output_tokens": Row(StopReason.MAX_TOKENS, True, Resume.PROMPT, source=_DETAILS),
-        "incomplete:content_filter": Row(StopReason.SAFETY_BLOCKED, True, source=_DETAILS),
-        # A limit of the server's own on its side of the conversation: asking again meets it again.
-        "incomplete:max_messages": Row(StopReason.UNKNOWN, True, detail="server_limit", source=_DETAILS),
-        # "The server can then create a successor response automatically with the queued input."
-        "incomplete:steered": Row(StopReason.PAUSED, True, Resume.SERVER, source=_DETAILS),
-        "failed": _failed(StopReason.ERROR, source=_STATUS),
-        # Not in the SDK's list of codes; the API sends it, and Codex looks for it.
-        "failed:context_length_exceeded": _failed(StopReason.CONTEXT_WINDOW_EXCEEDED, source="openai/codex"),
-        "failed:bio_policy": _failed(StopReason.SAFETY_BLOCKED),
-        "failed:misalignment_policy_violation": _failed(StopReason.SAFETY_BLOCKED),
-        "failed:image_content_policy_violation": _failed(StopReason.SAFETY_BLOCKED),
-        "failed:rate_limit_exceeded": _failed(StopReason.ERROR, "retryable"),
-        "failed:server_error": _failed(StopReason.ERROR, "retryable"),
-        "cancelled": Row(StopReason.CANCELLED, True, source=_STATUS),
-        "queued(background)": _STILL_MADE,
-        "in_progress(background)": _STILL_MADE,
-        "in_progress(foreground EOF)": _LEFT_OPEN,
-        # Beside `completed`, which stays the raw value.
-        "content part type=refusal": Row(StopReason.REFUSED, source="openai 3.54 ResponseOutputRefusal"),
-    }
-}
-"""dialect → raw value → row. A raw value is the status, after a colon the reason of an incomplete response or the code
-of a failed one; in brackets, or instead, what tells two responses of one status apart."""
-
-APIS: Final[Mapping[str, Api]] = {
-    "": Api(
-        "openai.responses",
-        "status|incomplete_details.reason|error.code",
-        "response.completed|response.incomplete|response.failed|error",
-    )
-}
+REASONS: Final = tables("openai_responses")
 
 WORDS: Final = {
     StopReason.TOOL_CALL: COMPLETED,
@@ -72,8 +25,11 @@ WORDS: Final = {
 a job says that it is one."""
 
 _SAID: Final = {raw: row for raw, row in REASONS[""].items() if "(" not in raw and " " not in raw}
-_FOREGROUND: Final = {**_SAID, **dict.fromkeys(RUNNING, replace(_LEFT_OPEN, terminal=False))}
-_BACKGROUND: Final = {**_SAID, **dict.fromkeys(RUNNING, _STILL_MADE)}
+_FOREGROUND: Final = {
+    **_SAID,
+    **dict.fromkeys(RUNNING, replace(REASONS[""]["in_progress(foreground EOF)"], terminal=False)),
+}
+_BACKGROUND: Final = {**_SAID, **dict.fromkeys(RUNNING, REASONS[""]["in_progress(background)"])}
 
 
 def composed(status: str | None, reason: str | None, code: str | None) -> str | None:
