@@ -456,7 +456,7 @@ def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
     [
         pytest.param({"provider": "azure"}, "did you mean 'azure.ai.openai'", id="half a name"),
         pytest.param({"provider": "antropic"}, "did you mean 'anthropic'", id="a typing error"),
-        pytest.param({"dialect": "nope"}, "no dialect 'nope'; it has: azure", id="a dialect"),
+        pytest.param({"dialect": "nope"}, "no dialect 'nope'; it has: compatible, azure", id="a dialect"),
         pytest.param({"base_url": "http://h/v1/chat/completions"}, "cut it", id="the whole endpoint"),
         pytest.param({"http": httpx.AsyncClient()}, "goes with AsyncClient", id="the other colour"),
     ],

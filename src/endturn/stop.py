@@ -182,7 +182,7 @@ def find_stop(
 
     Args:
         raw: the provider's value: text, enum member, mapping, object or None.
-        rows: the provider's table.
+        rows: the provider's table; a row of the empty word says what an end without a reason means.
         terminal_seen: the response is whole as far as the wire tells: a body that parsed, a stream with its terminal.
         calls: how many *client* tool calls the response holds (tools that the server runs do not count).
         calls_closed: the wire closed every one of them.
@@ -196,6 +196,8 @@ def find_stop(
         `missing` where nothing arrived, `unknown` where the value has no row; never `end_turn` by default.
     """
     text = raw_text(raw)
+    if text is None and terminal_seen and "" in rows:
+        text = ""
     if text is None or not terminal_seen:
         if text is None and terminal_seen and calls and calls_closed:
             # A whole body with complete calls and a null reason: servers of the chat format do this.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from openai.types import Completion
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
@@ -516,31 +515,3 @@ def test_replies_in_every_dialect(dialect: str, reason: str) -> None:
     for each in read:
         assert (each.text, each.stop.reason) == (response.text, reason)
         assert each.usage is None or each.usage.output_tokens == 9
-
-
-@pytest.mark.parametrize("sdk", [False, True])
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"choices": [{"index": 0, "text": "", "finish_reason": None}]},
-        {"choices": [{"index": 1, "text": "other", "finish_reason": None}]},
-        {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
-        {"choices": [{"index": 0, "text": "!", "finish_reason": None}], "usage": {"completion_tokens": 3}},
-        {"choices": [{"index": 0, "text": "!", "finish_reason": "length"}]},
-        {"choices": [{"index": 0, "text": 7, "finish_reason": None}]},
-        {"choices": [{"text": "!"}]},
-        {"choices": None, "error": {"message": "Overloaded"}},
-        {"choices": [{"index": 0, "text": "!", "finish_reason": None}], "error": {"message": "Overloaded"}},
-    ],
-    ids=str,
-)
-def test_a_plain_piece_is_read_the_short_way(odd: Json, sdk: bool) -> None:
-    """What takes it, and what does not, is read as by a watch that sees each event for the first time."""
-    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m"}
-    said = [{**head, "choices": [{"index": 0, "text": f" {n}", "finish_reason": None}]} for n in range(80)]
-    short, long = completions.watch(Context()), completions.watch(Context())
-    for thing in (*said, {**head, **odd}, *said[:2]):
-        short.see(cast(Any, Completion).construct(**thing) if sdk else thing)
-        long.see(Event(None, thing))  # An event of ours is none of the SDK's, and takes the long way.
-        assert short.piece == long.piece
-        assert short.close() == long.close()

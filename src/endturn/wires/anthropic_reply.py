@@ -10,8 +10,7 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.stop import StopReason
 from endturn.wires import Event
-from endturn.wires.anthropic_response import NAME
-from endturn.wires.anthropic_watch import REASONS
+from endturn.wires.anthropic_reader import NAME, REASONS
 from endturn.wires.reading import items, raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

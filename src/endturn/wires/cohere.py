@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
@@ -15,10 +16,10 @@ from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume
 from endturn.wires import Asked, Framing, Route, Routed, Voice, cohere_v1, whole_with
+from endturn.wires.cohere_reader import NAME, REASONS, REPLY
 from endturn.wires.cohere_reply import call_of, reply, reply_error
-from endturn.wires.cohere_response import NAME, Decoder, decode
-from endturn.wires.cohere_watch import REASONS, Watch
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.reading import (
     SEGMENTS,
     arguments,
@@ -39,8 +40,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -304,7 +303,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 
 
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

@@ -10,8 +10,7 @@ from typing import Final
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.stop import StopReason, find_row
 from endturn.wires import Event
-from endturn.wires.cohere_response import NAME
-from endturn.wires.cohere_watch import REASONS
+from endturn.wires.cohere_reader import NAME, REASONS
 from endturn.wires.framing import DONE
 from endturn.wires.reading import items, raw_reason, text
 

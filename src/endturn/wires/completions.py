@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request
@@ -11,11 +12,11 @@ from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop_reasons import tables
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires.completions_reader import NAME, REPLY
 from endturn.wires.completions_reply import reply, reply_error
-from endturn.wires.completions_response import NAME, Decoder, decode
 from endturn.wires.completions_shapes import SHAPES, Shape, asked_in
-from endturn.wires.completions_watch import Watch
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -260,7 +259,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 
 
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

@@ -11,7 +11,7 @@ from endturn.errors import UsageError
 from endturn.stop import Row
 from endturn.stop_reasons import COMPATIBLE, rows_of
 from endturn.wires import Event
-from endturn.wires.completions_response import NAME
+from endturn.wires.completions_reader import NAME
 from endturn.wires.completions_shapes import FULL
 from endturn.wires.framing import DONE
 from endturn.wires.openai_chat_reply import reply_error as reply_error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from endturn.wires.reading import member, text_or_none
@@ -30,7 +31,7 @@ def _nothing(thing: Any) -> None:
     """The reader of what a service does not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Shape:
     """Where one service's requests and replies hold what. An event of its stream is read as a body is.
 
@@ -71,9 +72,24 @@ class Shape:
     id: Path = ("id",)
     by: Path = ("model",)
 
+    @cached_property
+    def _figures(self) -> tuple[str, ...]:
+        return tuple({path[0] for paths in self.spent.values() for path in paths})
+
+    def counts(self, reply: Any) -> bool:
+        """Whether there may be figures of usage in a reply, an event or an answer."""
+        return _has(reply, self._figures)
+
     def fits(self, reply: Any) -> bool:
         """Whether a reply, or an event of a stream, is of this shape."""
-        return any(member(reply, head) is not None for head in self.heads)
+        return _has(reply, self.heads)
+
+
+def _has(thing: Any, names: Iterable[str]) -> bool:
+    for name in names:  # noqa: SIM110 - a generator costs twice as much, and this is asked of every event
+        if member(thing, name) is not None:
+            return True
+    return False
 
 
 def _tgi_text(answer: Any) -> Any:

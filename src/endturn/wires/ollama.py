@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
@@ -12,9 +13,9 @@ from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.ollama_reader import NAME, REASONS, REPLY
 from endturn.wires.ollama_reply import call_of, reply, reply_error
-from endturn.wires.ollama_response import NAME, Decoder, decode
-from endturn.wires.ollama_watch import REASONS, Watch
 from endturn.wires.reading import (
     SEGMENTS,
     SETTINGS,
@@ -36,8 +37,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -282,7 +281,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 
 
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

@@ -9,8 +9,7 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, ToolCall
 from endturn.stop import StopReason
 from endturn.wires import Event
-from endturn.wires.ollama_response import NAME
-from endturn.wires.ollama_watch import REASONS
+from endturn.wires.ollama_reader import NAME, REASONS
 from endturn.wires.reading import raw_reason
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

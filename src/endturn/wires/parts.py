@@ -1,0 +1,108 @@
+"""What a response says, in no provider's words: a format's reader yields these, the fold puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+from endturn.chat import Json, Usage
+from endturn.stop import Row
+
+
+class Head(NamedTuple):
+    """The response's id and the model that answers; `replaces` a model that was named before."""
+
+    id: str | None = None
+    model: str | None = None
+    replaces: bool = False
+
+
+class Text(NamedTuple):
+    """Visible text; `refusal` where the model says that it declines."""
+
+    text: str
+    choice: int = 0
+    refusal: bool = False
+
+
+class Reasoning(NamedTuple):
+    """Visible thinking."""
+
+    text: str
+    choice: int = 0
+
+
+class Call(NamedTuple):
+    """A client tool call, or a piece of one.
+
+    Attributes:
+        key: tells the calls of one response apart.
+        id, name: given with the first piece; an id that the wire does not send is minted by the reader.
+        arguments: the next piece of their JSON text, or all of them as an object; None where nothing is said of them.
+        closed: what the format says of it: ended, still open; None where it says nothing.
+    """
+
+    key: Hashable
+    id: str = ""
+    name: str = ""
+    arguments: str | Json | None = None
+    choice: int = 0
+    closed: bool | None = None
+
+
+class Block(NamedTuple):
+    """Content in the format's own shape, or a piece of it, for a replay. Only where content is kept.
+
+    `begins`: what came under this key before counts no more.
+    """
+
+    key: Hashable
+    piece: Json
+    begins: bool = False
+
+
+class Tokens(NamedTuple):
+    """Usage so far: later figures replace earlier ones."""
+
+    usage: Usage
+
+
+class Window(NamedTuple):
+    """The context window that the server says it has."""
+
+    tokens: int
+
+
+class Vocabulary(NamedTuple):
+    """The table of stop reasons that holds, where the response itself tells whose words it is in."""
+
+    rows: Mapping[str, Row]
+
+
+class Token(NamedTuple):
+    """A native continuation token."""
+
+    token: str
+
+
+class Reason(NamedTuple):
+    """Why a choice stopped, in the provider's own word; None takes part in the list of choices, and says nothing."""
+
+    raw: object
+    choice: int = 0
+    detail: str | None = None
+
+
+class End(NamedTuple):
+    """The event that ends a response, in formats that have one; or, `whole`, the end of a body."""
+
+    whole: bool = False
+
+
+class Fault(NamedTuple):
+    """An error inside a response."""
+
+    error: Any
+
+
+Part = Head | Text | Reasoning | Call | Block | Tokens | Window | Vocabulary | Token | Reason | End | Fault
