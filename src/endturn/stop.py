@@ -64,6 +64,7 @@ class Row:
         detail: what the reason alone does not say, e.g. "repetition".
         source: where the meaning was read, e.g. "openai 3.54".
         terminal: False where the value says that the response is still being made: it is no reason at all.
+        mapped: False where the row stands in for a value that no table has.
     """
 
     reason: StopReason
@@ -72,6 +73,7 @@ class Row:
     detail: str | None = None
     source: str = ""
     terminal: bool = True
+    mapped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,4 +235,5 @@ def find_stop(
         suspected=suspected,
         resume=resume,
         incomplete=row.incomplete,
+        mapped=row.mapped,
     )

@@ -27,6 +27,8 @@ from endturn.wires.parts import (
     Part,
     Reason,
     Reasoning,
+    Running,
+    ServerCall,
     Text,
     Token,
     Tokens,
@@ -78,6 +80,7 @@ class _Call:
     pieces: list[str] = field(default_factory=list)
     given: Json | None = None
     closed: bool = False
+    builtin: bool = False
 
 
 @dataclass(slots=True)
@@ -106,9 +109,11 @@ class Fold:
         self.usage: Usage | None = None
         self.window = ctx.window
         self.token: str | None = None
+        self.running: str | None = None
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: dict[Hashable, _Call] = {}
+        self.server_calls: set[Hashable] = set()
         self.choices: dict[int, _Choice] = {}
         self._blocks: dict[Hashable, list[Json]] = {}
         self.tail, self.chars = "", 0
@@ -141,6 +146,10 @@ class Fold:
                 self.window = tokens
             case Vocabulary(rows):
                 self.rows = rows
+            case ServerCall(key):
+                self.server_calls.add(key)
+            case Running(raw):
+                self.running = raw
             case Token(token):
                 self.token = token
             case Reason(raw, at, detail):
@@ -158,12 +167,12 @@ class Fold:
 
     def _text(self, part: Text) -> Delta | None:
         text, at, refusal = part
+        if refusal:  # Whatever it says, and if it says nothing.
+            self.choices.setdefault(at, _Choice()).refused = True
         choice = self._speaks(at) if text else None
         if choice is None:
             return None
         choice.spoke = True
-        if refusal:
-            choice.refused = True
         if at and not self._counts(at):
             return None
         self.tail = (self.tail + text)[-TAIL:]
@@ -192,21 +201,24 @@ class Fold:
         if choice is None:
             return None
         if call is None:
-            position = sum(self._counts(each.choice) for each in self.calls.values())
-            call = self.calls[part.key] = _Call(part.id, part.name, part.choice, position)
+            position = sum(self._counts(each.choice) and not each.builtin for each in self.calls.values())
+            call = self.calls[part.key] = _Call(part.id, part.name, part.choice, position, builtin=part.builtin)
             choice.spoke = True
         choice.last = call
         call.name = call.name or part.name
         if part.closed is not None:
             call.closed = part.closed
-        told = bool(call.pieces) or call.given is not None
+        told = any(call.pieces) or call.given is not None
         if isinstance(says, str):
+            if part.replaces:
+                call.pieces.clear()
             call.pieces.append(says)
         elif says is not None:  # the whole of what pieces may have said before
             call.pieces.clear()
             call.given = says
-        repeats = told and isinstance(says, dict)
-        if not self.keep or not self._counts(part.choice) or (not started and (says is None or repeats)):
+        repeats = told and (part.replaces or isinstance(says, dict))
+        silent = not started and (says is None or repeats)
+        if silent or call.builtin or not self.keep or not self._counts(part.choice):
             return None
         id_, name = (call.id, call.name or None) if started else (None, None)
         if isinstance(says, dict):  # an empty one of a call that is open holds the place of what is to come
@@ -235,6 +247,10 @@ class Fold:
     def _counting(self) -> list[_Choice]:
         return [choice for at, choice in sorted(self.choices.items()) if self._counts(at)]
 
+    def _client_calls(self) -> list[_Call]:
+        calls = self.calls.items()
+        return [call for key, call in calls if self._counts(call.choice) and key not in self.server_calls]
+
     def _row(self, choice: _Choice) -> Row | None:
         return None if choice.raw is None else find_row(choice.raw, self.rows)
 
@@ -256,13 +272,13 @@ class Fold:
             cut = not self.whole and any(each.spoke and not each.raw for each in choices)
             ended = self.whole if said is None else not cut
         self._close_calls(choices, said, ended)
-        calls = [call for call in self.calls.values() if self._counts(call.choice)]
+        calls = self._client_calls()
         usage = self.usage or Usage()
         detail = next((each.detail for each in choices if each.detail), None)
         return find_stop(
-            None if said is None else said.raw,
+            self.running if said is None else said.raw,
             self.rows,
-            terminal_seen=ended,
+            terminal_seen=ended or (said is None and self.running is not None),
             calls=len(calls),
             calls_closed=all(call.closed for call in calls),
             output_tokens=usage.output_tokens,
@@ -275,11 +291,15 @@ class Fold:
 
     def _close_calls(self, choices: list[_Choice], said: _Choice | None, ended: bool) -> None:
         """Which calls are whole: servers and proxies close the call that a limit cut, and fill it up to valid JSON."""
-        row = self.rows.get("") if said is None else self._row(said)
-        cut = ended and (said is not None if row is None else row.incomplete)
+        if said is not None:
+            row = self._row(said)
+            cut = ended and (row is None or row.incomplete)
+        else:
+            row = self.rows.get("")
+            cut = ended and (self.running is not None if row is None else row.incomplete)
         if self.reply.closes_calls:
-            if cut and self.calls:
-                self.calls[max(self.calls, key=lambda key: self.calls[key].position)].closed = False
+            if cut and (calls := self._client_calls()):
+                calls[-1].closed = False
             return
         for choice in choices:
             own = self._row(choice) if choice.raw is not None else row
@@ -296,7 +316,7 @@ class Fold:
 
     def summary(self, *, left: bool = False) -> Seen:
         """What telemetry needs of it."""
-        reasons = tuple(self.choices[at].raw for at in sorted(self.choices)) or (None,)
+        reasons = tuple(self.choices[at].raw or self.running for at in sorted(self.choices)) or (self.running,)
         return Seen(self.stop(left=left), self.usage, self.id, self.model, self.tail, self.chars, reasons)
 
     def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:
@@ -306,7 +326,7 @@ class Fold:
         content = tuple(self.blocks.values()) if blocks is None else (*blocks(self),)
         return ChatResponse(
             text="".join(self.text),
-            tool_calls=tuple(_tool_call(call) for call in self.calls.values() if self._counts(call.choice)),
+            tool_calls=tuple(_tool_call(call) for call in self._client_calls() if not call.builtin),
             usage=self.usage,
             reasoning="".join(self.reasoning) or None,
             stop=stop,

@@ -18,7 +18,7 @@ class Head(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Visible text; `refusal` where the model says that it declines."""
+    """Visible text; `refusal` where the model says that it declines, be it without a word."""
 
     text: str
     choice: int = 0
@@ -40,6 +40,8 @@ class Call(NamedTuple):
         id, name: given with the first piece; an id that the wire does not send is minted by the reader.
         arguments: the next piece of their JSON text, or all of them as an object; None where nothing is said of them.
         closed: what the format says of it: ended, still open; None where it says nothing.
+        replaces: these are all of the arguments, whatever pieces of them came.
+        builtin: of a tool that the format itself defines (a computer, a shell): the client runs it, as its block says.
     """
 
     key: Hashable
@@ -48,6 +50,14 @@ class Call(NamedTuple):
     arguments: str | Json | None = None
     choice: int = 0
     closed: bool | None = None
+    builtin: bool = False
+    replaces: bool = False
+
+
+class ServerCall(NamedTuple):
+    """A call that was taken for the client's: the server runs it, as what followed says."""
+
+    key: Hashable
 
 
 class Block(NamedTuple):
@@ -93,6 +103,12 @@ class Reason(NamedTuple):
     detail: str | None = None
 
 
+class Running(NamedTuple):
+    """The server still makes the response, in its own word: what it says where no reason follows. None: no longer."""
+
+    raw: str | None
+
+
 class End(NamedTuple):
     """The event that ends a response, in formats that have one; or, `whole`, the end of a body."""
 
@@ -105,4 +121,7 @@ class Fault(NamedTuple):
     error: Any
 
 
-Part = Head | Text | Reasoning | Call | Block | Tokens | Window | Vocabulary | Token | Reason | End | Fault
+Part = (
+    Head | Text | Reasoning | Call | ServerCall | Block
+    | Tokens | Window | Vocabulary | Token | Reason | Running | End | Fault
+)  # fmt: skip
