@@ -216,7 +216,7 @@ class Fold:
         elif says is not None:  # the whole of what pieces may have said before
             call.pieces.clear()
             call.given = says
-        repeats = told and (part.replaces or isinstance(says, dict))
+        repeats = (told and (part.replaces or isinstance(says, dict))) or (part.replaces and not says)
         silent = not started and (says is None or repeats)
         if silent or call.builtin or not self.keep or not self._counts(part.choice):
             return None

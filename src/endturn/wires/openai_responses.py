@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
@@ -13,12 +14,12 @@ from endturn.records import Strategy
 from endturn.stop import Resume
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.openai_responses_items import answered, paired, read, written
 from endturn.wires.openai_responses_objects import client_call
+from endturn.wires.openai_responses_reader import NAME, REPLY
 from endturn.wires.openai_responses_reasons import REASONS, WORDS
 from endturn.wires.openai_responses_reply import reply, reply_error
-from endturn.wires.openai_responses_response import NAME, Decoder, decode
-from endturn.wires.openai_responses_watch import Watch
 from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none
 
 __all__ = [
@@ -27,8 +28,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -264,7 +263,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 
 
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, Json, Message, ToolCall
 from endturn.errors import DecodeError
-from endturn.wires.openai_responses_objects import CALLS, client_call
-from endturn.wires.openai_responses_response import GIVEN, NAME
+from endturn.wires.openai_responses_objects import GIVEN, client_call
+from endturn.wires.openai_responses_reader import NAME
 from endturn.wires.reading import arguments, items, member, minted, text
 
 _RESULT: Final = "function_call_output"
@@ -72,7 +72,7 @@ def _replayed(message: Message, blocks: Iterable[Json], stored: bool) -> list[Js
 
 def _ours(item: Json) -> bool:
     """Whether an item is a call that our messages have."""
-    return text(item.get("type")) in CALLS and client_call(item)
+    return text(item.get("type")) in GIVEN and client_call(item)
 
 
 def answered(blocks: Iterable[Json]) -> set[str]:

@@ -31,6 +31,10 @@ _FOREGROUND: Final = {
 }
 _BACKGROUND: Final = {**_SAID, **dict.fromkeys(RUNNING, REASONS[""]["in_progress(background)"])}
 
+# What no table has: the status says that it is cut, for a reason of the server's; and that it is whole, of no answer.
+UNFINISHED: Final = Row(StopReason.UNKNOWN, True, mapped=False)
+UNREADABLE: Final = Row(StopReason.UNKNOWN, True)
+
 
 def composed(status: str | None, reason: str | None, code: str | None) -> str | None:
     """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"; None where there is no status.

@@ -11,8 +11,9 @@ from endturn.stop import Stop, StopReason, find_row
 from endturn.wires import Event
 from endturn.wires.openai_chat_reply import reply_error as chat_error
 from endturn.wires.openai_responses_items import call_of
+from endturn.wires.openai_responses_objects import GIVEN
+from endturn.wires.openai_responses_reader import NAME
 from endturn.wires.openai_responses_reasons import COMPLETED, REASONS, RUNNING, WORDS, rows_of
-from endturn.wires.openai_responses_response import GIVEN, NAME
 from endturn.wires.reading import items, text
 
 _PIECE: Final = re.compile(r"\s*\S+|\s+")
