@@ -394,7 +394,7 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        return self._fold.ended and self._fold.reply.has_end
+        return self._fold.ended
 
     @property
     def broken(self) -> bool:

@@ -110,7 +110,7 @@ class Running(NamedTuple):
 
 
 class End(NamedTuple):
-    """The event that ends a response, in formats that have one; or, `whole`, the end of a body."""
+    """The last event of a response, in formats that have one; or, `whole`, the end of a body."""
 
     whole: bool = False
 
