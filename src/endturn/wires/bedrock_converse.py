@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -11,11 +12,11 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.records import Strategy
 from endturn.stop import Resume
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires.bedrock_converse_reader import NAME, REASONS, REPLY
 from endturn.wires.bedrock_converse_reply import reply, reply_error
 from endturn.wires.bedrock_converse_request import encode, replayable, request
-from endturn.wires.bedrock_converse_response import NAME, Decoder, decode
-from endturn.wires.bedrock_converse_watch import REASONS, Watch
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none, texts
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -127,7 +126,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 
 
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.wires import Event
-from endturn.wires.bedrock_converse_response import NAME
-from endturn.wires.bedrock_converse_watch import REASONS, client_call
+from endturn.wires.bedrock_converse_reader import NAME, REASONS, client_call
 from endturn.wires.reading import items, raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

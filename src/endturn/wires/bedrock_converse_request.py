@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
-from endturn.wires.bedrock_converse_response import NAME
-from endturn.wires.bedrock_converse_watch import client_call, visible
+from endturn.wires.bedrock_converse_reader import NAME, client_call, visible
 from endturn.wires.reading import count, items, member, minted, number, text
 
 _OURS: Final = frozenset({"model", "stream", "messages", "system"})

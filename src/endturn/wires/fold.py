@@ -210,7 +210,7 @@ class Fold:
             call.closed = part.closed
         told = any(call.pieces) or call.given is not None
         if isinstance(says, str):
-            if part.replaces:
+            if part.replaces and says:
                 call.pieces.clear()
             call.pieces.append(says)
         elif says is not None:  # the whole of what pieces may have said before

@@ -276,7 +276,7 @@ class Reader:
         whole = text(member(raw, GIVEN.get(item.kind, ""))) if done else ""
         piece, item.given, item.called = whole or item.given, "", True
         name, builtin = text(member(raw, "name")), item.kind not in GIVEN
-        return Call(item.place, item.call_id, name, piece, closed=closed, builtin=builtin, replaces=bool(whole))
+        return Call(item.place, item.call_id, name, piece, closed=closed, builtin=builtin, replaces=done)
 
     def _piece(self, kind: str, event: Any) -> Iterator[Part]:
         """Thinking, or what a call is given."""
