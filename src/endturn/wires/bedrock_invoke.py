@@ -14,9 +14,8 @@ from endturn.records import Strategy
 from endturn.stop import Row, StopReason
 from endturn.wires import Asked, Event, Framing, Route, Routed, Voice, completions, whole_with
 from endturn.wires.bedrock_converse_reply import reply_error
+from endturn.wires.bedrock_invoke_envelope import GUARDED, GUARDRAIL, METRICS, NAME, Decoder, Watch, decode
 from endturn.wires.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
-from endturn.wires.bedrock_invoke_response import NAME, Decoder, decode
-from endturn.wires.bedrock_invoke_watch import GUARDED, GUARDRAIL, METRICS, Watch
 from endturn.wires.failure import error_of
 from endturn.wires.framing import DONE
 from endturn.wires.reading import SEGMENTS, text
@@ -27,8 +26,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
