@@ -197,7 +197,8 @@ class Fold:
     def _call(self, part: Call) -> Delta | None:
         call, says = self.calls.get(part.key), part.arguments
         started = call is None
-        choice = self._speaks(part.choice) if says or started else self.choices.get(part.choice)
+        speaks = started or says or part.name
+        choice = self._speaks(part.choice) if speaks else self.choices.get(part.choice)
         if choice is None:
             return None
         if call is None:

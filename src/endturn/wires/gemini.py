@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -17,10 +18,10 @@ from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.gemini_contents import contents, messages, parts, unfinished
+from endturn.wires.gemini_reader import NAME, REASONS, REPLY, either
 from endturn.wires.gemini_reply import WORDS, reply, reply_error
-from endturn.wires.gemini_response import NAME, Decoder, decode
-from endturn.wires.gemini_watch import REASONS, Watch, either
 from endturn.wires.reading import (
     SEGMENTS,
     SETTINGS,
@@ -41,8 +42,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -308,7 +307,8 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
 
 
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, ToolCall
 from endturn.errors import DecodeError
-from endturn.wires.gemini_response import NAME
-from endturn.wires.gemini_watch import either
+from endturn.wires.gemini_reader import NAME, either
 from endturn.wires.reading import items, member, minted, text
 
 _SIGNED: Final = ("thoughtSignature", "thought_signature")

@@ -10,8 +10,7 @@ from typing import Final
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.stop import Resume, Stop, StopReason, find_row
 from endturn.wires import Event
-from endturn.wires.gemini_response import NAME
-from endturn.wires.gemini_watch import PROMPT, REASONS
+from endturn.wires.gemini_reader import NAME, PROMPT, REASONS
 from endturn.wires.reading import raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
