@@ -110,6 +110,8 @@ class Reader:
         for kind, content in delta.items() if isinstance(delta, dict) else ():
             piece: Json = {kind: content}
             match kind:
+                case "text":
+                    piece = {kind: text(content)}
                 case "citation":
                     piece = {"citations": [content]}
                 case "toolResult":
@@ -130,7 +132,7 @@ class Reader:
                     else:
                         signed = {"signature": signature} if signature else {}
                         piece = {kind: {"reasoningText": {"text": thought, **signed}}}
-                case _ if kind != "text" and not isinstance(content, dict):
+                case _ if not isinstance(content, dict):
                     return
             if self._keep:
                 self._begun.add(index)
@@ -164,7 +166,7 @@ def _failure(name: Any, payload: Any) -> Json | None:
         return None
     if not name.endswith("Exception") and not text(member(payload, "message")):
         return None
-    return {**(payload if isinstance(payload, Mapping) else {}), "type": name}
+    return {**(payload if isinstance(payload, dict) else {}), "type": name}
 
 
 def _written(block: Json) -> Json:
@@ -205,12 +207,12 @@ def _decoded(piece: Any) -> bytes:
 def _faulty(data: Any, whole: bool) -> str | None:
     if whole:
         content = member(member(member(data, "output"), "message"), "content")
-        listed = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
+        listed = isinstance(content, list) and all(isinstance(block, dict) for block in content)
         return None if listed else "an answer of Converse has a list of content blocks as its `output.message.content`"
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         return f"an event of a Converse stream is an object, not {shortened(repr(data), 80)}"
     for name, inner, what in _NESTED:
-        if name in data and not isinstance(member(data[name], inner), Mapping):
+        if name in data and not isinstance(member(data[name], inner), dict):
             return f"{what} is an object, not {shortened(repr(data[name]), 80)}"
     return None
 
@@ -223,7 +225,7 @@ _NESTED: Final = (
 
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
-    if not isinstance(data, Mapping) or data.get("output") is not None:
+    if not isinstance(data, dict) or data.get("output") is not None:
         return None
     return next((error for each in data.items() if (error := _failure(*each)) is not None), None)
 

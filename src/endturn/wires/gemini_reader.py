@@ -159,7 +159,7 @@ class Reader:
             return
         if call is not None:
             self._last = None
-            yield Block(call.block, call.part(), begins=True)
+            yield Block(call.block, {"functionCall": call}, begins=True)  # put together when all of it is there
         elif fragment is None and (said or not part.keys() <= _WORDS):  # chunks without words close a stream
             if first and self._last is not None and _goes_on(self._last, part):
                 yield Block(self._blocks - 1, {"text": said})
@@ -291,7 +291,9 @@ def usage_of(usage: Any) -> Usage | None:
 
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The parts of the answer."""
-    return fold.blocks.values()
+    for block in fold.blocks.values():
+        call = block.get("functionCall")
+        yield call.part() if isinstance(call, _Call) else block
 
 
 def _faulty(data: Any, whole: bool) -> str | None:
