@@ -73,12 +73,12 @@ def asked(**config: Any) -> dict[str, Any]:
     return {"model": MODEL, "contents": "hi", "config": {"max_output_tokens": 1000, **config}}
 
 
-def watching(arguments: dict[str, Any]) -> gemini.Watch:
+def watching(arguments: dict[str, Any]) -> Any:
     """A watch of a call."""
     return gemini.watch(Context(provider="gcp.gemini", asked=gemini.inspect(arguments)))
 
 
-def see_all(watch: gemini.Watch, chunks: Iterable[Any]) -> None:
+def see_all(watch: Any, chunks: Iterable[Any]) -> None:
     """Show a watch a whole stream."""
     for chunk in chunks:
         watch.see(chunk)
