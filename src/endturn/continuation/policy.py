@@ -263,7 +263,7 @@ def _prices(name: str, value: str) -> Any:
         ) from None
 
 
-TABLES: Final = ("agent", "alerts", "collector", "export", "grafana", "period", "runbooks", "services")
+TABLES: Final = ("agent", "alerts", "collector", "grafana", "period", "runbooks", "services")
 """What stands in the configuration file: the policy's table, and what `endturn generate --config` reads."""
 
 
