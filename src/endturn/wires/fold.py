@@ -88,7 +88,9 @@ class _Choice:
     """One of several answers: why it stopped, and what it holds."""
 
     raw: str | None = None
+    own: str | None = None
     detail: str | None = None
+    early: bool = False  # it stopped, and went on
     spoke: bool = False
     refused: bool = False
     last: _Call | None = None
@@ -152,10 +154,11 @@ class Fold:
                 self.running = raw
             case Token(token):
                 self.token = token
-            case Reason(raw, at, detail):
+            case Reason(raw, at, detail, own):
                 choice = self.choices.setdefault(at, _Choice())
-                if choice.raw is None and (word := raw_text(raw)) is not None:
-                    choice.raw, choice.detail = word, detail
+                word, row = raw_text(raw), self._row(choice)
+                if word is not None and (choice.raw is None or (choice.early and not (row and row.incomplete))):
+                    choice.raw, choice.detail, choice.own = word, detail, own or word
             case End(whole):
                 self.ended = True
                 self.whole = self.whole or whole
@@ -191,7 +194,8 @@ class Fold:
             row = self._row(choice)
             if row is not None and row.incomplete:
                 return None
-            choice.raw = choice.detail = None
+            choice.raw = choice.own = choice.detail = None
+            choice.early = True
         return choice
 
     def _call(self, part: Call) -> Delta | None:
@@ -317,7 +321,7 @@ class Fold:
 
     def summary(self, *, left: bool = False) -> Seen:
         """What telemetry needs of it."""
-        reasons = tuple(self.choices[at].raw or self.running for at in sorted(self.choices)) or (self.running,)
+        reasons = tuple(self.choices[at].own or self.running for at in sorted(self.choices)) or (self.running,)
         return Seen(self.stop(left=left), self.usage, self.id, self.model, self.tail, self.chars, reasons)
 
     def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:
@@ -395,7 +399,7 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        return self._fold.ended
+        return self._fold.ended and not self._fold.whole
 
     @property
     def broken(self) -> bool:

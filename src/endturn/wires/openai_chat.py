@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
@@ -11,11 +12,12 @@ from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.stop_reasons import tables
-from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Context, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
+from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.openai_chat_objects import unwrapped
+from endturn.wires.openai_chat_reader import NAME, REPLY
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
-from endturn.wires.openai_chat_response import NAME, Decoder, decode
-from endturn.wires.openai_chat_watch import Watch
 from endturn.wires.openai_chat_words import shows
 from endturn.wires.reading import (
     SEGMENTS,
@@ -38,8 +40,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -362,8 +362,13 @@ def inspect(kwargs: Mapping[str, Any]) -> Asked:
     )
 
 
+def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
+    """A whole body as a response, or what an SDK hands out of one; raises as `decoded` does."""
+    return decoded(REPLY, unwrapped(body, choices=ctx.asked.choices), ctx=ctx, headers=headers)
+
+
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
 decode_error = error_of
-whole = whole_with(Watch)
+whole = whole_with(watch)

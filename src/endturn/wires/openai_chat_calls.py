@@ -12,7 +12,7 @@ from endturn.wires.reading import Nesting
 class Call:
     """One call while it arrives."""
 
-    __slots__ = ("again", "closed", "extra", "id", "index", "name", "nesting", "pieces", "position", "shape")
+    __slots__ = ("again", "begun", "extra", "id", "index", "name", "nesting", "pieces", "position", "shape")
 
     def __init__(self, position: int, index: Any, shape: str) -> None:
         self.position = position
@@ -21,7 +21,7 @@ class Call:
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []
-        self.closed = False
+        self.begun = False
         self.extra: Json = {}
         # Of a call that came without an id, what tells it from the next: where its arguments stand, and whether it was
         # named again after they were whole.

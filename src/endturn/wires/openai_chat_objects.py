@@ -22,7 +22,9 @@ def unwrapped(thing: Any, *, choices: int = 1) -> Any:
     Args:
         choices: how many answers were asked for.
     """
-    if thing.__class__ is dict or "choices" in getattr(thing, "__dict__", ()):
+    if thing.__class__ is dict:
+        return thing["data"] if "choices" not in thing and isinstance(thing.get("data"), dict) else thing
+    if "choices" in getattr(thing, "__dict__", ()):
         return thing
     message = member(thing, "proto") or thing
     kind = getattr(getattr(message, "DESCRIPTOR", None), "name", None)

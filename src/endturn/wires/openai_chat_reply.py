@@ -12,7 +12,7 @@ from endturn.stop import StopReason
 from endturn.stop_reasons import COMPATIBLE, rows_of
 from endturn.wires import Event
 from endturn.wires.framing import DONE
-from endturn.wires.openai_chat_response import NAME
+from endturn.wires.openai_chat_reader import NAME
 from endturn.wires.reading import raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

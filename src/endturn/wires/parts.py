@@ -96,11 +96,15 @@ class Token(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why a choice stopped, in the provider's own word; None takes part in the list of choices, and says nothing."""
+    """Why a choice stopped, in the provider's own word; None takes part in the list of choices, and says nothing.
+
+    `own`: what the choice itself says, where a word that a gateway adds counts in its place.
+    """
 
     raw: object
     choice: int = 0
     detail: str | None = None
+    own: str | None = None
 
 
 class Running(NamedTuple):

@@ -1,23 +1,14 @@
-"""Responses of the chat format, whole or streamed, as ours."""
+"""The assistant's message of a chat response while it arrives, in the format's own shape: what a replay sends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall
-from endturn.errors import DecodeError
-from endturn.wires import Context, Event
-from endturn.wires.failure import error_of, quota, shortened
-from endturn.wires.framing import DONE
+from endturn.chat import Json
 from endturn.wires.openai_chat_calls import Call
-from endturn.wires.openai_chat_objects import unwrapped
-from endturn.wires.openai_chat_watch import Watch
-from endturn.wires.openai_chat_words import THINKING, error_in, shows
-from endturn.wires.reading import arguments, plain
-
-NAME: Final = "openai_chat"
+from endturn.wires.openai_chat_words import THINKING, shows
 
 _HEAD: Final = ("type", "index", "id", "format", "signature")
 """The members by which the entries of reasoning details are told apart."""
@@ -25,32 +16,17 @@ _OWN: Final = frozenset({"role", "content", "refusal", "tool_calls", "function_c
 
 
 class Kept:
-    """Keeps what a response holds, beside the watch that reads it."""
-
-    __slots__ = (
-        "_declined",
-        "_details",
-        "_extra",
-        "_listed",
-        "_pieces",
-        "_said",
-        "_thought",
-        "_thought_in",
-        "_told",
-        "_transcript",
-        "deltas",
-    )
+    """What a message holds, beside what the fold keeps of any response."""
 
     def __init__(self) -> None:
-        self.deltas: list[Delta] = []
         # All that is visible, in order; and the parts of it that a message keeps in members of their own.
-        self._told: list[str] = []
         self._said: list[str] = []
         self._declined: list[str] = []
         self._transcript: list[str] = []
         self._thought: list[str] = []
         self._thought_in = THINKING[0]
         self._extra: Json = {}
+        self._calls: dict[int, Call] = {}
         # Fragments of a stream's reasoning details.
         self._details: list[Any] = []
         # Content in parts, where it came so: Mistral's thinking stands there, and is wanted back there.
@@ -102,34 +78,29 @@ class Kept:
             self._transcript.append(heard)
         if declined:
             self._declined.append(declined)
-        self._told.append(visible + heard + declined)
-        self.deltas.append(Delta(text=self._told[-1]))
 
-    def thinking(self, piece: str, *, again: bool) -> None:
-        """Take visible thinking; of a message that repeats a stream, what the stream had not."""
+    def unthought(self, piece: str, *, again: bool) -> str:
+        """Take visible thinking, and return it; of a message that repeats a stream, what the stream had not."""
         if again and self._thought:
             said = "".join(self._thought)
             piece = piece[len(said) :] if piece.startswith(said) else ""
         if piece:
             self._thought.append(piece)
-            self.deltas.append(Delta(reasoning=piece))
+        return piece
 
-    def call(self, call: Call, started: bool, piece: str, fragment: Any) -> None:
+    def call(self, call: Call, fragment: Any) -> None:
         """Take a piece of a call. Members beside ours are kept for a replay: Gemini's thought signatures are there."""
+        self._calls[call.position] = call
         if call.shape == "tool_calls" and isinstance(fragment, Mapping):
             known = ("index", "id", "function", "custom")
             call.extra.update(
                 {name: value for name, value in fragment.items() if name not in known and value is not None}
             )
-        first = CallFragment(call.position, call.id, call.name or None, piece)
-        self.deltas.append(Delta(call=first if started else CallFragment(call.position, arguments=piece)))
 
-    def response(self, watch: Watch, headers: Mapping[str, str] | None = None) -> ChatResponse:
-        """All that was kept, with what the watch made of it."""
-        seen = watch.close()
-        calls = tuple(_tool_call(call) for call in watch.calls)
-        said, declined, thought = "".join(self._said), "".join(self._declined), "".join(self._thought)
-        told, spoken = "".join(self._told), "".join(self._transcript)
+    def message(self, told: str, thought: str) -> Iterator[Json]:
+        """The message, where it says anything."""
+        said, declined = "".join(self._said), "".join(self._declined)
+        spoken = "".join(self._transcript)
         parts = _merged(self._pieces)
         kinds = {part.get("type") for part in parts if isinstance(part.get("type"), str)}
         message: Json = {"role": "assistant", "content": parts or said or None, **self._extra}
@@ -141,7 +112,7 @@ class Kept:
             message["refusal"] = declined
         if thought and "thinking" not in kinds:
             message[self._thought_in] = thought
-        for call in watch.calls:
+        for call in self._calls.values():
             written = {"name": call.name, "arguments": "".join(call.pieces)}
             if call.shape == "function_call":
                 message["function_call"] = written
@@ -149,17 +120,8 @@ class Kept:
             kind = "custom" if call.extra.get("type") == "custom" else "function"
             inner = {"name": call.name, "input": written["arguments"]} if kind == "custom" else written
             message.setdefault("tool_calls", []).append({"id": call.id, "type": kind, kind: inner, **call.extra})
-        return ChatResponse(
-            text=told,
-            tool_calls=calls,
-            usage=seen.usage,
-            reasoning=thought or None,
-            stop=seen.stop,
-            id=seen.id,
-            model=seen.model,
-            blocks=Blocks(NAME, (message,)) if told or thought or calls or shows(message) else None,
-            quota=quota(headers),
-        )
+        if told or thought or self._calls or shows(message):
+            yield message
 
 
 def _merged(pieces: Iterable[Any]) -> list[Json]:
@@ -226,85 +188,3 @@ def _joined(group: list[Mapping[str, Any]]) -> Json:
         if said:
             entry[name] = "".join(said)
     return entry
-
-
-def _tool_call(call: Call) -> ToolCall:
-    raw = "".join(call.pieces)
-    return ToolCall(id=call.id, name=call.name, arguments_raw=raw, arguments=arguments(raw), closed=call.closed)
-
-
-class Decoder:
-    """Builds a response from a stream's events; `close` may be called at any point."""
-
-    __slots__ = ("_ctx", "_keep", "_watch")
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._keep = Kept()
-        self._watch = Watch(ctx, self._keep)
-
-    def feed(self, event: Event) -> Iterable[Delta]:
-        """The deltas of one event.
-
-        Raises:
-            DecodeError: the event is not a chunk.
-            ProviderError: the stream reports an error before any finish reason; `partial` holds what had arrived.
-        """
-        if event.data == DONE:
-            return ()
-        if not isinstance(event.data, Mapping):
-            raise DecodeError(
-                f"a chunk of a chat stream is an object, not {shortened(repr(event.data), 80)}",
-                provider=self._ctx.provider,
-            )
-        _check(event.data, self._ctx)
-        self._keep.deltas.clear()
-        self._watch.see(event.data)
-        error = error_in(event.data)
-        if error and self._watch.broken:
-            failure = error_of(200, {}, {**event.data, "error": error}, ctx=self._ctx)
-            failure.partial = self.close()
-            raise failure
-        return tuple(self._keep.deltas)
-
-    def close(self) -> ChatResponse:
-        """What arrived, as a response."""
-        return self._keep.response(self._watch)
-
-
-def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
-    """A whole body as a response.
-
-    Raises:
-        DecodeError: it is not a chat completion.
-        ProviderError: it is an error that came under a status of success, as gateways send them.
-    """
-    body = plain(unwrapped(body, choices=ctx.asked.choices))
-    if not isinstance(body, Mapping):
-        raise DecodeError(f"a chat completion is an object, not {shortened(repr(body), 80)}", provider=ctx.provider)
-    if body.get("error") and not body.get("choices"):
-        raise error_of(200, headers or {}, body, ctx=ctx)
-    if "choices" not in body:
-        raise DecodeError(
-            f"a chat completion has `choices`; this has {sorted(map(str, body))[:8]}",
-            provider=ctx.provider,
-            body=shortened(repr(body)),
-        )
-    _check(body, ctx)
-    keep = Kept()
-    watch = Watch(ctx, keep)
-    watch.see(body)
-    return keep.response(watch, headers)
-
-
-def _check(body: Mapping[str, Any], ctx: Context) -> None:
-    """Raise where the shape is wrong: what cannot be read must not look like an answer that says nothing."""
-    choices = body.get("choices")
-    if choices is not None and not isinstance(choices, list):
-        raise DecodeError("`choices` is not a list", provider=ctx.provider, body=shortened(repr(body)))
-    for choice in choices or ():
-        parts = (
-            (choice, choice.get("delta") or {}, choice.get("message") or {}) if isinstance(choice, Mapping) else (None,)
-        )
-        if not all(isinstance(part, Mapping) for part in parts):
-            raise DecodeError("a choice is not an object", provider=ctx.provider, body=shortened(repr(body)))
