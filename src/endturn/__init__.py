@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from endturn.instrumentation.configure import configure
     from endturn.instrumentation.decorators import observe_provider_call, observe_turn
     from endturn.instrumentation.instrument import instrument, uninstrument
-    from endturn.reasons import normalize
+    from endturn.reasons import explain, normalize
     from endturn.records import TurnOutcome
+    from endturn.replies import read
     from endturn.scripted import ScriptedProvider
     from endturn.stop import Resume, Stop, StopReason
     from endturn.telemetry.span_processor import AdoptingSpanProcessor
@@ -46,10 +47,12 @@ __all__ = [
     "Usage",
     "UsageError",
     "configure",
+    "explain",
     "instrument",
     "normalize",
     "observe_provider_call",
     "observe_turn",
+    "read",
     "uninstrument",
 ]
 
@@ -59,8 +62,9 @@ _HOME: Final = {
     "continuation.policy": ("ContinuationPolicy",),
     "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
     "errors": ("EndturnError", "ProviderError", "UsageError"),
-    "reasons": ("normalize",),
+    "reasons": ("explain", "normalize"),
     "records": ("TurnOutcome",),
+    "replies": ("read",),
     "scripted": ("ScriptedProvider",),
     "stop": ("Resume", "Stop", "StopReason"),
     "instrumentation.instrument": ("instrument", "uninstrument"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from endturn.chat import ChatResponse, Request
+    from endturn.chat import Request
     from endturn.scripted import Reply, ScriptedProvider
 
 _SENTENCES: Final = (
@@ -164,16 +164,9 @@ def controlled(model: str, max_tokens: int) -> Agent:
 
     def agent(url: str, question: str) -> None:
         from endturn import ContinuationController, Message, Request
-        from endturn.wires import Context, openai_chat
 
         with _openai(url) as client:
-
-            def provider(request: Request) -> ChatResponse:
-                asked = openai_chat.encode(request)
-                answer = client.chat.completions.create(**asked).to_dict()
-                return openai_chat.decode(answer, ctx=Context(asked=openai_chat.inspect(asked)))
-
-            controller = ContinuationController(provider, wire="openai_chat", provider_name="openai", agent="writer")
+            controller = ContinuationController(client, agent="writer")
             controller.run(
                 Request(model=model, messages=(Message(role="user", content=question),), max_tokens=max_tokens)
             )
@@ -186,7 +179,6 @@ def controlled_with_tools(model: str) -> Agent:
 
     def agent(url: str, question: str) -> None:
         from endturn import ContinuationController, Message, Request, Tool
-        from endturn.wires import Context, anthropic
 
         def weather(city: str, days: int, units: str) -> str:
             return f"{city}: 12, 9 and 14 degrees over {days} days ({units})"
@@ -198,18 +190,8 @@ def controlled_with_tools(model: str) -> Agent:
         }
         tool = Tool(name="weather", description="The weather of the next days.", parameters=parameters)
         with _anthropic(url) as client:
-
-            def provider(request: Request) -> ChatResponse:
-                asked = anthropic.encode(request)
-                answer = client.messages.create(**asked).to_dict(warnings=False)
-                return anthropic.decode(answer, ctx=Context(asked=anthropic.inspect(asked)))
-
             controller = ContinuationController(
-                provider,
-                tools={"weather": lambda call: weather(**(call.arguments or {}))},
-                wire="anthropic",
-                provider_name="anthropic",
-                agent="forecaster",
+                client, tools={"weather": lambda call: weather(**(call.arguments or {}))}, agent="forecaster"
             )
             messages = (Message(role="user", content=question),)
             controller.run(Request(model=model, messages=messages, tools=(tool,), max_tokens=64))

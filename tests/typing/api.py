@@ -26,6 +26,7 @@ from endturn import (
     TurnResult,
     Usage,
     normalize,
+    read,
 )
 from endturn.scripted import say
 from endturn.wires import Wire, anthropic, openai_chat
@@ -42,6 +43,7 @@ def vocabulary() -> None:
     """A Stop from a raw value, and a response with it."""
     stop = normalize("length", provider="openrouter", wire="openai_chat", calls=0, output_tokens=5, maximum=5)
     assert_type(stop, Stop)
+    assert_type(read({"choices": []}, format="openai_chat", provider="groq", request=REQUEST), ChatResponse)
     assert_type(stop.truncated, bool)
     assert_type(stop.reason, StopReason)
     assert_type(stop.resume, Resume)

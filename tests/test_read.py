@@ -1,0 +1,150 @@
+"""`endturn.read`: replies that are at hand, in whatever form they were kept, say what their files say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endturn import Message, Request, StopReason, UsageError, explain, read
+from endturn.chat import ChatResponse
+from endturn.errors import DecodeError, ProviderError
+from endturn.wires import WIRES, Event, dialect_in, wire
+from endturn.wires.framing import frame
+from tests.replies.record import _packed, reply_files
+
+
+def kept(format_: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The replies of a format that can be read by knowing the provider and the model that was asked."""
+    for path in reply_files():
+        reply = json.loads(path.read_text())
+        objects = [reply.get("body", {}), *(event["data"] for event in reply.get("events", ()))]
+        if (
+            path.parent.name == format_
+            and not {"headers", "window"} & reply.keys()
+            and reply.get("asked", {}).keys() <= {"model", "stream", "length", "history"}
+            and reply.get("dialect", "") in ("", dialect_in(wire(format_), reply.get("provider", "")))
+            and reply.get("events") != []
+            and all(isinstance(each, dict) for each in objects)
+        ):
+            yield path, reply
+
+
+def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The same reply as programs keep it."""
+    if "body" in reply:
+        text = json.dumps(reply["body"])
+        yield from {"parsed": reply["body"], "text": f" {text}\n", "bytes": text.encode()}.items()
+        return
+    events = [Event(event.get("name"), _packed(event["data"])) for event in reply["events"]]
+    data = b"".join(frame(event, wire(format_).FRAMING) for event in events)
+    yield "events", iter(events)
+    yield "their data", [event.data for event in events]
+    yield "bytes", data
+    yield "chunks", (data[at : at + 11] for at in range(0, len(data), 11))
+    if wire(format_).FRAMING != "eventstream":
+        yield "text", data.decode()
+
+
+def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
+    """What a reply is read as, or how it fails."""
+    asked = {"model": reply["asked"]["model"]} if reply.get("asked", {}).get("model") else None
+    try:
+        return read(value, format=format_, provider=reply.get("provider", wire(format_).PROVIDER), request=asked)
+    except ProviderError as error:
+        return type(error).__name__, error.partial
+
+
+@pytest.mark.parametrize("format_", WIRES)
+def test_a_reply_says_the_same_in_whichever_form_it_was_kept(format_: str) -> None:
+    """Parsed, as text, as bytes, in pieces; and that is what its file says."""
+    read_so_far = 0
+    for path, reply in kept(format_):
+        (_, first), *others = ((form, said(value, format_, reply)) for form, value in forms(format_, reply))
+        expected = reply["expected"]
+        if isinstance(first, ChatResponse):
+            assert first.text == expected.get("text", ""), path
+            assert first.stop.reason == expected["stop"].get("reason", "end_turn"), path
+        else:
+            assert first[0] == expected["raises"]["type"], path
+        assert [(form, found) for form, found in others if found != first] == [], path
+        read_so_far += 1
+    assert read_so_far > 10  # of each format there are more
+
+
+def test_what_was_asked_tells_an_answer_that_fills_its_limit() -> None:
+    """Our request, or the JSON that was sent."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": "and then"}, "finish_reason": "stop"}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 16}}
+    asked = Request(model="m", messages=(Message(role="user", content="Go"),), max_tokens=16)
+    assert not read(body, format="openai_chat").stop.suspected
+    assert read(body, format="openai_chat", request=asked).stop.suspected
+    assert read(body, format="openai_chat", request={"max_tokens": 16}).stop.suspected
+
+
+def test_the_provider_tells_whose_words_they_are() -> None:
+    """`eos` is an end where Together says it; from anybody unknown, too; OpenAI has no such word."""
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "So"}, "finish_reason": "eos"}]}
+    assert read(body, format="openai_chat", provider="together").stop.reason is StopReason.END_TURN
+    assert read(body, format="openai_chat").stop.reason is StopReason.END_TURN
+    assert read(body, format="openai_chat", provider="openai").stop.reason is StopReason.UNKNOWN
+
+
+def test_an_sdks_object_is_read_too() -> None:
+    """A message of Anthropic's, as its client hands it out."""
+    from anthropic.types import Message as Sdk
+
+    body = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_sequence": None,
+        "content": [{"type": "text", "text": "Half"}], "stop_reason": "max_tokens",
+        "usage": {"input_tokens": 3, "output_tokens": 5},
+    }  # fmt: skip
+    assert read(Sdk.model_validate(body), format="anthropic") == read(body, format="anthropic")
+
+
+def test_a_stream_of_gemini_that_came_as_one_array_is_its_events() -> None:
+    """Without `alt=sse` the API streams the elements of a JSON array."""
+    pieces = [{"candidates": [{"content": {"parts": [{"text": text}]}}]} for text in ("Half ", "an")]
+    found = read(json.dumps(pieces), format="gemini")
+    assert (found.text, found.stop.reason) == ("Half an", StopReason.MISSING)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "says"),
+    [
+        ('{"choices": [{"ind', DecodeError, "not JSON"),
+        (b'data: {"a": \n\n', DecodeError, "not JSON"),
+        ({"output": []}, DecodeError, "choices"),
+        (7, UsageError, "not int"),
+    ],
+)
+def test_what_cannot_be_read_is_said(reply: Any, kind: type[Exception], says: str) -> None:
+    """A damaged body, a damaged event, another format, no reply at all."""
+    with pytest.raises(kind, match=says):
+        read(reply, format="openai_chat")
+
+
+def test_an_asynchronous_stream_is_to_be_collected_first() -> None:
+    """The error says so, instead of finding nothing."""
+
+    async def events() -> Any:
+        yield {}
+
+    with pytest.raises(UsageError, match="collect"):
+        read(events(), format="openai_chat")
+
+
+def test_an_unknown_format_is_an_error_that_lists_those_there_are() -> None:
+    """As everywhere."""
+    with pytest.raises(UsageError, match="openai_responses"):
+        read({}, format="chat")
+
+
+def test_explain_is_public() -> None:
+    """The rows of a raw value: what it means, how it goes on, where that was read."""
+    (entry,) = explain("pause_turn", provider="anthropic")
+    assert (entry.normalized, entry.truncated, entry.row.resume) == ("paused", False, "resend_unchanged")
+    assert entry.row.source
