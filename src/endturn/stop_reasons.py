@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from endturn.stop import Resume, Row, StopReason
+from endturn.tables import lines, shipped
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -62,7 +62,7 @@ def rows_of(format_: str, dialect: str) -> Mapping[str, Row]:
 
 @cache
 def _shipped() -> Tables:
-    return read(files("endturn").joinpath("data"))
+    return read(shipped())
 
 
 def read(folder: Traversable) -> Tables:
@@ -74,7 +74,7 @@ def read(folder: Traversable) -> Tables:
     own = _own(folder)
     rows: dict[str, dict[str, Mapping[str, Row]]] = {}
     apis: dict[str, dict[str, Api]] = {}
-    for place, (format_, dialect, includes, *api) in _lines(folder, "dialects.tsv", range(3, 7)):
+    for place, (format_, dialect, includes, *api) in lines(folder, "dialects.tsv", range(3, 7)):
         known, named = rows.setdefault(format_, {}), apis.setdefault(format_, {})
         if dialect in known:
             raise ValueError(f"{place}: {format_!r} has a dialect {dialect!r} already")
@@ -101,7 +101,7 @@ def read(folder: Traversable) -> Tables:
 def _own(folder: Traversable) -> dict[str, dict[str, dict[str, Row]]]:
     """format → dialect → raw value → row, as they stand in the file."""
     found: dict[str, dict[str, dict[str, Row]]] = {}
-    for place, (format_, dialect, raw, *cells) in _lines(folder, "stop_reasons.tsv", range(8, 9)):
+    for place, (format_, dialect, raw, *cells) in lines(folder, "stop_reasons.tsv", range(8, 9)):
         rows = found.setdefault(format_, {}).setdefault(dialect, {})
         if raw in rows:
             raise ValueError(f"{place}: {raw!r} has a row already")
@@ -110,19 +110,6 @@ def _own(folder: Traversable) -> dict[str, dict[str, dict[str, Row]]]:
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
     return found
-
-
-def _lines(folder: Traversable, name: str, widths: range) -> Iterator[tuple[str, list[str]]]:
-    """The cells of each row, after the file and the number of its line. The first line names the columns."""
-    file = folder.joinpath(name)
-    path = str(file)
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-        if number == 1 or not line or line.startswith("#"):
-            continue
-        cells = line.split("\t")
-        if len(cells) not in widths:
-            raise ValueError(f"{path}:{number}: {len(cells)} cells, not {widths[-1]}: one tab stands between two cells")
-        yield f"{path}:{number}", cells
 
 
 @cache  # many values have one meaning: it halves the time of loading

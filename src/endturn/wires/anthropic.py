@@ -16,7 +16,8 @@ from endturn.wires.anthropic_reader import NAME, REASONS, REPLY
 from endturn.wires.anthropic_reply import reply, reply_error
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
-from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, output_type, text, text_or_none, texts
+from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, text
+from endturn.wires.request_members import asked
 
 __all__ = [
     "DEFAULT_MAX_TOKENS",
@@ -295,26 +296,9 @@ def _unfinished(cut: ChatResponse) -> list[Json]:
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call of an SDK asks for, read in place."""
-    history = items(kwargs.get("messages"))
-    system = kwargs.get("system")
-    config = kwargs.get("output_config")
-    form = member(config, "format") or kwargs.get("output_format")
-    return Asked(
-        model=text(kwargs.get("model")),
-        maximum=count(kwargs.get("max_tokens")),
-        stream=kwargs.get("stream") is True,
-        output_type=output_type(form),
-        compaction=isinstance(kwargs.get("compaction"), Mapping),
-        temperature=number(kwargs.get("temperature")),
-        top_p=number(kwargs.get("top_p")),
-        top_k=count(kwargs.get("top_k")),
-        stop_sequences=texts(kwargs.get("stop_sequences")),
-        reasoning_level=text_or_none(member(config, "effort")),
-        system=system if isinstance(system, str | list | tuple) else None,
-        history=history,
-        length=len(history),
-    )
+    """What a request asks for."""
+    compacts = isinstance(kwargs.get("compaction"), Mapping)
+    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"), compaction=compacts)
 
 
 # What the format leaves nothing to add to.

@@ -17,7 +17,8 @@ from endturn.wires.bedrock_converse_reply import reply, reply_error
 from endturn.wires.bedrock_converse_request import encode, replayable, request
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
-from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none, texts
+from endturn.wires.reading import SEGMENTS, items, member, text
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -101,28 +102,8 @@ def _unfinished(cut: ChatResponse) -> list[Json]:
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call of boto3 (`modelId`), or a request's body (`model`), asks for, read in place."""
-    history = items(kwargs.get("messages"))
-    system = kwargs.get("system")
-    limits = kwargs.get("inferenceConfig")
-    form = member(kwargs.get("outputConfig"), "textFormat")
-    more = kwargs.get("additionalModelRequestFields")  # each model's own: Claude's, Nova's, gpt-oss's
-    return Asked(
-        model=text(kwargs.get("modelId")) or text(kwargs.get("model")),
-        maximum=count(member(limits, "maxTokens")),
-        stream=kwargs.get("stream") is True,
-        output_type=output_type(form),
-        temperature=number(member(limits, "temperature")),
-        top_p=number(member(limits, "topP")),
-        top_k=count(member(more, "top_k")) or count(member(member(more, "inferenceConfig"), "topK")),
-        stop_sequences=texts(member(limits, "stopSequences")),
-        reasoning_level=text_or_none(member(member(more, "output_config"), "effort"))
-        or text_or_none(member(more, "reasoning_effort"))
-        or text_or_none(member(member(more, "reasoningConfig"), "maxReasoningEffort")),
-        system=system if isinstance(system, list | tuple) else None,
-        history=history,
-        length=len(history),
-    )
+    """What a request asks for, of boto3 (`modelId`) or as a body (`model`)."""
+    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"))
 
 
 # What the format leaves nothing to add to.

@@ -23,16 +23,12 @@ from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.reading import (
     SEGMENTS,
     arguments,
-    count,
     items,
     member,
     minted,
-    number,
-    output_type,
-    seed_of,
     text,
-    texts,
 )
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -280,26 +276,12 @@ def _unfinished(cut: ChatResponse, *, strip: bool) -> Blocks | None:
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call of an SDK asks for, read in place; of v1, the new message stands after its history."""
+    """What a request asks for; of v1, the new message stands after its history."""
     history, system = items(kwargs.get("messages")), None
     if not history and isinstance(kwargs.get("message"), str):
         system = text(kwargs.get("preamble")) or None
         history = (*items(kwargs.get("chat_history")), {"role": "user", "content": kwargs["message"]})
-    form = kwargs.get("response_format")
-    return Asked(
-        model=text(kwargs.get("model")),
-        maximum=count(kwargs.get("max_tokens")),
-        stream=kwargs.get("stream") is True,
-        output_type=output_type(form),
-        temperature=number(kwargs.get("temperature")),
-        top_p=number(kwargs.get("p")),
-        top_k=count(kwargs.get("k")),
-        stop_sequences=texts(kwargs.get("stop_sequences")),
-        seed=seed_of(kwargs.get("seed")),
-        system=system,
-        history=history,
-        length=len(history),
-    )
+    return asked(NAME, kwargs, history, system)
 
 
 # What the format leaves nothing to add to.

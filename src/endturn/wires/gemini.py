@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -25,16 +26,11 @@ from endturn.wires.gemini_reply import WORDS, reply, reply_error
 from endturn.wires.reading import (
     SEGMENTS,
     SETTINGS,
-    count,
     items,
     member,
-    number,
-    output_type,
-    seed_of,
     text,
-    text_or_none,
-    texts,
 )
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -277,33 +273,13 @@ def resume(
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call asks for, read in place: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
-    asked = kwargs.get("contents")
-    history = asked if isinstance(asked, list | tuple) else () if asked is None else (asked,)
-    config = kwargs.get("config")
+    """What a request asks for: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
+    given, config = kwargs.get("contents"), kwargs.get("config")
+    history = given if isinstance(given, list | tuple) else () if given is None else (given,)
     settings = either(kwargs, "generationConfig", "generation_config") if config is None else config
     system = either(kwargs if config is None else config, "systemInstruction", "system_instruction")
-    schema = either(settings, "responseJsonSchema", "response_json_schema") or either(
-        settings, "responseSchema", "response_schema"
-    )
-    mime = _JSON if schema is not None else text(either(settings, "responseMimeType", "response_mime_type"))
-    thinking = either(settings, "thinkingConfig", "thinking_config")
-    return Asked(
-        model=text(kwargs.get("model")),
-        maximum=count(either(settings, "maxOutputTokens", "max_output_tokens")),
-        choices=count(either(settings, "candidateCount", "candidate_count")) or 1,
-        stream=kwargs.get("stream") is True,
-        output_type=output_type(_FORMS.get(mime), either(settings, "responseModalities", "response_modalities")),
-        temperature=number(member(settings, "temperature")),
-        top_p=number(either(settings, "topP", "top_p")),
-        top_k=count(either(settings, "topK", "top_k")),
-        seed=seed_of(member(settings, "seed")),
-        stop_sequences=texts(either(settings, "stopSequences", "stop_sequences")),
-        reasoning_level=text_or_none(either(thinking, "thinkingLevel", "thinking_level")),
-        system=system,
-        history=history,
-        length=len(history),
-    )
+    own = {"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True, "system": system}
+    return replace(asked(NAME, settings, history), **own)
 
 
 # What the format leaves nothing to add to.

@@ -20,16 +20,12 @@ from endturn.wires.reading import (
     SEGMENTS,
     SETTINGS,
     arguments,
-    count,
     items,
     member,
     minted,
-    number,
-    seed_of,
     text,
-    text_or_none,
-    texts,
 )
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -254,30 +250,15 @@ def _visible(cut: ChatResponse, said: str) -> Blocks | None:
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call of the SDK, or a body, asks for, read in place.
+    """What a request asks for.
 
     The API streams where `stream` is not said, the SDK does not; nothing tells the arguments of one from the body of
     the other. What is not said is read as the SDK means it: the SDK always says it in the bodies that it sends.
     """
-    history, options, prompt = items(kwargs.get("messages")), kwargs.get("options"), kwargs.get("prompt")
+    history, prompt, system = items(kwargs.get("messages")), kwargs.get("prompt"), kwargs.get("system")
     if not history and isinstance(prompt, str):
         history = ({"role": "user", "content": prompt},)
-    system, form = kwargs.get("system"), kwargs.get("format")
-    return Asked(
-        model=text(kwargs.get("model")),
-        maximum=count(member(options, "num_predict")),
-        stream=kwargs.get("stream") is True,
-        output_type="json" if form == "json" or isinstance(form, Mapping) else None,
-        temperature=number(member(options, "temperature")),
-        top_p=number(member(options, "top_p")),
-        top_k=count(member(options, "top_k")),
-        stop_sequences=texts(member(options, "stop")),
-        reasoning_level=text_or_none(kwargs.get("think")),
-        seed=seed_of(member(options, "seed")),
-        system=system if isinstance(system, str) else None,
-        history=history,
-        length=len(history),
-    )
+    return asked(NAME, kwargs, history, system if isinstance(system, str) else None)
 
 
 # What the format leaves nothing to add to.

@@ -26,13 +26,9 @@ from endturn.wires.reading import (
     items,
     member,
     minted,
-    number,
-    output_type,
-    seed_of,
     text,
-    text_or_none,
-    texts,
 )
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -333,33 +329,8 @@ def _visible(cut: ChatResponse, said: str) -> Blocks | None:
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call of an SDK asks for, read in place."""
-    # On the path of every call, of which most say little: what is not there is not looked at.
-    get = kwargs.get
-    history, form, options, choices = items(get("messages")), get("response_format"), get("stream_options"), get("n")
-    limit, seed, temperature, top_p = get("max_completion_tokens"), get("seed"), get("temperature"), get("top_p")
-    modalities = get("modalities")
-    limit = None if limit is None else count(limit)
-    if limit is None and (limit := get("max_tokens")) is not None:
-        limit = count(limit)
-    if (other := get("random_seed")) is not None:  # Mistral's word.
-        seed = seed if seed_of(other) is None else other
-    return Asked(
-        model=text(get("model")),
-        maximum=limit,
-        choices=1 if choices is None else count(choices) or 1,
-        stream=get("stream") is True,
-        stream_usage=options is not None and member(options, "include_usage") is True,
-        output_type=None if form is None and modalities is None else output_type(form, modalities),
-        temperature=None if temperature is None else number(temperature),
-        top_p=None if top_p is None else number(top_p),
-        top_k=None if (top_k := get("top_k")) is None else count(top_k),
-        seed=None if seed is None else seed_of(seed),
-        stop_sequences=() if (stop := get("stop")) is None else texts(stop),
-        reasoning_level=text_or_none(get("reasoning_effort")) or text_or_none(member(get("reasoning"), "effort")),
-        history=history,
-        length=len(history),
-    )
+    """What a request asks for."""
+    return asked(NAME, kwargs, items(kwargs.get("messages")))
 
 
 def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:

@@ -20,7 +20,8 @@ from endturn.wires.openai_responses_objects import client_call
 from endturn.wires.openai_responses_reader import NAME, REPLY
 from endturn.wires.openai_responses_reasons import REASONS, WORDS
 from endturn.wires.openai_responses_reply import reply, reply_error
-from endturn.wires.reading import SEGMENTS, count, items, member, number, output_type, text, text_or_none
+from endturn.wires.reading import SEGMENTS, count, items, member, number, text
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -240,26 +241,10 @@ def _unfinished(cut: ChatResponse) -> Blocks | None:
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
-    """What a call of an SDK asks for, read in place."""
+    """What a request asks for."""
     given = kwargs.get("input")
     history = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
-    instructions, conversation = kwargs.get("instructions"), kwargs.get("conversation")
-    form = kwargs.get("text_format") or member(kwargs.get("text"), "format")
-    return Asked(
-        model=text(kwargs.get("model")),
-        maximum=count(kwargs.get("max_output_tokens")),
-        stream=kwargs.get("stream") is True,
-        background=kwargs.get("background") is True,
-        output_type=output_type(form),
-        previous_id=text_or_none(kwargs.get("previous_response_id")),
-        conversation_id=text_or_none(conversation) or text_or_none(member(conversation, "id")),
-        temperature=number(kwargs.get("temperature")),
-        top_p=number(kwargs.get("top_p")),
-        reasoning_level=text_or_none(member(kwargs.get("reasoning"), "effort")),
-        system=instructions if isinstance(instructions, str | list | tuple) else None,
-        history=history,
-        length=len(history),
-    )
+    return asked(NAME, kwargs, history, kwargs.get("instructions"))
 
 
 # What the format leaves nothing to add to.

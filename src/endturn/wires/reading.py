@@ -106,7 +106,8 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 _OUTPUTS: Final = {
-    "json": "json", "json_object": "json", "json_schema": "json", "text": "text", "image": "image", "audio": "speech",
+    "json": "json", "json_object": "json", "json_schema": "json", "application/json": "json",
+    "text": "text", "text/plain": "text", "image": "image", "audio": "speech",
 }  # fmt: skip
 
 
