@@ -10,12 +10,12 @@ from typing import Any, Final
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
-from endturn.stop import Resume
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.anthropic_reader import NAME, REASONS, REPLY
 from endturn.wires.anthropic_reply import reply, reply_error
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.reading import SEGMENTS, count, items, member, minted, number, text
 from endturn.wires.request_members import asked
 
@@ -265,18 +265,13 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: the API
             refuses it there); `resend`.
     """
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()))
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
     blocks = _unfinished(cut)
     if strategy == Strategy.PREFILL and blocks and blocks[-1].get("type") == "text":
         blocks[-1] = {**blocks[-1], "text": text(blocks[-1].get("text")).rstrip()}
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks)))
-    answer = (partial,) if blocks else ()
-    nudge = Message(role="user", content=prompt, synthetic=True)
-    after = () if strategy == Strategy.PREFILL else (nudge,)
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    extra = {name: value for name, value in request.extra.items() if name != "tool_choice"}
-    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks))) if blocks else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy)
 
 
 def _unfinished(cut: ChatResponse) -> list[Json]:

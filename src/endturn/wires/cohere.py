@@ -14,12 +14,12 @@ from typing import Any, Final
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
-from endturn.stop import Resume
 from endturn.wires import Asked, Framing, Route, Routed, Voice, cohere_v1, whole_with
 from endturn.wires.cohere_reader import NAME, REASONS, REPLY
 from endturn.wires.cohere_reply import call_of, reply, reply_error
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.reading import (
     SEGMENTS,
     arguments,
@@ -248,17 +248,13 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped);
             `resend` (the answer verbatim, nothing after it).
     """
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()))
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
     said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
     partial = cut.message().but(
         content=said, tool_calls=(), blocks=_unfinished(cut, strip=strategy == Strategy.PREFILL)
     )
-    answer = (partial,) if said.strip() else ()
-    after = () if strategy == Strategy.PREFILL else (Message(role="user", content=prompt, synthetic=True),)
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    extra = {name: value for name, value in request.extra.items() if name != "tool_choice"}
-    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+    return asking_on(request, partial if said.strip() else None, prompt=prompt, strategy=strategy)
 
 
 def _unfinished(cut: ChatResponse, *, strip: bool) -> Blocks | None:

@@ -23,6 +23,7 @@ from endturn.wires.fold import Decoder, Watch, decoded
 from endturn.wires.gemini_contents import contents, messages, parts, unfinished
 from endturn.wires.gemini_reader import NAME, REASONS, REPLY, either
 from endturn.wires.gemini_reply import WORDS, reply, reply_error
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.reading import (
     SEGMENTS,
     SETTINGS,
@@ -259,17 +260,14 @@ def resume(
     """
     if cut.token is not None and (strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN):
         return request.but(token=cut.token)
-    if strategy == Strategy.RESEND:
-        return request.but(messages=(*request.messages, cut.message()), token=None)
+    request = request.but(token=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
     kept = unfinished(cut)
     if strategy == Strategy.PREFILL and kept and isinstance(kept[-1].get("text"), str):
         kept[-1] = {**kept[-1], "text": kept[-1]["text"].rstrip()}
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(kept)))
-    answer = (partial,) if kept else ()
-    after = () if strategy == Strategy.PREFILL else (Message(role="user", content=prompt, synthetic=True),)
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    extra = {name: value for name, value in request.extra.items() if name != "toolConfig"}
-    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra, token=None)
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(kept))) if kept else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="toolConfig")
 
 
 def inspect(kwargs: Mapping[str, Any]) -> Asked:

@@ -10,10 +10,11 @@ from typing import Any, Final
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
-from endturn.stop import Resume, StopReason
+from endturn.stop import StopReason
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.ollama_reader import NAME, REASONS, REPLY
 from endturn.wires.ollama_reply import call_of, reply, reply_error
 from endturn.wires.reading import (
@@ -230,15 +231,11 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, which the server goes on with, its
             trailing whitespace stripped); `resend` (the answer verbatim, nothing after it).
     """
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()))
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
     said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said))
-    nudge = Message(role="user", content=prompt, synthetic=True)
-    answer = (partial,) if said.strip() else ()
-    after = () if strategy == Strategy.PREFILL else (nudge,)
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice)
+    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said)) if said.strip() else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy)
 
 
 def _visible(cut: ChatResponse, said: str) -> Blocks | None:

@@ -10,11 +10,12 @@ from typing import Any, Final
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.records import Strategy
-from endturn.stop import Resume, StopReason
+from endturn.stop import StopReason
 from endturn.stop_reasons import tables
 from endturn.wires import Asked, Context, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.openai_chat_objects import unwrapped
 from endturn.wires.openai_chat_reader import NAME, REPLY
 from endturn.wires.openai_chat_reply import call_of, reply, reply_error
@@ -289,9 +290,9 @@ def resume(
             refuse it there); `resend` (the answer verbatim, nothing after it).
         dialect: how a server is told to go on with a prefill.
     """
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()))
-    extra = {name: value for name, value in request.extra.items() if name not in ("tool_choice", *_GOES_ON)}
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    extra = {name: value for name, value in request.extra.items() if name not in _GOES_ON}
     said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
     # Without its calls, which are cut. Thinking that led to visible text is whole, and goes back where it came from.
     partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said))
@@ -300,17 +301,13 @@ def resume(
         # The answer that was cut went on with a prefill: both are one message, and servers take no two in a row.
         said = messages[-1].text + said
         messages, partial = messages[:-1], partial.but(content=said, blocks=None)
-    after: tuple[Message, ...] = ()
     if strategy == Strategy.PREFILL and dialect in ("mistral", "deepseek"):
         block = partial.blocks.items[0] if partial.blocks is not None else {"role": "assistant", "content": said}
         partial = partial.but(blocks=Blocks(NAME, ({**block, "prefix": True},)))
     elif strategy == Strategy.PREFILL and dialect in ("vllm", "sglang"):
         extra |= _GOES_ON
-    elif strategy != Strategy.PREFILL:
-        after = (Message(role="user", content=prompt, synthetic=True),)
-    answer = (partial,) if said.strip() else ()
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    return request.but(messages=(*messages, *answer, *after), tool_choice=choice, extra=extra)
+    so_far = request.but(messages=messages, extra=extra)
+    return asking_on(so_far, partial if said.strip() else None, prompt=prompt, strategy=strategy)
 
 
 def _visible(cut: ChatResponse, said: str) -> Blocks | None:

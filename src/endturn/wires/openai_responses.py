@@ -15,6 +15,7 @@ from endturn.stop import Resume
 from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
 from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.openai_responses_items import answered, paired, read, written
 from endturn.wires.openai_responses_objects import client_call
 from endturn.wires.openai_responses_reader import NAME, REPLY
@@ -215,15 +216,12 @@ def resume(
     """
     if cut.stop.resume is Resume.RETRIEVE_SAME_ID:
         return request.but(retrieve=cut.id)
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()), retrieve=None)
+    request = request.but(retrieve=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
     partial = cut.message().but(tool_calls=(), blocks=_unfinished(cut))
-    answer = (partial,) if written((partial,), stored=True) else ()
-    nudge = Message(role="user", content=prompt, synthetic=True)
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    extra = {name: value for name, value in request.extra.items() if name != "tool_choice"}
-    messages = (*request.messages, *answer, nudge)
-    return request.but(messages=messages, tool_choice=choice, extra=extra, retrieve=None)
+    answer = partial if written((partial,), stored=True) else None
+    return asking_on(request, answer, prompt=prompt, strategy=Strategy.PROMPT)
 
 
 def _unfinished(cut: ChatResponse) -> Blocks | None:

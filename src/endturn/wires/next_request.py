@@ -1,0 +1,40 @@
+"""The request that asks for the rest of a cut answer, as far as every format does the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from endturn.chat import ChatResponse, Message, Request
+from endturn.records import Strategy
+from endturn.stop import Resume
+
+
+def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None:
+    """The same request with the answer so far, verbatim; None where it is to be asked for the rest instead."""
+    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
+        return request.but(messages=(*request.messages, cut.message()))
+    return None
+
+
+def asking_on(
+    request: Request, partial: Message | None, *, prompt: str, strategy: str, forced: str = "tool_choice"
+) -> Request:
+    """The same request, the answer so far, and the prompt: its last message, marked synthetic; not after a prefill.
+
+    Args:
+        partial: the answer so far, without calls that are cut; None where nothing of it can be sent back.
+        forced: where `extra` may hold which tool must be called, as a path: what is asked for now is text.
+    """
+    answer = () if partial is None else (partial,)
+    nudge = () if strategy == Strategy.PREFILL else (Message(role="user", content=prompt, synthetic=True),)
+    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
+    return request.but(
+        messages=(*request.messages, *answer, *nudge), tool_choice=choice, extra=_without(request.extra, forced)
+    )
+
+
+def _without(extra: dict[str, Any], path: str) -> dict[str, Any]:
+    name, _, below = path.partition(".")
+    if below and isinstance(extra.get(name), dict):
+        return {**extra, name: _without(extra[name], below)}
+    return extra if below else {key: value for key, value in extra.items() if key != name}
