@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.stop import StopReason
 from endturn.wires import Event
 from endturn.wires.anthropic_reader import NAME, REASONS
+from endturn.wires.error_words import error_words
 from endturn.wires.reading import items, raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
-
-# status → type, message; as the API's error page spells them.
-_STATUSES: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("invalid_request_error", "The request is not valid."),
-    401: ("authentication_error", "invalid x-api-key"),
-    403: ("permission_error", "Your API key does not have permission to use the specified resource."),
-    404: ("not_found_error", "model not found"),
-    413: ("request_too_large", "Request exceeds the maximum size"),
-    429: ("rate_limit_error", "This request would exceed your organization's rate limit."),
-    500: ("api_error", "Internal server error"),
-    504: ("timeout_error", "Request timed out"),
-    529: ("overloaded_error", "Overloaded"),
-}
-_CODES: Final[Mapping[str, str]] = {
-    "context_length_exceeded": "prompt is too long: 209000 tokens > 200000 maximum",
-    "content_filter": "Output blocked by content filtering policy",
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -131,7 +114,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, its `error` event."""
-    kind, said = _STATUSES.get(status, _STATUSES[500 if status >= 500 else 400])
-    said = message or _CODES.get(code or "", said)
-    body: Json = {"type": "error", "error": {"type": kind, "message": said}, "request_id": f"req_{number:08d}"}
+    said = error_words(NAME, status, code, message)
+    error = {"type": said.type, "message": said.message}
+    body: Json = {"type": "error", "error": error, "request_id": f"req_{number:08d}"}
     return Event("error", body) if stream else body

@@ -10,28 +10,11 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.wires import Event
 from endturn.wires.bedrock_converse_reader import NAME, REASONS, client_call
+from endturn.wires.error_words import error_words
 from endturn.wires.reading import items, raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
 
-# status → exception, message; as the service's own model spells them.
-_STATUSES: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("ValidationException", "The provided request is not valid."),
-    403: ("AccessDeniedException", "You don't have access to the model with the specified model ID."),
-    404: ("ResourceNotFoundException", "Could not resolve the foundation model from the provided model identifier."),
-    408: ("ModelTimeoutException", "Model has timed out in processing the request. Try your request again."),
-    424: (
-        "ModelErrorException",
-        "The system encountered an unexpected error during processing. Try your request again.",
-    ),
-    429: ("ThrottlingException", "Too many requests, please wait before trying again."),
-    500: ("InternalServerException", "The system encountered an unexpected error during processing. Try again."),
-    503: ("ServiceUnavailableException", "Bedrock is unable to process your request."),
-}
-_CODES: Final[Mapping[str, str]] = {
-    "context_length_exceeded": "Input is too long for requested model.",
-    "content_filter": "Output blocked by content filtering policy",
-}
 _IN_STREAMS: Final[Mapping[str, str]] = {
     "InternalServerException": "internalServerException",
     "ModelErrorException": "modelStreamErrorException",
@@ -146,8 +129,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body, its type as AWS's JSON has it; within a stream, an exception."""
-    kind, said = _STATUSES.get(status, _STATUSES[503 if status > 500 else 400])
-    said = message or _CODES.get(code or "", said)
+    said = error_words(NAME, status, code, message)
     if stream:
-        return Event(None, {_IN_STREAMS.get(kind, "validationException"): {"message": said}})
-    return {"__type": kind, "message": said}
+        return Event(None, {_IN_STREAMS.get(said.type, "validationException"): {"message": said.message}})
+    return {"__type": said.type, "message": said.message}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.stop import StopReason, find_row
 from endturn.wires import Event
 from endturn.wires.cohere_reader import NAME, REASONS
+from endturn.wires.error_words import error_words
 from endturn.wires.framing import DONE
 from endturn.wires.reading import items, raw_reason, text
 
@@ -19,28 +19,6 @@ _WORD: Final = re.compile(r"\s*\S+|\s+")
 _ROWS: Final = {**REASONS[""], **REASONS["v1"]}
 _ID: Final = "c14c80c3-18eb-4519-9460-0000"
 """How ids begin: with eight digits more, each is a UUID, as Cohere's are."""
-
-# status → message; as the error page of the API's reference has them.
-_STATUSES: Final[Mapping[int, str]] = {
-    400: "invalid request: message must be at least 1 token long or tool results must be specified.",
-    401: "invalid api token",
-    402: "Please add or update your payment method at https://dashboard.cohere.com/billing to continue",
-    403: "your request is not permitted",
-    404: "model not found, make sure the correct model ID was used and that you have access to the model.",
-    429: "You are past the per minute request limit, please wait and try again later.",
-    498: "blocked: invalid token",
-    499: "request cancelled",
-    500: "internal server error, this has been reported to our developers.",
-    503: "the service is unavailable, please try again later",
-    504: "the request timed out",
-}
-_CODES: Final[Mapping[str, str]] = {
-    "context_length_exceeded": (
-        "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292. "
-        "Try using a shorter prompt, or enabling prompt truncating."
-    ),
-    "content_filter": "the request was blocked by a content filter",
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -146,8 +124,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, the `message-end` that tells of it."""
-    usual = _STATUSES.get(status, _STATUSES[500 if status >= 500 else 400])
-    said = message or _CODES.get(code or "", usual)
+    said = error_words("cohere", status, code, message).message
     if not stream:
         return {"id": f"{_ID}{number:08d}", "message": said}
     reason = "TIMEOUT" if status in (408, 504) else "ERROR"

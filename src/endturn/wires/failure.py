@@ -14,8 +14,25 @@ from typing import Any, Final
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
 from endturn.stop import Row, Stop, StopReason, find_stop
 from endturn.wires import Context
-from endturn.wires.failure_words import REQUEST_IDS, SAYS, SILENT, STATUS_OF
+from endturn.wires.error_words import sentences, status_of
 from endturn.wires.reading import count, items, member, text
+
+REQUEST_IDS: Final = (
+    "request-id",
+    "x-request-id",
+    "x-amzn-requestid",
+    "apim-request-id",  # Azure
+    "x-ms-request-id",
+    "x-global-transaction-id",  # IBM
+    "x-debug-trace-id",  # Cohere
+    "mistral-correlation-id",
+    "x-github-request-id",
+    "x-ds-trace-id",  # DeepSeek
+    "x-goog-request-id",
+    "x-cloud-trace-context",
+    "cf-ray",
+)
+"""The headers that hold a request's id, the provider's own before those of what stands before it."""
 
 SHORT: Final = 1_000
 """How many characters of an answer's body an exception keeps."""
@@ -97,11 +114,11 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
     cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
     told = (word, text(member(error, "type")), text(inner), _said(error) or readable, text(upstream), text(cause))
     said = " ".join(filter(None, told))[:_LOOKED_AT]
-    if SILENT.search(said) is not None:
-        return None
-    for pattern, row in SAYS:
+    for pattern, row in sentences():
         found = pattern.search(said)
         if found is not None:
+            if row is None:
+                return None
             raw = word if word and word != str(status) else found.group()
             return find_stop(raw, {raw: row})
     return None
@@ -239,9 +256,7 @@ def _status(error: Any) -> int | None:
         if number is not None and 400 <= number <= 599:
             return number
     words = (member(error, name) for name in ("code", "type", "status"))
-    return next(
-        (STATUS_OF[word.lower()] for word in words if isinstance(word, str) and word.lower() in STATUS_OF), None
-    )
+    return next((status for word in words if isinstance(word, str) and (status := status_of(word))), None)
 
 
 def _request_id(parsed: Any) -> str | None:

@@ -10,6 +10,7 @@ from typing import Final
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.stop import Resume, Stop, StopReason, find_row
 from endturn.wires import Event
+from endturn.wires.error_words import error_words
 from endturn.wires.gemini_reader import NAME, PROMPT, REASONS
 from endturn.wires.reading import raw_reason, text
 
@@ -19,22 +20,6 @@ WORDS: Final[Mapping[StopReason, str]] = {StopReason.TOOL_CALL: "STOP"}
 """What is said for a reason that the format has no row for: the calls themselves say it."""
 
 # HTTP status → gRPC status, message.
-_STATUSES: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
-    401: ("UNAUTHENTICATED", "Request had invalid authentication credentials."),
-    403: ("PERMISSION_DENIED", "Method doesn't allow unregistered callers. Please use API Key to call this API."),
-    404: ("NOT_FOUND", "The model is not found for API version v1beta, or is not supported for generateContent."),
-    429: ("RESOURCE_EXHAUSTED", "You exceeded your current quota, please check your plan and billing details."),
-    499: ("CANCELLED", "The operation was cancelled."),
-    500: ("INTERNAL", "An internal error has occurred. Please retry."),
-    503: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
-    504: ("DEADLINE_EXCEEDED", "The request timed out. Please try again."),
-}
-_CODES: Final[Mapping[str, str]] = {
-    "context_length_exceeded": (
-        "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576)."
-    ),
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -120,6 +105,6 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, the event that it is."""
-    kind, said = _STATUSES.get(status, _STATUSES[503 if status >= 500 else 400])
-    body: Json = {"error": {"code": status, "message": message or _CODES.get(code or "", said), "status": kind}}
+    said = error_words(NAME, status, code, message)
+    body: Json = {"error": {"code": status, "message": said.message, "status": said.type}}
     return Event(None, body) if stream else body

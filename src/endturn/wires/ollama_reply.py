@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, ToolCall
 from endturn.stop import StopReason
 from endturn.wires import Event
+from endturn.wires.error_words import error_words
 from endturn.wires.ollama_reader import NAME, REASONS
 from endturn.wires.reading import raw_reason
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
-
-_STATUSES: Final[Mapping[int, str]] = {
-    400: "invalid request",
-    401: "unauthorized",
-    404: "model 'scripted' not found",
-    500: "an error was encountered while running the model",
-    503: "server busy, please try again.  maximum pending requests exceeded",
-}
-_CODES: Final[Mapping[str, str]] = {"context_length_exceeded": "the input length exceeds the context length"}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -77,6 +68,5 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, the line that it is."""
-    said = message or _CODES.get(code or "") or _STATUSES.get(status, _STATUSES[500 if status >= 500 else 400])
-    body: Json = {"error": said}
+    body: Json = {"error": error_words(NAME, status, code, message).message}
     return Event(None, body) if stream else body

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.stop import StopReason
 from endturn.stop_reasons import COMPATIBLE, rows_of
 from endturn.wires import Event
+from endturn.wires.error_words import error_words
 from endturn.wires.framing import DONE
 from endturn.wires.openai_chat_reader import NAME
 from endturn.wires.reading import raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
-
-# status → type, code, message; as the provider's own error pages and SDK spell them.
-_STATUSES: Final[Mapping[int, tuple[str, str | None, str]]] = {
-    400: ("invalid_request_error", None, "The request is not valid."),
-    401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
-    403: ("invalid_request_error", "unsupported_country_region_territory", "Country or region not supported."),
-    404: ("invalid_request_error", "model_not_found", "The model does not exist or you do not have access to it."),
-    429: ("requests", "rate_limit_exceeded", "Rate limit reached for requests."),
-    500: ("server_error", None, "The server had an error while processing your request."),
-    503: ("server_error", None, "The engine is currently overloaded, please try again later."),
-}
-_CODES: Final[Mapping[str, str]] = {
-    "context_length_exceeded": (
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens. "
-        "Please reduce the length of the messages."
-    ),
-    "content_filter": (
-        "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
-    ),
-    "insufficient_quota": "You exceeded your current quota, please check your plan.",
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -123,9 +102,6 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, the chunk that it is."""
-    kind, usual, said = _STATUSES.get(status, _STATUSES[500 if status >= 500 else 400])
-    if code == "insufficient_quota":
-        kind = code
-    said = message or _CODES.get(code or "", said)
-    body: Json = {"error": {"message": said, "type": kind, "param": None, "code": code or usual}}
+    said = error_words(NAME, status, code, message)
+    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
     return Event(None, body) if stream else body
