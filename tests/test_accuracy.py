@@ -23,6 +23,9 @@ TIMES = 15
 LOST = {"killed"}
 """What takes telemetry with it that nobody else had: an export's, which is a third of all on this clock."""
 
+ENDED = {"terminated"}
+"""What may end an agent between a call and the note that it made it: one more is said than is known."""
+
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, Any]]:
@@ -39,7 +42,8 @@ def test_totals_are_what_happened(name: str, results: dict[str, dict[str, Any]])
     result = results[name]
     for key in ("responses", "turns", "truncated", "unfinished"):
         happened, said = result["happened"][key], result["said"][key]
-        assert happened / 3 <= said <= happened if name in LOST else said == happened, key
+        least, most = (happened / 3 if name in LOST else happened), (happened + 1 if name in ENDED else happened)
+        assert least <= said <= most, key
 
 
 @pytest.mark.parametrize("name", accuracy.SITUATIONS)

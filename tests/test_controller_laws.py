@@ -314,18 +314,18 @@ def assert_sendable(messages: tuple[Message, ...], *, paused: bool = False) -> N
 
 @given(script=SCRIPTS, policy=POLICIES)
 def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: ContinuationPolicy) -> None:
-    """Every response with calls either runs or hands over some of them, or says why none was run."""
+    """Every response with calls has all of them run or handed over, or says why it has not, once."""
     turns = Turns(script, policy)
     with heard(DispatchBlocked) as blocked:
         turns.run(None)
     responses = (script * 20)[: len(turns.provider.requests)]
-    with_calls = {
-        number
+    came = {
+        (number, call.id)
         for number, response in enumerate(responses, 1)
-        if isinstance(response, ChatResponse) and response.tool_calls
+        if isinstance(response, ChatResponse)
+        for call in response.tool_calls
     }
-    ran = {number for number, _ in turns.ran}
-    assert len(blocked) == len(with_calls - ran)
+    assert len(blocked) == len({number for number, _ in came - {*turns.ran}})
 
 
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED.filter(lambda asked: asked[1].format is None))

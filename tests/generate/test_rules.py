@@ -137,14 +137,16 @@ def test_promtool_accepts_and_runs_the_committed_rules(program: Path) -> None:
         pytest.param("7x40 _x80 400x90", 0, id="a gap of twenty: a new beginning"),
         pytest.param("0 7 _x100", 7, id="a process that ends at once"),
         pytest.param("_x3 7x100", 0, id="a first value that had no zero before it"),
+        # Two in a hundred may be missing then: `increase` sees no zero in its window.
         pytest.param("0+10x40 400x19 0+10x10 100x60", 500, id="an id that begins anew"),
         pytest.param("500x40 _x6 0+10x20 200x60", 200, id="an id that begins anew after a gap"),
+        pytest.param("0+12x40 480x20 0 0 0+12x40 480x60", 960, id="an id that begins anew and comes as far"),
     ],
 )
 def test_each_turn_is_counted_once_whatever_gaps_there_are(values: str, turns: int, tmp_path: Path) -> None:
-    """`sum_over_time(rule[window]) / 5` is the number of turns."""
+    """`sum_over_time(rule[window]) / 5` is the number of turns, to within a fortieth."""
     (tmp_path / "rules.yaml").write_text((RULES / "endturn.yaml").read_text())
-    counted = "sum_over_time(endturn:service_turns:count5m[2h]) / 5"
+    counted = f"round(sum_over_time(endturn:service_turns:count5m[2h]) / 5, {max(1, turns // 20)})"
     series = [{"series": 'endturn_turns_total{job="a",endturn_turn_outcome="completed"}', "values": values}]
     checks = [{"expr": counted, "eval_time": "2h", "exp_samples": [{"labels": '{job="a"}', "value": turns}]}]
     test = {

@@ -137,17 +137,18 @@ def number(series: str, labels: Collection[Label], window: str) -> str:
     )
 
 
-def growth(series: str, labels: Collection[Label], window: str, memory: str) -> str:
-    """What was added in a window, though nothing came for as long as `memory` before it; what began anew counts whole.
+def growth(series: str, labels: Collection[Label], window: int, memory: int) -> str:
+    """What was added in so many seconds, though nothing came for as long as `memory` before them.
 
     Each addition lies in exactly those windows that its first sample lies in. A series that is born begins with its
-    least value, which is zero where it was not missed.
+    least value, which is zero where it was not missed. Where it begins anew under its id, `increase` takes over.
     """
-    now = f"last_over_time({series}[{window}])"
+    lately, earlier, both = map(duration, (window, memory, window + memory))
+    now = f"last_over_time({series}[{lately}])"
+    before = f"last_over_time({series}[{earlier}] offset {lately}) or min_over_time({series}[{lately}])"
     return (
-        f"sum{by(labels)}(\n  {now}\n"
-        f"  - (last_over_time({series}[{memory}] offset {window}) or min_over_time({series}[{window}])) >= 0\n"
-        f"  or {now}\n)"
+        f"sum{by(labels)}(\n  {now} - ({before})\n"
+        f"  unless resets({series}[{both}]) > 0 or increase({series}[{lately}])\n)"
     )
 
 

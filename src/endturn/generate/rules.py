@@ -37,10 +37,9 @@ def name(count: str) -> str:
 
 def recorded() -> list[dict[str, str]]:
     """The recording rules."""
-    window, memory = promql.duration(WINDOW), promql.duration(MEMORY)
     made = []
     for count, of in COUNTS.items():
-        events = promql.growth(promql.select(of), (*SERVICE, *CALL), window, memory)
+        events = promql.growth(promql.select(of), (*SERVICE, *CALL), WINDOW, MEMORY)
         # Zero where there were turns and none of these: a share of them then has both sides.
         zero = "" if count == "turns" else f" or {name('turns')} * 0"
         made.append({"record": name(count), "expr": events + zero})

@@ -38,6 +38,15 @@ EXIT_S: Final = 2.0
 """How long the end of a process waits for its exports, where OTEL_EXPORTER_OTLP_TIMEOUT does not say how long one may
 take."""
 
+EXIT_MAX_S: Final = 30.0
+"""No end waits longer, whatever that variable says: it may have been meant as milliseconds."""
+
+LOST: Final = (
+    "endturn: what was recorded last could not be exported within %g seconds of the end, and is lost: is a Collector "
+    "listening? (OTEL_EXPORTER_OTLP_ENDPOINT; OTEL_EXPORTER_OTLP_TIMEOUT says how many seconds to wait, "
+    "OTEL_SDK_DISABLED=true sends nothing)"
+)
+
 APART_S: Final = 0.002
 """Between two collections: what has the same millisecond is refused as a duplicate."""
 
@@ -89,7 +98,7 @@ class Telemetry:
         """End what is open, export the rest, and stop. The process cannot be configured again.
 
         It waits 2 seconds for the export, or as long as OTEL_EXPORTER_OTLP_TIMEOUT allows one, and as long again for
-        the last collection of metrics. What could not be exported by then is lost, and logged.
+        the last collection of metrics; 30 seconds at most. What could not be exported by then is lost, and logged.
         """
         atexit.unregister(self.shutdown)
         self._over = True
@@ -103,12 +112,7 @@ class Telemetry:
         if self._flushed.wait(within_s):
             self._thread.join(within_s)
         if self._thread.is_alive():
-            log.warning(
-                "endturn: what was recorded last could not be exported within %g seconds of the end, and is lost: is a "
-                "Collector listening? (OTEL_EXPORTER_OTLP_ENDPOINT; OTEL_EXPORTER_OTLP_TIMEOUT says how long to wait, "
-                "OTEL_SDK_DISABLED=true sends nothing)",
-                within_s,
-            )
+            log.warning(LOST, within_s)
         self._providers = {}
 
     def __enter__(self) -> Self:
@@ -176,11 +180,15 @@ class Telemetry:
 
         The thread at the end does it: this one may be within a lock of the SDK.
         """
+        within_s = _exit_seconds()
         self._is_terminated = True
         self._ending.set()
-        self._thread.join(_exit_seconds())
+        self._thread.join(within_s)
+        if self._thread.is_alive():  # the log may be what this thread is within
+            os.write(2, (LOST % within_s + "\n").encode())
         on_signal(number, SIG_DFL)
         os.kill(os.getpid(), number)
+        os._exit(128 + number)  # a container's first process survives a signal that it does not handle
 
     def _stand_by(self) -> None:
         """Start the thread that exports at the end: exit handlers cannot start any, and an export has no bound."""
@@ -341,6 +349,6 @@ def _check_exporter(name: str, given: object) -> None:
 
 def _exit_seconds() -> float:
     try:
-        return float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", ""))
+        return min(float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", "")), EXIT_MAX_S)
     except ValueError:  # not set; or no number, which the exporter says
         return EXIT_S

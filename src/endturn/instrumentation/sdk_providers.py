@@ -155,7 +155,7 @@ def _patient() -> Any:
 
     again = Retry(
         total=12,
-        read=2,
+        read=7,  # each after the ten seconds that an answer may take
         backoff_factor=1,
         backoff_max=15,
         status_forcelist=(429, 502, 503, 504),
