@@ -12,7 +12,7 @@ from endturn.telemetry import indicators
 
 INTERVAL: Final = 60
 """How often turns are counted, in seconds."""
-ALERTS_INTERVAL: Final = 180
+ALERTS_INTERVAL: Final = 120
 """How often the alerts are evaluated: they look back on a quarter of an hour and more."""
 WINDOW: Final = 300
 """What a recorded count looks back on: so each event stands in exactly `OVERLAP` of them."""
