@@ -47,10 +47,19 @@ def test_the_page_silences_milder_words_about_the_same_service(tmp_path: Path) -
 
 def test_a_collector_that_is_down_explains_what_follows(tmp_path: Path) -> None:
     """Absent telemetry and drops follow from it; a model's truncation does not."""
+    follows = [{"alertname": "EndturnCollectorLosing"} | COLLECTOR]
+    follows += [{"alertname": name} | SHOP for name in ("EndturnTelemetryAbsent", "EndturnSdkDropping")]
+    firing = [{"alertname": "EndturnCollectorDown"}, *follows, {"alertname": "EndturnResponsesTruncated"} | SHOP]
+    assert told(tmp_path, firing) == {("EndturnCollectorDown", ""), ("EndturnResponsesTruncated", "shop/agent")}
+
+
+def test_one_collector_of_several_explains_only_what_it_loses_itself(tmp_path: Path) -> None:
+    """What others lose, and a service that reports no more, is told: others answer."""
     firing = [{"alertname": name} | COLLECTOR for name in ("EndturnCollectorDown", "EndturnCollectorLosing")]
-    firing += [{"alertname": name} | SHOP for name in ("EndturnTelemetryAbsent", "EndturnSdkDropping")]
-    firing += [{"alertname": "EndturnResponsesTruncated"} | SHOP]
+    firing += [{"alertname": "EndturnTelemetryAbsent"} | SHOP]
+    firing += [{"alertname": "EndturnCollectorLosing", "job": "gateway", "instance": "two:8888"}]
     assert told(tmp_path, firing) == {
         ("EndturnCollectorDown", "collector"),
-        ("EndturnResponsesTruncated", "shop/agent"),
+        ("EndturnTelemetryAbsent", "shop/agent"),
+        ("EndturnCollectorLosing", "gateway"),
     }

@@ -100,16 +100,19 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
     [
         ("[alerts]\nobjctive = 0.9", "there is no key 'alerts.objctive'; did you mean 'objective'?"),
         ("[alerts]\nobjective = 1", "alerts.objective: input should be less than 1, not 1"),
-        ("[alerts]\nobjective = 0.9", "alerts.objective: input should be greater than 0.93"),  # no page could fire
+        ("[alerts]\nobjective = 0.9", "alerts: with an objective of 0.9 nothing could burn 14.4 times as fast"),
+        ("[services.a]\nobjective = 0.9", "services.a: with an objective of 0.9 nothing could"),
+        ("[alerts]\npage = false\nobjective = 0.5", "alerts.objective: input should be greater than 0.5"),
+        ('[services."shop*"]\npage = true', "write one name, without patterns"),
         ('[services."a"]\npag = true', "there is no key 'services.\"a\".pag'; did you mean 'page'?"),
         ('[services."a".environments.b]\ntruncated = 7', '"a".environments."b".truncated: input should be less than 1'),
         ('[services."a".environments."*"]\npage = true', 'what holds in every environment stands in [services."a"]'),
-        ("[services.a.environments.'b\"c']\npage = true", "write the name without quotes"),
+        ("[services.a.environments.'b\"c']\npage = true", "write one name, without patterns, quotes"),
         ('[services.a]\nenvironments = "x"', 'write [services."a".environments."its name"] and its keys below'),
-        ('[services."a^b"]\npage = true', "write the name without quotes, backslashes and ^"),
+        ('[services."a^b"]\npage = true', "without patterns, quotes, backslashes and ^"),
         ('[services."a"]\nenvironment = 1', "did you mean 'environments'?"),
         ("[services]\na = 1", 'write [services."a"] and its keys below'),
-        ("[services.'a\"b']\npage = true", "write the name without quotes"),
+        ("[services.'a\"b']\npage = true", "write one name, without patterns, quotes"),
         ('period = "3x"', "period: a duration"),
         ('period = "0s"', "period: input should be greater than 0"),
         (r"collector = 'a\b'", "collector: a regular expression without quotes, backslashes"),
@@ -133,3 +136,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_the_sample_is_toml() -> None:
     """And its sections are those of the guide."""
     assert {"alerts", "services"} <= tomllib.loads(SAMPLE).keys()
+
+
+def test_who_is_only_ticketed_may_have_any_objective(tmp_path: Path) -> None:
+    """What keeps the page from ever firing is no concern of a service that pages nobody."""
+    config = read("[services.batch]\npage = false\nobjective = 0.9", tmp_path)
+    assert {cell.who: cell.limits.objective for cell in config.cells()} == {"": 0.995, "batch": 0.9}

@@ -31,6 +31,8 @@ OTHERS: Final = {
     "drops": '__name__=~"otel_sdk_(processor_(span|log)_processed|exporter_(span|log)_exported)_total",error_type!=""',
 }  # fmt: skip
 """What selects counters of others that are born at their first loss."""
+WHO: Final = "{{ $labels.job }}{{ with $labels.deployment_environment_name }} in {{ . }}{{ end }}"
+"""Whom an alert is about, in its summary."""
 EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name": "openai",
                   "gen_ai_request_model": "gpt-5"}  # fmt: skip
 """Labels of an example's series, where it says no others."""
@@ -72,7 +74,7 @@ def _alert(row: Mapping[str, Any], config: RuleConfig) -> Alert | None:
     asked = [cell for cell in every if _is_on(row, cell.limits, config)]
     if not asked:
         return None
-    values = said(asked) | {"collector": config.collector}
+    values = said(asked) | {"collector": config.collector, "who": WHO}
     links = {
         "runbook_url": f"{config.runbooks}/{row['name']}.md",
         "dashboard_url": f"{config.grafana}/d/{row['dashboard']}{_chosen(row['link'])}",

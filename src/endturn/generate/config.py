@@ -6,9 +6,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from endturn.errors import UsageError, did_you_mean
 
@@ -44,7 +44,7 @@ class _Table(BaseModel):
 class Limits(_Table):
     """What alerts ask of a service; each number of events is that below which an alert stays quiet."""
 
-    objective: Annotated[float, Field(gt=1 - 1 / FAST, lt=1)] = Field(
+    objective: Annotated[float, Field(gt=1 - 1 / TICKET, lt=1)] = Field(
         0.995, description="share of all turns that is not to be handed over unfinished"
     )
     page: bool = Field(True, description="whether unfinished turns wake somebody; false for who is only watched")
@@ -128,6 +128,16 @@ class RuleConfig(_Table):
             raise ValueError(r'a regular expression without quotes, backslashes and look-around ("[.]" for "\.")')
         return text
 
+    @model_validator(mode="after")
+    def _can_page(self) -> Self:
+        for who, _, limits in self.cells():
+            if limits.page and FAST * limits.budget >= 1:
+                raise ValueError(
+                    f"{f'services.{who}' if who else 'alerts'}: with an objective of {limits.objective:g} nothing could "
+                    f"burn {FAST} times as fast as it allows: give more than {1 - 1 / FAST:.3g}, or page = false"
+                )
+        return self
+
     def cells(self) -> Iterator[Cell]:
         """The services in groups that are asked the same, no two of which share a series; all others come first."""
         own = self.limits.model_dump()
@@ -162,8 +172,8 @@ def _conditions(label: str, name: str, but: Sequence[str]) -> tuple[str, ...]:
 
 def _named(name: str, table: object, path: str) -> dict[str, Any]:
     """The table of a service or environment; its name has to stand in PromQL as it is."""
-    if not name or set(name) & set('"\\^`'):
-        raise ValueError(f"{path}: write the name without quotes, backslashes and ^")
+    if not name or set(name) & set('"\\^`') or ("*" in name and name != ANY):
+        raise ValueError(f"{path}: write one name, without patterns, quotes, backslashes and ^")
     if not isinstance(table, dict):
         raise ValueError(f"write {path} and its keys below")
     return table
@@ -208,6 +218,6 @@ def _said(model: type[BaseModel], error: Any, path: str) -> str:
         known += ["environments"] if path.startswith("services") and "environments" not in path else []
         return f"there is no key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
     says = error["msg"].removeprefix("Value error, ")
-    if error["loc"] == ("services",):  # which has said itself where
+    if error["loc"] in {("services",), ()}:  # which has said itself where
         return str(says)
     return f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"

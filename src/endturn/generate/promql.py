@@ -7,7 +7,7 @@ The forms, each with its reason:
 - `growth`: the same for rules, which look back on minutes: what came in a gap of telemetry is counted when it ends.
 - `losses`: of counters that have no series before their first loss.
 - `share`: a part of a whole, zero where nothing bad happened, no series (never NaN) where nothing happened.
-- `steps`: how many in each step of a chart.
+- `steps`: how many in each step of a chart; what came in a gap of telemetry stands where it ends.
 - `quantile`: of a histogram's buckets.
 
 Alerts and panels are data (`alerts.yaml`, `boards/*.yaml`); `expand` fills in their expressions.
@@ -39,6 +39,9 @@ SERVICE: Final = (JOB, "deployment_environment_name", "cluster")
 CALL: Final = (schema.PROVIDER, schema.REQUEST_MODEL)
 TOP: Final = 8
 """How many series a chart shows of what may be any number."""
+
+GAP: Final = "15m"
+"""For how long telemetry may be absent, so that a chart still shows what came meanwhile, when the gap ends."""
 
 Label = Attribute | str
 Part = Literal["", "bucket", "sum", "count"]
@@ -178,12 +181,14 @@ def share(part: str, whole: str) -> str:
 
 
 def steps(series: str, labels: Collection[Label]) -> str:
-    """How many events there were in each step of a chart.
+    """How many events there were in each step of a chart, each in exactly one, though telemetry had a gap before it.
 
-    `$__rate_interval` is a step and one sample more, so that what `number` finds in one step is in no other. What
-    happened at any time of the chart is zero at all others: a lone bar would be drawn as wide as the chart.
+    What happened at any time of the chart is zero at all others: a lone bar would be drawn as wide as the chart.
     """
-    return drawn(f"{number(series, labels, '$__rate_interval')}\nor 0 * {_ever(series, labels)}", series, labels)
+    over = f"{series}[$__interval]"
+    before = f"last_over_time({series}[{GAP}] offset $__interval) or min_over_time({over})"
+    added = f"last_over_time({over}) - ({before}) >= 0\n  unless resets({over}) > 0 or increase({over})"
+    return drawn(f"sum{by(labels)}(\n  {added}\n)\nor 0 * {_ever(series, labels)}", series, labels)
 
 
 def drawn(value: str, series: str, labels: Collection[Label]) -> str:
