@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from endturn.errors import UsageError, did_you_mean
 
@@ -132,9 +141,10 @@ class RuleConfig(_Table):
     def _can_page(self) -> Self:
         for who, _, limits in self.cells():
             if limits.page and FAST * limits.budget >= 1:
+                where = f"services.{who}" if who else "alerts"
                 raise ValueError(
-                    f"{f'services.{who}' if who else 'alerts'}: with an objective of {limits.objective:g} nothing could "
-                    f"burn {FAST} times as fast as it allows: give more than {1 - 1 / FAST:.3g}, or page = false"
+                    f"{where}: with an objective of {limits.objective:g} nothing could burn {FAST} times as fast as it "
+                    f"allows: give more than {1 - 1 / FAST:.3g}, or page = false"
                 )
         return self
 

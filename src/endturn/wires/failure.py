@@ -113,7 +113,7 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
     upstream = member(member(error, "metadata"), "raw")  # OpenRouter: "Provider returned error", and here which
     cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
     told = (word, text(member(error, "type")), text(inner), _said(error) or readable, text(upstream), text(cause))
-    said = " ".join(filter(None, told))[:_LOOKED_AT]
+    said = f"<{word}> {' '.join(filter(None, told))}"[:_LOOKED_AT]
     for pattern, row in sentences():
         found = pattern.search(said)
         if found is not None:

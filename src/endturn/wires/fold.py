@@ -27,6 +27,7 @@ from endturn.wires.parts import (
     Part,
     Reason,
     Reasoning,
+    Reopened,
     Running,
     ServerCall,
     Text,
@@ -111,6 +112,7 @@ class Fold:
         self.usage: Usage | None = None
         self.window = ctx.window
         self.token: str | None = None
+        self._checkpoint = False
         self.running: str | None = None
         self.text: list[str] = []
         self.reasoning: list[str] = []
@@ -140,7 +142,7 @@ class Fold:
                     self._blocks[key] = []
                 self._blocks.setdefault(key, []).append(piece)
             case Head(id_, model, replaces):
-                self.id = self.id or id_
+                self.id = id_ if replaces and id_ else self.id or id_
                 self.model = model if replaces and model else self.model or model
             case Tokens(usage):
                 self.usage = usage
@@ -152,13 +154,17 @@ class Fold:
                 self.server_calls.add(key)
             case Running(raw):
                 self.running = raw
-            case Token(token):
-                self.token = token
+            case Token(token, checkpoint):
+                self.token, self._checkpoint = token, checkpoint
             case Reason(raw, at, detail, own):
                 choice = self.choices.setdefault(at, _Choice())
                 word, row = raw_text(raw), self._row(choice)
                 if word is not None and (choice.raw is None or (choice.early and not (row and row.incomplete))):
                     choice.raw, choice.detail, choice.own = word, detail, own or word
+            case Reopened():
+                self.ended, self.token = False, None
+                for choice in self.choices.values():
+                    choice.raw = choice.own = choice.detail = None
             case End(whole):
                 self.ended = True
                 self.whole = self.whole or whole
@@ -338,7 +344,7 @@ class Fold:
             id=self.id,
             model=self.model,
             blocks=Blocks(self.reply.name, content) if content else None,
-            token=self.token if stop.resume is Resume.NATIVE_TOKEN else None,
+            token=self.token if self._checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
             quota=quota(headers),
         )
 

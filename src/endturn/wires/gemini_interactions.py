@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
-from endturn.errors import DecodeError, ProviderError
+from endturn.errors import DecodeError
 from endturn.records import Strategy
 from endturn.stop import Resume
-from endturn.wires import Asked, Context, Framing, Route, Routed, Voice, whole_with
+from endturn.wires import Asked, Framing, Route, Routed, Voice, whole_with
 from endturn.wires.failure import error_of
-from endturn.wires.framing import parse
+from endturn.wires.fold import Decoder, Watch, decoded
+from endturn.wires.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME, REASONS, REPLY
 from endturn.wires.gemini_interactions_reply import reply, reply_error
-from endturn.wires.gemini_interactions_response import NAME, Decoder, decode, refused
-from endturn.wires.gemini_interactions_watch import CLIENT_CALL, CONTENT, REASONS, Watch
+from endturn.wires.next_request import asking_on, resent
 from endturn.wires.reading import (
     SEGMENTS,
     SETTINGS,
-    count,
     items,
     member,
     minted,
-    number,
     output_type,
-    seed_of,
     text,
     text_or_none,
-    texts,
 )
+from endturn.wires.request_members import asked
 
 __all__ = [
     "FRAMING",
@@ -38,8 +37,6 @@ __all__ = [
     "PROVIDER",
     "REASONS",
     "VOICE",
-    "Decoder",
-    "Watch",
     "decode",
     "decode_error",
     "decoder",
@@ -341,19 +338,11 @@ def resume(
         kept = cut.id is not None and request.extra.get("store") is not False
         return request.but(token=cut.token, previous_id=cut.id if kept else request.previous_id)
     request = request.but(token=None)
-    if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
-        return request.but(messages=(*request.messages, cut.message()))
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
     steps = _unfinished(cut)
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(steps)))
-    answer = (partial,) if steps else ()
-    nudge = Message(role="user", content=prompt, synthetic=True)
-    after = () if strategy == Strategy.PREFILL else (nudge,)
-    choice = request.tool_choice if request.tool_choice in ("auto", "none") else "auto"
-    extra = dict(request.extra)
-    config = extra.get("generation_config")
-    if isinstance(config, dict) and "tool_choice" in config:
-        extra["generation_config"] = {name: value for name, value in config.items() if name != "tool_choice"}
-    return request.but(messages=(*request.messages, *answer, *after), tool_choice=choice, extra=extra)
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(steps))) if steps else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="generation_config.tool_choice")
 
 
 def _unfinished(cut: ChatResponse) -> list[Json]:
@@ -374,27 +363,13 @@ def _unfinished(cut: ChatResponse) -> list[Json]:
 def inspect(kwargs: Mapping[str, Any]) -> Asked:
     """What a call of the SDK, or a body, asks for, read in place. A bare text is shown as one message of the user."""
     body = member(kwargs.get("request"), "body") or kwargs
-    config, given = member(body, "generation_config"), member(body, "input")
+    given, form = member(body, "input"), member(body, "response_format")
     history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
-    system, form = member(body, "system_instruction"), member(body, "response_format")
-    return Asked(
-        model=text(member(body, "model")) or text(member(body, "agent")),
-        maximum=count(member(config, "max_output_tokens")),
-        stream=member(body, "stream") is True,
-        background=member(body, "background") is True,
-        output_type="json"
-        if _is_json(form) or member(body, "response_mime_type") == "application/json"
-        else output_type(next(iter(items(form)), form), member(body, "response_modalities")),
-        previous_id=text_or_none(member(body, "previous_interaction_id")),
-        temperature=number(member(config, "temperature")),
-        top_p=number(member(config, "top_p")),
-        stop_sequences=texts(member(config, "stop_sequences")),
-        reasoning_level=text_or_none(member(config, "thinking_level")),
-        seed=seed_of(member(config, "seed")),
-        system=system if isinstance(system, str) else None,
-        history=history,
-        length=len(history),
-    )
+    found = asked(NAME, body, history, text_or_none(member(body, "system_instruction")))
+    if _is_json(form) or member(body, "response_mime_type") == "application/json":
+        return replace(found, output_type="json")
+    kind = output_type(next(iter(items(form)), form), member(body, "response_modalities"))
+    return replace(found, output_type=kind)
 
 
 def _is_json(form: Any) -> bool:
@@ -407,16 +382,9 @@ def _is_json(form: Any) -> bool:
     return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
 
 
-def decode_error(status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError:
-    """The exception for an error answer, to be raised by the caller."""
-    failure = error_of(status, headers, body, ctx=ctx)
-    try:
-        return refused(failure, parse(body))
-    except DecodeError:
-        return failure
-
-
 # What the format leaves nothing to add to.
-watch = Watch
-decoder = Decoder
-whole = whole_with(Watch)
+watch = partial(Watch, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+whole = whole_with(watch)

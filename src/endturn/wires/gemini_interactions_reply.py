@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.stop import Resume, Stop, StopReason
 from endturn.wires import Event
+from endturn.wires.error_words import error_words
 from endturn.wires.framing import DONE
-from endturn.wires.gemini_interactions_response import NAME
-from endturn.wires.gemini_interactions_watch import REASONS
+from endturn.wires.gemini_interactions_reader import NAME, REASONS
 from endturn.wires.reading import items, raw_reason, text
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
 _TIME: Final = "2026-05-20T00:00:00Z"
 
-# status → code, message; as https://ai.google.dev/gemini-api/docs/api-errors spells them.
-_STATUSES: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("invalid_request", "The request is malformed or contains invalid parameters."),
-    401: ("authentication", "The API key is missing, invalid, or expired."),
-    403: ("permission_denied", "Your API key does not have permission for this resource."),
-    404: ("model_not_found", "The specified model was not found."),
-    429: ("rate_limit_exceeded", "You have exceeded the per-minute or per-second request or token limit."),
-    500: ("api_error", "An unexpected error occurred on the server."),
-    503: ("service_unavailable", "The service is temporarily overloaded or down."),
-    504: ("deadline_exceeded", "The request did not complete within the deadline."),
-}
-# The words for errors that other formats have: code → the API's code, message.
-_CODES: Final[Mapping[str, tuple[str, str]]] = {
-    "context_length_exceeded": (
-        "invalid_request",
-        "The input token count exceeds the maximum context length of 1048576 tokens.",
-    ),
-    "content_filter": ("content_blocked", "The request was blocked for an unspecified policy reason."),
-}
+_OTHERS: Final = ("context_length_exceeded", "content_filter")
+"""Codes of other formats, for which this one has its own."""
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -152,7 +134,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, its `error` event."""
-    usual, said = _STATUSES.get(status, _STATUSES[500 if status >= 500 else 400])
-    word, known = _CODES.get(code or "", (code or usual, said))
-    body: Json = {"error": {"code": word, "message": message or known}}
+    said = error_words(NAME, status, code, message)
+    word = code if code and code not in _OTHERS else said.type
+    body: Json = {"error": {"code": word, "message": said.message}}
     return Event("error", {"event_type": "error", **body}) if stream else body

@@ -10,7 +10,7 @@ from endturn.stop import Row
 
 
 class Head(NamedTuple):
-    """The response's id and the model that answers; `replaces` a model that was named before."""
+    """The response's id and the model that answers; `replaces` those that were named before."""
 
     id: str | None = None
     model: str | None = None
@@ -90,9 +90,10 @@ class Vocabulary(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A native continuation token."""
+    """A native continuation token; `checkpoint`: it continues an answer that breaks off, too."""
 
     token: str
+    checkpoint: bool = False
 
 
 class Reason(NamedTuple):
@@ -113,6 +114,10 @@ class Running(NamedTuple):
     raw: str | None
 
 
+class Reopened(NamedTuple):
+    """The answer goes on: what was said of its end, and the token to continue it with, are taken back."""
+
+
 class End(NamedTuple):
     """The last event of a response, in formats that have one; or, `whole`, the end of a body."""
 
@@ -127,5 +132,5 @@ class Fault(NamedTuple):
 
 Part = (
     Head | Text | Reasoning | Call | ServerCall | Block
-    | Tokens | Window | Vocabulary | Token | Reason | Running | End | Fault
+    | Tokens | Window | Vocabulary | Token | Reason | Running | Reopened | End | Fault
 )  # fmt: skip
