@@ -1,5 +1,5 @@
 # Everything that this repository can do, from a bare clone. `make` alone lists it.
-# ARGS is handed on: make demo ARGS=--json, make test ARGS='-k wires'.
+# ARGS is handed on: make demo ARGS=--json, make test ARGS='-k formats'.
 
 PYTHON ?= python3
 VENV := .venv
@@ -48,7 +48,7 @@ bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixe
 	$(PY) benchmarks/overhead.py $(ARGS)
 
 fuzz: $(VENV)/.dev  ## damaged replies into every decoder, for a minute (ARGS='--seconds 600')
-	$(PY) -m tests.wires.fuzz $(ARGS)
+	$(PY) -m tests.formats.fuzz $(ARGS)
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -19,7 +19,7 @@ URL = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
 
 
 # A provider's own address is known. A proxy's is not: for that, say what the function does.
-@endturn.observe_provider_call(provider="openai", wire="openai_chat")
+@endturn.observe_provider_call(provider="openai", format="openai_chat")
 def ask(messages: list[dict[str, str]]) -> dict:
     response = httpx.post(
         f"{URL}/chat/completions",

@@ -34,6 +34,7 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
+from endturn.formats import format_of
 from endturn.scripted import (
     Ending,
     Reply,
@@ -49,7 +50,6 @@ from endturn.scripted import (
     truncate,
 )
 from endturn.stop import StopReason
-from endturn.wires import wire
 
 # Neither typed nor with stubs; nor is the SDK's v2 client, to the checker.
 boto3: Any = import_module("boto3")
@@ -70,7 +70,7 @@ class Sdk:
 
     make: Make
     amake: Make | None = None
-    wire: str | None = None
+    format: str | None = None
     model: str = "some-model"
 
 
@@ -93,7 +93,7 @@ def _stainless(kind: Any, path: str = "") -> Make:
 OPENAI = _stainless(openai.OpenAI, "/v1"), _stainless(openai.AsyncOpenAI, "/v1")
 SDKS = {
     "openai": Sdk(*OPENAI),
-    "openai responses": Sdk(*OPENAI, wire="openai_responses"),
+    "openai responses": Sdk(*OPENAI, format="openai_responses"),
     # A model that takes no prefill, so that the rest is asked for as elsewhere.
     "anthropic": Sdk(_stainless(anthropic.Anthropic), _stainless(anthropic.AsyncAnthropic), model="claude-opus-5"),
     "google": Sdk(_google, lambda url, patience_s: _google(url, patience_s).aio),
@@ -101,7 +101,7 @@ SDKS = {
 }
 MORE = {
     "google interactions": Sdk(
-        _google, lambda url, patience_s: _google(url, patience_s).aio, wire="gemini_interactions"
+        _google, lambda url, patience_s: _google(url, patience_s).aio, format="gemini_interactions"
     ),
     "groq": Sdk(_stainless(groq.Groq), _stainless(groq.AsyncGroq)),
     "together": Sdk(_stainless(together.Together), _stainless(together.AsyncTogether)),
@@ -143,7 +143,7 @@ class Way:
 
     def provider(self, client: Any, **options: Any) -> Any:
         """The provider function over it."""
-        return adapters.provider(client, stream=self.stream, wire=self.sdk.wire, **options)
+        return adapters.provider(client, stream=self.stream, format=self.sdk.format, **options)
 
     async def turn(
         self, client: Any, start: Request | Resumption, *, options: Mapping[str, Any] | None = None, **settings: Any
@@ -237,7 +237,7 @@ async def _all_closed(url: str) -> None:
 @pytest.mark.behaviour(21)
 async def test_a_cut_answer_is_continued_and_merged(way: Way) -> None:
     """Two calls of the SDK, one answer; the second call repeats the first, and adds to it."""
-    provider = ScriptedProvider([truncate(FIRST, after=99), say(REST)], wire=way.sdk.wire or "openai_chat")
+    provider = ScriptedProvider([truncate(FIRST, after=99), say(REST)], format=way.sdk.format or "openai_chat")
     with provider.serve() as url:
         async with way.client(url) as client:
             result = await way.turn(client, way.request())
@@ -246,7 +246,7 @@ async def test_a_cut_answer_is_continued_and_merged(way: Way) -> None:
     assert first.stream is second.stream is way.stream
     assert second.request.messages[: len(first.request.messages)] == first.request.messages
     assert second.request.messages[-1].text == ContinuationPolicy().prompt
-    assert (first.request.max_tokens, first.wire) == (400, way.provider(client).wire)
+    assert (first.request.max_tokens, first.format) == (400, way.provider(client).format)
 
 
 @each_way
@@ -402,9 +402,9 @@ async def test_tokens_that_the_sdk_may_follow_itself(way: Way) -> None:
 @pytest.mark.behaviour(13)
 async def test_a_response_in_the_background_is_fetched(way: Way) -> None:
     """It is fetched by its id through the SDK's own method, and not started twice."""
-    wire_name, extra = way.sdk.wire or "", {"background": True}
+    format_name, extra = way.sdk.format or "", {"background": True}
     being_made = reason("in_progress")
-    provider = ScriptedProvider([being_made, being_made.but(text="Blu"), say("Blue.")], wire=wire_name)
+    provider = ScriptedProvider([being_made, being_made.but(text="Blu"), say("Blue.")], format=format_name)
     with provider.serve() as url:
         async with way.client(url) as client:
             assert way.provider(client).retrieves
@@ -448,7 +448,7 @@ async def test_what_arrives_is_what_was_asked(name: str) -> None:
         async with way.client(url) as client:
             way.provider(client)(request)
     (received,) = provider.received
-    speaks = wire(received.wire)
+    speaks = format_of(received.format)
     assert newest in received.body
     found, sent = received.request, speaks.request({"model": request.model, **speaks.encode(request)})
     if name == "google":  # its SDK has a spelling of its own within a tool
@@ -508,7 +508,7 @@ async def test_bytes_go_back_as_they_came(stream: bool) -> None:
                 await way.turn(client, request)
         (received,) = provider.received
         member_name = "contents" if name == "google" else "messages"
-        expected = wire(received.wire).encode(request)[member_name]
+        expected = format_of(received.format).encode(request)[member_name]
         found = received.body[member_name]
         if name == "google":  # which of the two alphabets of base64, is the SDK's choice
             found[0]["parts"][0]["thoughtSignature"] = found[0]["parts"][0]["thoughtSignature"].replace("_-8", "/+8")
@@ -580,7 +580,7 @@ async def test_a_call_in_a_lost_stream_is_repaired(way: Way) -> None:
     """Google's Interactions as the others: the payload is asked for again."""
     provider = ScriptedProvider(
         [call("search", {"q": "sky"}).but(ending=Ending.BROKEN, stop=None), call("search", {"q": "sky"}), say("Blue.")],
-        wire="gemini_interactions",
+        format="gemini_interactions",
     )
     with provider.serve() as url:
         async with way.client(url) as client:
@@ -697,11 +697,11 @@ HOMES: dict[str, tuple[Callable[[], Any], tuple[str, str, str]]] = {
 
 @pytest.mark.parametrize("name", HOMES)
 async def test_who_is_asked_is_told_by_the_client(name: str) -> None:
-    """The wire by its class, provider and dialect by its class or address."""
+    """The format by its class, provider and dialect by its class or address."""
     make, expected = HOMES[name]
     client = make()
     asked: Any = adapters.provider(client)
-    assert (asked.wire, asked.provider, asked.dialect) == expected
+    assert (asked.format, asked.provider, asked.dialect) == expected
     await _close(client)
 
 
@@ -719,7 +719,7 @@ def test_a_dialect_can_be_told() -> None:
         pytest.param("openai", {}, "not a value of type str", id="a name"),
         pytest.param(lambda: None, {"timeout": 3}, "is a provider function", id="settings of a function"),
         pytest.param(lambda: None, {"stream": True}, "is a provider function", id="a function to stream"),
-        pytest.param(lambda: None, {"wire": "telegraph"}, "no wire is called 'telegraph'", id="no wire"),
+        pytest.param(lambda: None, {"format": "telegraph"}, "no format is called 'telegraph'", id="no format"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_at_once(client: Any, settings: dict[str, Any], says: str) -> None:
@@ -752,13 +752,13 @@ def test_a_clients_method_is_refused_at_once() -> None:
             with pytest.raises(UsageError, match="hand over the SDK's client itself, or adapters"):
                 refuses(method)
     ContinuationController(_client(Ours).ask)
-    ContinuationController(adapters.provider(_methods()[0], wire="openai_chat"))
+    ContinuationController(adapters.provider(_methods()[0], format="openai_chat"))
 
 
 def test_a_format_that_the_sdk_does_not_speak() -> None:
     """It names those that it does."""
     with _client(anthropic.Anthropic) as client, pytest.raises(UsageError, match="it is in: anthropic"):
-        adapters.provider(client, wire="openai_chat")
+        adapters.provider(client, format="openai_chat")
 
 
 def test_a_client_of_another_aws_service() -> None:
@@ -785,14 +785,14 @@ def test_no_sdk_is_imported() -> None:
 
 @pytest.mark.parametrize("way", [*_only(WAYS, stream=False)])
 async def test_a_controller_takes_an_sdks_client(way: Way) -> None:
-    """Without a word about how it is asked; `wire` is handed on."""
+    """Without a word about how it is asked; `format` is handed on."""
     provider = ScriptedProvider([truncate(FIRST, after=99), say(REST)])
     with provider.serve() as url:
         async with way.client(url) as client:
             if way.asynchronous:
-                result = await AsyncContinuationController(client, wire=way.sdk.wire or "").run(way.request())
+                result = await AsyncContinuationController(client, format=way.sdk.format or "").run(way.request())
             else:
-                result = ContinuationController(client, wire=way.sdk.wire or "").run(way.request())
+                result = ContinuationController(client, format=way.sdk.format or "").run(way.request())
     assert (result.text, result.complete) == (FIRST + REST, True)
 
 
@@ -814,7 +814,7 @@ async def test_a_function_of_a_body(stream: bool) -> None:
 
     with provider.serve() as url:
         async with _client(openai.AsyncOpenAI, base_url=f"{url}/v1") as aclient:
-            asked: Any = adapters.provider(aclient.chat.completions.create, wire="openai_chat", stream=stream)
+            asked: Any = adapters.provider(aclient.chat.completions.create, format="openai_chat", stream=stream)
             result = await AsyncContinuationController(asked).run(way.request(extra={"a_new_member": 1}))
         with _client(openai.OpenAI, base_url=f"{url}/v1") as client:
 
@@ -822,7 +822,7 @@ async def test_a_function_of_a_body(stream: bool) -> None:
                 answer = client.chat.completions.create(**body)
                 return (chunk.to_dict() for chunk in answer) if stream else answer.to_dict()
 
-            plain = adapters.provider(complete, wire="openai_chat", stream=stream)
+            plain = adapters.provider(complete, format="openai_chat", stream=stream)
             again = ContinuationController(plain).run(way.request())
     assert result.text == again.text == FIRST + REST
 

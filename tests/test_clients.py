@@ -13,7 +13,7 @@ import httpx
 import httpx2
 import pytest
 
-from endturn import wires
+from endturn import formats
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import (
@@ -42,7 +42,7 @@ from endturn.scripted import (
 )
 from endturn.stop import StopReason
 
-WIRES = {
+FORMATS = {
     "openai_chat": ("openai", "/v1"),
     "openai_responses": ("openai", "/v1"),
     "anthropic": ("anthropic", ""),
@@ -54,7 +54,7 @@ WIRES = {
     "completions": ("openai", "/v1"),
     "ollama": ("ollama", ""),
 }
-"""Wire → a provider that speaks it, and what stands between its host and the wire's own path."""
+"""Format → a provider that speaks it, and what stands between its host and the format's own path."""
 NO_WORD = {
     "refuse": {"bedrock_converse", "cohere", "completions", "gemini", "gemini_interactions", "ollama"},
     "call": {"completions"},
@@ -66,17 +66,19 @@ ASKED = Request(model="m", messages=(Message(role="user", content="hi"),), max_t
 KEY = "sk-proj-0123456789abcdef"
 
 
-def client(provider: ScriptedProvider, wire: str, **options: Any) -> Client:
+def client(provider: ScriptedProvider, format: str, **options: Any) -> Client:
     """A client whose requests are answered in process."""
-    name, path = WIRES[wire]
-    return Client(name, api_key=KEY, base_url=f"http://scripted{path}", wire=wire, http=provider.transport(), **options)
+    name, path = FORMATS[format]
+    return Client(
+        name, api_key=KEY, base_url=f"http://scripted{path}", format=format, http=provider.transport(), **options
+    )
 
 
-def async_client(provider: ScriptedProvider, wire: str, **options: Any) -> AsyncClient:
+def async_client(provider: ScriptedProvider, format: str, **options: Any) -> AsyncClient:
     """The same, async."""
-    name, path = WIRES[wire]
+    name, path = FORMATS[format]
     url = f"http://scripted{path}"
-    return AsyncClient(name, api_key=KEY, base_url=url, wire=wire, http=provider.transport(), **options)
+    return AsyncClient(name, api_key=KEY, base_url=url, format=format, http=provider.transport(), **options)
 
 
 def answering(content: bytes, *, status: int = 200, kind: str = "application/json") -> Client:
@@ -105,25 +107,25 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", REPLIES)
-async def test_every_colour_returns_the_same_response(name: str, wire: str) -> None:
+async def test_every_colour_returns_the_same_response(name: str, format: str) -> None:
     """Sync and async, streamed and whole, over HTTP and in process: one reply, one response."""
-    provider = ScriptedProvider([REPLIES[name]], exhausted="last", wire=wire)
-    if wire in NO_WORD.get(name, ()):
-        with pytest.raises(UsageError, match=f"the {wire} format has no word for"):
+    provider = ScriptedProvider([REPLIES[name]], exhausted="last", format=format)
+    if format in NO_WORD.get(name, ()):
+        with pytest.raises(UsageError, match=f"the {format} format has no word for"):
             provider.complete(ASKED)
         return
     expected = provider.complete(ASKED)
-    with client(provider, wire) as sync:
+    with client(provider, format) as sync:
         whole = sync(ASKED)
         said, streamed = finished(list(sync.stream(ASKED)))
-    async with async_client(provider, wire) as other:
+    async with async_client(provider, format) as other:
         awaited = await other(ASKED)
         said_async, streamed_async = finished([item async for item in other.stream(ASKED)])
     assert said == said_async == expected.text
     for response in (whole, awaited, streamed, streamed_async):
-        if name == "null" and wire in NO_NULL:
+        if name == "null" and format in NO_NULL:
             assert (response.text, response.stop_reason) == (expected.text, StopReason.MISSING)
             continue
         assert (response.text, response.reasoning, response.stop_reason, response.raw_stop_reason) == (
@@ -150,19 +152,19 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", ERRORS)
-async def test_errors_say_whose_fault_it_is(name: str, wire: str) -> None:
+async def test_errors_say_whose_fault_it_is(name: str, format: str) -> None:
     """Each status is an exception whose type says whose fault it is, with the request's id, in both colours."""
     reply, kind, status = ERRORS[name]
     provider = ScriptedProvider([reply], exhausted="last")
     caught: list[pytest.ExceptionInfo[ProviderError]] = []
-    with client(provider, wire) as sync:
+    with client(provider, format) as sync:
         for attempt in (lambda: sync(ASKED), lambda: list(sync.stream(ASKED))):
             with pytest.raises(ProviderError) as info:
                 attempt()
             caught.append(info)
-    async with async_client(provider, wire) as other:
+    async with async_client(provider, format) as other:
         with pytest.raises(ProviderError) as info:
             await other(ASKED)
         caught.append(info)
@@ -172,30 +174,32 @@ async def test_errors_say_whose_fault_it_is(name: str, wire: str) -> None:
     for info in caught:
         error = info.value
         assert type(error) is kind
-        assert (error.status, error.provider) == (status, WIRES[wire][0])
+        assert (error.status, error.provider) == (status, FORMATS[format][0])
         assert error.request_id
         assert error.body
         assert error.retryable is not isinstance(error, RequestRejected)
         assert error.retry_after_s == (7 if name == "rate limit" else None)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_an_error_may_be_a_stop_reason(wire: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_error_may_be_a_stop_reason(format: str) -> None:
     """An error that says that the context is too long carries that stop."""
     provider = ScriptedProvider([fail(400, "context_length_exceeded")])
-    with client(provider, wire) as sync, pytest.raises(RequestRejected) as caught:
+    with client(provider, format) as sync, pytest.raises(RequestRejected) as caught:
         sync(ASKED)
     assert caught.value.stop is not None
     assert caught.value.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
-@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "cohere"])  # there it is an ordinary end, ERROR
-async def test_an_error_inside_a_stream_keeps_the_partial(wire: str) -> None:
+@pytest.mark.parametrize(
+    "format", [format for format in FORMATS if format != "cohere"]
+)  # there it is an ordinary end, ERROR
+async def test_an_error_inside_a_stream_keeps_the_partial(format: str) -> None:
     """An error event after some text raises, and the text is in `partial`."""
     provider = ScriptedProvider([fail(529, text="So far")], exhausted="last")
-    with client(provider, wire) as sync, pytest.raises(ProviderUnavailable) as caught:
+    with client(provider, format) as sync, pytest.raises(ProviderUnavailable) as caught:
         list(sync.stream(ASKED))
-    async with async_client(provider, wire) as other:
+    async with async_client(provider, format) as other:
         with pytest.raises(ProviderUnavailable):
             [_ async for _ in other.stream(ASKED)]
     assert caught.value.partial is not None
@@ -213,14 +217,14 @@ def test_nobody_there_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize("reply", [hang_up(), cut("Half")], ids=["no answer", "half a body"])
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_lost_whole_answer_is_unavailable(wire: str, reply: Reply) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_lost_whole_answer_is_unavailable(format: str, reply: Reply) -> None:
     """A connection that closes before a whole answer is ProviderUnavailable."""
-    name, path = WIRES[wire]
+    name, path = FORMATS[format]
     failing = pytest.raises(ProviderUnavailable, match="connection failed")
     with (
         ScriptedProvider([reply]).serve() as url,
-        Client(name, api_key=KEY, base_url=url + path, wire=wire) as sync,
+        Client(name, api_key=KEY, base_url=url + path, format=format) as sync,
         failing,
     ):
         sync(ASKED)
@@ -235,19 +239,19 @@ def test_a_lost_whole_answer_is_unavailable(wire: str, reply: Reply) -> None:
     ],
     ids=["broken", "tidy", "broken, slow"],
 )
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_cut_stream_is_missing(wire: str, reply: Reply, detail: str | None) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_cut_stream_is_missing(format: str, reply: Reply, detail: str | None) -> None:
     """A stream that ends or breaks before its terminal ends in a response: the partial text, stop `missing`."""
-    name, path = WIRES[wire]
+    name, path = FORMATS[format]
     with ScriptedProvider([reply], exhausted="last").serve() as url:
-        with Client(name, api_key=KEY, base_url=url + path, wire=wire) as sync:
+        with Client(name, api_key=KEY, base_url=url + path, format=format) as sync:
             results = [finished(list(sync.stream(ASKED)))]
-        async with AsyncClient(name, api_key=KEY, base_url=url + path, wire=wire) as other:
+        async with AsyncClient(name, api_key=KEY, base_url=url + path, format=format) as other:
             results.append(finished([item async for item in other.stream(ASKED)]))
     for said, response in results:
         assert said == response.text == "One two"
         # The Responses API says in its own words that a response which is in progress has not ended.
-        said_so = detail or ("stream_cut" if wire == "openai_responses" else None)
+        said_so = detail or ("stream_cut" if format == "openai_responses" else None)
         assert (response.stop_reason, response.stop.detail) == (StopReason.MISSING, said_so)
         assert response.stop.truncated
 
@@ -334,7 +338,7 @@ def test_keys_are_neither_shown_nor_said() -> None:
         sync(ASKED)
     for shown in (repr(sync), repr(vars(sync)), str(caught.value), repr(vars(caught.value)), repr(async_client)):
         assert KEY not in shown
-    assert "secret" not in repr(Client("x", wire="openai_chat", base_url="http://me:secret@host/v1?key=secret"))
+    assert "secret" not in repr(Client("x", format="openai_chat", base_url="http://me:secret@host/v1?key=secret"))
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"Bearer {KEY}", "schlüssel"], ids=["line end", "space", "umlaut"])
@@ -346,12 +350,12 @@ def test_a_key_that_cannot_be_sent_is_refused_unseen(key: str) -> None:
 
 
 def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other provider needs a wire and an address, and no key; without them the error says so."""
+    """Any other provider needs a format and an address, and no key; without them the error says so."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     provider = ScriptedProvider([say("mine"), say("theirs")])
     with provider.serve() as url:
-        with Client("mine", wire="openai_chat", base_url=f"{url}/v1/") as sync:
-            assert (sync(ASKED).text, sync.provider, sync.wire) == ("mine", "mine", "openai_chat")
+        with Client("mine", format="openai_chat", base_url=f"{url}/v1/") as sync:
+            assert (sync(ASKED).text, sync.provider, sync.format) == ("mine", "mine", "openai_chat")
         with Client("openai", base_url=f"{url}/v1") as sync:
             assert sync(ASKED).text == "theirs"
     with pytest.raises(UsageError, match="'mine'"):
@@ -360,7 +364,7 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(UsageError, match="a name like 'openai', not a value of type Request"):
         Client(misused)
     with pytest.raises(UsageError, match="not an address"):
-        Client("mine", wire="openai_chat", base_url="localhost:8000/v1")
+        Client("mine", format="openai_chat", base_url="localhost:8000/v1")
 
 
 @pytest.mark.parametrize(
@@ -428,13 +432,13 @@ def test_the_clients_own_key_is_never_quoted(key: str, stream: bool, status: int
         pytest.param(b"upstream failed", DecodeError, id="a word"),
     ],
 )
-@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
-def test_a_stream_that_is_none_is_an_error(wire: str, content: bytes, kind: type[ProviderError]) -> None:
+@pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic", "gemini", "cohere", "ollama"])
+def test_a_stream_that_is_none_is_an_error(format: str, content: bytes, kind: type[ProviderError]) -> None:
     """A success without a stream where one was asked for is not an empty answer."""
-    name, path = WIRES[wire]
+    name, path = FORMATS[format]
     answer = httpx.MockTransport(lambda _: httpx.Response(200, headers={"x-request-id": "r1"}, content=content))
     with (
-        Client(name, api_key=KEY, base_url=f"http://h{path}", wire=wire, http=answer) as sync,
+        Client(name, api_key=KEY, base_url=f"http://h{path}", format=format, http=answer) as sync,
         pytest.raises(kind) as caught,
     ):
         list(sync.stream(ASKED))
@@ -445,7 +449,7 @@ def test_a_stream_that_is_none_is_an_error(wire: str, content: bytes, kind: type
 def test_a_whole_answer_to_a_request_for_a_stream_is_taken() -> None:
     """Some servers do not stream; what they send is the answer all the same."""
     body = ScriptedProvider([say("All of it.")]).complete(ASKED)
-    content = json.dumps(wires.wire("openai_chat").reply(body, stream=False)).encode()
+    content = json.dumps(formats.format_of("openai_chat").reply(body, stream=False)).encode()
     with answering(content) as sync:
         said, response = finished(list(sync.stream(ASKED)))
     assert (said, response.text, response.stop_reason) == ("All of it.", "All of it.", StopReason.END_TURN)
@@ -479,11 +483,11 @@ def test_a_request_that_cannot_be_sent_is_named() -> None:
 
 def test_a_stranger_may_use_anybodys_words() -> None:
     """A server that nobody named is read with the union of all dialects; OpenAI itself is not."""
-    body = wires.wire("openai_chat").reply(ScriptedProvider([say("x")]).complete(ASKED), stream=False)
+    body = formats.format_of("openai_chat").reply(ScriptedProvider([say("x")]).complete(ASKED), stream=False)
     assert isinstance(body, dict)
     body["choices"][0]["finish_reason"] = "eos_token"
     answer = httpx.MockTransport(lambda _: httpx.Response(200, json=body))
-    with Client("mine", wire="openai_chat", base_url="http://h/v1", http=answer) as sync:
+    with Client("mine", format="openai_chat", base_url="http://h/v1", http=answer) as sync:
         assert sync(ASKED).stop_reason is StopReason.END_TURN
     with Client("openai", api_key=KEY, http=answer) as sync:
         assert sync(ASKED).stop_reason is StopReason.UNKNOWN

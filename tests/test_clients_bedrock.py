@@ -26,7 +26,7 @@ from endturn.scripted import (
     think,
     truncate,
 )
-from endturn.scripted.loopback import Answer, Asked, Server
+from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
 from tests.test_signing import TOKEN, alone, expected, keys  # noqa: F401 - fixtures
 
@@ -61,7 +61,7 @@ REPLIES = {
 @pytest.mark.parametrize("name", REPLIES)
 async def test_every_colour_returns_the_same_response(name: str) -> None:
     """Sync and async, streamed and whole, over a socket and in process: one reply, one response."""
-    provider = ScriptedProvider([REPLIES[name]], exhausted="last", wire="bedrock_converse")
+    provider = ScriptedProvider([REPLIES[name]], exhausted="last", format="bedrock_converse")
     expected_ = provider.complete(ASKED)
     with provider.serve() as url:
         with Client("aws.bedrock", base_url=url) as sync:
@@ -171,11 +171,11 @@ def test_a_damaged_stream_is_a_decode_error_with_the_partial() -> None:
 # --- Who asks ----------------------------------------------------------------------------------------------------
 
 
-async def arrived(base: str = "", **options: Any) -> list[Asked]:
-    """What arrives at a server when each colour asks, whole and streamed. `base` is a path before the wire's own."""
-    seen: list[Asked] = []
+async def arrived(base: str = "", **options: Any) -> list[RequestSummary]:
+    """What arrives at a server when each colour asks, whole and streamed. `base` is a path before the format's own."""
+    seen: list[RequestSummary] = []
 
-    def respond(asked: Asked) -> Answer:
+    def respond(asked: RequestSummary) -> Answer:
         seen.append(asked)
         return Answer(status=500, length=0)
 

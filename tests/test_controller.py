@@ -297,7 +297,7 @@ def test_every_other_end_keeps_the_text_and_is_no_success(response: ChatResponse
 def test_a_pause_is_resent_unchanged() -> None:
     """pause_turn: the answer's own blocks go back, no prompt; the parts are one answer."""
     first = Blocks("anthropic", ({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},))
-    provider, result = play(paused("Look", blocks=first), said(" here."), wire="anthropic")
+    provider, result = play(paused("Look", blocks=first), said(" here."), format="anthropic")
     assert provider.requests[1].messages == (*ask().messages, paused("Look", blocks=first).message())
     assert (result.text, result.outcome, result.continuations) == ("Look here.", "completed", 0)
 
@@ -927,10 +927,10 @@ def test_an_async_tool_needs_the_async_controller() -> None:
         play(calling(call()), request=ask(tools=(SEARCH,)), tools={"search": search})
 
 
-def test_an_unknown_wire_is_refused() -> None:
-    """The wire's name is checked when the controller is made."""
-    with pytest.raises(UsageError, match="no wire is called 'telex'"):
-        ContinuationController(Played(), wire="telex")
+def test_an_unknown_format_is_refused() -> None:
+    """The format's name is checked when the controller is made."""
+    with pytest.raises(UsageError, match="no format is called 'telex'"):
+        ContinuationController(Played(), format="telex")
 
 
 # --- Async ----------------------------------------------------------------------------------------------------------

@@ -27,14 +27,14 @@ def play(
     *script: ChatResponse | BaseException,
     request: Request = TOOLS,
     chunk: int | None = None,
-    wire: str = "",
+    format: str = "",
     **keys: Any,
 ) -> tuple[Played, TurnResult, list[ToolCall]]:
     """One turn over a script, and the calls that ran."""
     ran: list[ToolCall] = []
     provider = Played(*script, chunk=chunk)
     controller = ContinuationController(
-        provider, policy=ContinuationPolicy(**keys), wire=wire, tools={"search": ran.append, "now": ran.append}
+        provider, policy=ContinuationPolicy(**keys), format=format, tools={"search": ran.append, "now": ran.append}
     )
     return provider, controller.run(request), ran
 
@@ -169,12 +169,12 @@ def test_the_same_calls_in_a_row_are_counted(names: str, ran: int) -> None:
 
 
 @pytest.mark.behaviour(5)
-@pytest.mark.parametrize("wire", ["gemini", "ollama", "openai_responses"])
-def test_a_format_without_a_word_for_calls_promotes_them_under_any_policy(wire: str) -> None:
+@pytest.mark.parametrize("format", ["gemini", "ollama", "openai_responses"])
+def test_a_format_without_a_word_for_calls_promotes_them_under_any_policy(format: str) -> None:
     """There every call comes with a clean stop: not to promote it would mean to run none."""
     asked = calling(call()).with_stop(promoted_from=StopReason.END_TURN)
-    assert len(play(asked, said("Done."), wire=wire, promote=False)[2]) == 1
-    assert len(play(asked, wire="openai_chat", promote=False)[2]) == 0
+    assert len(play(asked, said("Done."), format=format, promote=False)[2]) == 1
+    assert len(play(asked, format="openai_chat", promote=False)[2]) == 0
 
 
 # --- What is logged -------------------------------------------------------------------------------------------------

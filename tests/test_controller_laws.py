@@ -107,7 +107,7 @@ ASKED = st.sampled_from(
         ("anthropic", CLAUDE.but(extra={"thinking": {"type": "enabled", "budget_tokens": 20}})),
     ]
 )
-"""A wire, and what is asked over it: text and JSON, of a model that takes a prefill and of one that does not."""
+"""A format, and what is asked over it: text and JSON, of a model that takes a prefill and of one that does not."""
 
 
 class Turns:
@@ -123,7 +123,7 @@ class Turns:
     ) -> None:
         self.script = script
         self.policy = policy
-        self.wire, self.request = asked
+        self.format, self.request = asked
         self.retrieves = retrieves
         self.ran: list[tuple[int, str]] = []
         self.provider = Played()
@@ -138,7 +138,7 @@ class Turns:
     def settings(self) -> dict[str, Any]:
         """What both controllers are given; their ids and seconds are the same in every turn."""
         return {
-            "tools": self.tools(), "policy": self.policy, "wire": self.wire, "clock": lambda: 0.0,
+            "tools": self.tools(), "policy": self.policy, "format": self.format, "clock": lambda: 0.0,
             "sleep": lambda seconds: None, "new_id": lambda: "t",
         }  # fmt: skip
 
@@ -339,7 +339,7 @@ def test_whatever_has_a_handle_can_be_taken_up(
         return
     assert not result.complete
     policy = policy.model_copy(update={"continuation_max_output_chars": 1_000})
-    finished = ContinuationController(Played(said("The end.")), policy=policy, wire=asked[0], tools={}).run(
+    finished = ContinuationController(Played(said("The end.")), policy=policy, format=asked[0], tools={}).run(
         result.resume()
     )
     assert finished.complete
@@ -419,9 +419,9 @@ class Stopping:
 
         return {"search": run, "now": run}
 
-    def settings(self, policy: ContinuationPolicy, wire: str) -> dict[str, Any]:
+    def settings(self, policy: ContinuationPolicy, format: str) -> dict[str, Any]:
         """What both controllers are given."""
-        return {"tools": self.tools(), "policy": policy, "wire": wire, "clock": lambda: 0.0}
+        return {"tools": self.tools(), "policy": policy, "format": format, "clock": lambda: 0.0}
 
 
 @pytest.mark.behaviour(18)
@@ -430,12 +430,12 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], at: int, plain: bool
 ) -> None:
     """Stopped at any act: no stream stays open, the turn ends once, its text is what was shown, it can be sent."""
-    wire, request = asked
+    format, request = asked
     stopping = Stopping(script, at)
     seen: list[Any] = []
 
     async def watched() -> None:
-        controller = AsyncContinuationController(stopping.asynchronous, **stopping.settings(policy, wire))
+        controller = AsyncContinuationController(stopping.asynchronous, **stopping.settings(policy, format))
         async with aclosing(controller.stream(request)) as items:  # type: ignore[type-var]
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - what came before it was stopped counts
@@ -444,7 +444,7 @@ def test_a_turn_that_is_stopped_keeps_what_it_has(
     with heard(TurnEnded) as ended:
         try:
             if plain:
-                seen.extend(ContinuationController(stopping, **stopping.settings(policy, wire)).stream(request))
+                seen.extend(ContinuationController(stopping, **stopping.settings(policy, format)).stream(request))
             else:
                 asyncio.run(watched())
         except Stopped as error:
@@ -473,10 +473,10 @@ def test_a_stream_that_is_left_closes_the_providers(
     script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], items: int
 ) -> None:
     """Whoever leaves after any number of items leaves no stream open, and the turn ends once."""
-    wire, request = asked
+    format, request = asked
     stopping = Stopping(script, -1)
     with heard(TurnEnded) as ended:
-        stream = ContinuationController(stopping, **stopping.settings(policy, wire)).stream(request)
+        stream = ContinuationController(stopping, **stopping.settings(policy, format)).stream(request)
         with suppress(ProviderError):
             for _ in islice(stream, items):
                 pass

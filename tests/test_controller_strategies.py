@@ -12,10 +12,10 @@ from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected, UsageError
+from endturn.formats import capabilities, format_of
 from endturn.records import ContinuationAttempted, Strategy
 from endturn.scripted import ScriptedProvider, reason, say
 from endturn.stop import Resume, StopReason
-from endturn.wires import capabilities, wire
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
 OLD = "claude-sonnet-4-5-20250929"
@@ -37,7 +37,7 @@ def played(
     for name, value in (says or {}).items():
         setattr(provider, name, value)
     sleep = (slept if slept is not None else []).append
-    controller = ContinuationController(provider, wire=speaks, policy=ContinuationPolicy(**policy), sleep=sleep)
+    controller = ContinuationController(provider, format=speaks, policy=ContinuationPolicy(**policy), sleep=sleep)
     return provider, controller.run(request or ask())
 
 
@@ -102,7 +102,7 @@ async def test_the_async_controller_waits_without_blocking() -> None:
 
     provider = Played(paused("", Resume.RETRIEVE_SAME_ID, id="r"), said("Done."))
     provider.retrieves = True  # type: ignore[attr-defined]  # what a provider function may say of itself
-    result = await AsyncContinuationController(provider, wire="openai_responses", sleep=sleep).run(ask())
+    result = await AsyncContinuationController(provider, format="openai_responses", sleep=sleep).run(ask())
     assert (result.text, slept) == ("Done.", [1.0])
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_taken_up_is_left_paused(resume: Resume) -> None:
 def test_a_model_that_takes_a_prefill_gets_one() -> None:
     """The partial answer is the last message, its trailing white space stripped, and put back once."""
     provider, result = played(cut("One "), said(" two."), request=ask(model=OLD), speaks="anthropic")
-    sent = wire("anthropic").encode(provider.requests[1])["messages"][-1]
+    sent = format_of("anthropic").encode(provider.requests[1])["messages"][-1]
     assert sent == {"role": "assistant", "content": [{"type": "text", "text": "One"}]}
     assert (result.text, result.complete) == ("One two.", True)
 
@@ -153,7 +153,7 @@ def test_a_refused_prefill_is_asked_by_prompt_and_remembered() -> None:
         cut("One "), RequestRejected("no prefill", status=400), said("two."), cut("Three "), said("four.")
     )
     controller = ContinuationController(
-        provider, wire="anthropic", policy=ContinuationPolicy(continuation_max_attempts=1)
+        provider, format="anthropic", policy=ContinuationPolicy(continuation_max_attempts=1)
     )
     first, second = controller.run(ask(model=OLD)), controller.run(ask(model=OLD))
     assert (first.text, first.complete) == ("One two.", True)
@@ -170,7 +170,7 @@ def test_white_space_before_a_prefill_stands_once_everywhere() -> None:
     _, result = played(cut("One "), said(" two."), request=ask(model=OLD), speaks="anthropic")
     assert [message.text for message in result.messages] == ["hi", "One two."]
     _, failed = played(cut("One "), ProviderUnavailable("busy"), request=ask(model=OLD), speaks="anthropic")
-    resumed = ContinuationController(Played(said(" two.")), wire="anthropic").run(failed.resume())
+    resumed = ContinuationController(Played(said(" two.")), format="anthropic").run(failed.resume())
     assert resumed.text == resumed.messages[-1].text == "One two."
 
 
@@ -217,7 +217,7 @@ def test_any_other_refusal_ends_the_turn() -> None:
     ],
 )
 def test_the_record_of_who_takes_a_prefill(speaks: str, dialect: str, model: str, prefills: bool) -> None:
-    """By wire, dialect and model."""
+    """By format, dialect and model."""
     assert capabilities.of(speaks, dialect, model).prefill is prefills
 
 
@@ -297,13 +297,15 @@ def test_an_eager_json_stream_is_not_asked_for_again() -> None:
         ("cohere", {"response_format": {"type": "json_object"}}),
     ],
 )
-def test_json_asked_for_in_the_wires_own_words_is_asked_for_again_whole(speaks: str, extra: dict[str, Any]) -> None:
+def test_json_asked_for_in_the_formats_own_words_is_asked_for_again_whole(speaks: str, extra: dict[str, Any]) -> None:
     """What the host put into `extra` is a setting like any other: no nudge, and the format goes out again."""
     provider = Played(cut('{"a": 1'), said('{"a": 12}'), chunk=3)
-    seen, result = streamed(ContinuationController(provider, wire=speaks), ask(extra=extra))
+    seen, result = streamed(ContinuationController(provider, format=speaks), ask(extra=extra))
     assert ("".join(seen), result.text, result.complete) == ('{"a": 12}', '{"a": 12}', True)
     assert provider.requests[1] == ask(extra=extra, max_tokens=390)
-    assert ContinuationController(Played(said("no JSON")), wire=speaks).run(ask(extra=extra)).outcome == "invalid_json"
+    assert (
+        ContinuationController(Played(said("no JSON")), format=speaks).run(ask(extra=extra)).outcome == "invalid_json"
+    )
 
 
 @pytest.mark.behaviour(17)
@@ -316,13 +318,13 @@ def test_json_asked_for_in_the_wires_own_words_is_asked_for_again_whole(speaks: 
         ("ollama", {"options": {"num_predict": 400}}, {"options": {"num_predict": 300}}),
     ],
 )
-def test_a_maximum_in_the_wires_own_words_is_clamped(
+def test_a_maximum_in_the_formats_own_words_is_clamped(
     speaks: str, extra: dict[str, Any], clamped: dict[str, Any]
 ) -> None:
     """It is the request's maximum: the first call's own, a continuation's as far as the budget goes."""
     provider = Played(cut("one ", tokens=400), said("two"))
     policy = ContinuationPolicy(continuation_max_total_completion_tokens=700)
-    result = ContinuationController(provider, wire=speaks, policy=policy).run(ask(max_tokens=None, extra=extra))
+    result = ContinuationController(provider, format=speaks, policy=policy).run(ask(max_tokens=None, extra=extra))
     assert result.complete
     assert [(request.max_tokens, request.extra) for request in provider.requests] == [(None, extra), (300, clamped)]
 
@@ -438,7 +440,7 @@ def test_thinking_alone_may_be_given_more_room_once() -> None:
 
 @pytest.mark.behaviour(15)
 def test_thinking_alone_may_be_asked_without_thinking_once() -> None:
-    """The same question, thinking turned off in the wire's own words."""
+    """The same question, thinking turned off in the format's own words."""
     provider, result = played(cut("", reasoning="Hm"), said("42."), on_reasoning_only="reasoning_off_once")
     assert (result.text, provider.requests[1].extra) == ("42.", {"reasoning_effort": "none"})
     assert provider.requests[1].messages == ask().messages
@@ -522,7 +524,7 @@ def test_our_client_fetches_what_is_being_made(speaks: str) -> None:
     being_made = reason("in_progress", "")
     scripted = ScriptedProvider([being_made, being_made, say("Done.")])
     slept: list[float] = []
-    with scripted.serve() as url, Client(name, api_key="none", base_url=url + path, wire=speaks) as client:
+    with scripted.serve() as url, Client(name, api_key="none", base_url=url + path, format=speaks) as client:
         controller = ContinuationController(client, sleep=slept.append)
         result = controller.run(ask(extra={"background": True}))
     assert (result.text, result.complete, slept) == ("Done.", True, [1.0, 2.0])
@@ -542,7 +544,7 @@ def test_signatures_stay_over_a_continuation() -> None:
     first = cut("One ", reasoning="Hm", blocks=thought(1, {"type": "text", "text": "One "}))
     second = said("two.", reasoning="Hm", blocks=thought(2, {"type": "text", "text": "two."}))
     _, result = played(first, second, request=ask(model=NEW, max_tokens=1000), speaks="anthropic")
-    written = wire("anthropic").encode(ask().but(messages=result.messages))["messages"][-1]
+    written = format_of("anthropic").encode(ask().but(messages=result.messages))["messages"][-1]
     assert [block.get("signature", block.get("text")) for block in written["content"]] == ["S1", "One ", "S2", "two."]
 
 
@@ -552,9 +554,9 @@ def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> N
     """A provider function may give a call's arguments as text alone; the history holds what was run."""
     asks = calling(call(arguments='{"q": "x"}').but(arguments=None))
     provider = Played(asks, said("Done."))
-    controller = ContinuationController(provider, tools=[(SEARCH, lambda call: "found")], wire=speaks)
+    controller = ContinuationController(provider, tools=[(SEARCH, lambda call: "found")], format=speaks)
     controller.run(ask())
-    assert '"x"' in json.dumps(wire(speaks).encode(provider.requests[1])).replace('\\"', '"')
+    assert '"x"' in json.dumps(format_of(speaks).encode(provider.requests[1])).replace('\\"', '"')
 
 
 @pytest.mark.behaviour(17)

@@ -19,20 +19,20 @@ from endturn.records import CallEnded, CallStarted, Record, TurnEnded, TurnOutco
 from endturn.scripted import ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 
-WIRES = {"openai_chat": ("openai", "/v1"), "anthropic": ("anthropic", "")}
+FORMATS = {"openai_chat": ("openai", "/v1"), "anthropic": ("anthropic", "")}
 ASKED = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=50, temperature=0.5)
 KEY = "sk-proj-0123456789abcdef"
 
 
-def client(provider: ScriptedProvider, wire: str, **options: Any) -> Client:
+def client(provider: ScriptedProvider, format: str, **options: Any) -> Client:
     """A client whose requests are answered in process."""
-    name, path = WIRES[wire]
+    name, path = FORMATS[format]
     return Client(name, api_key=KEY, base_url=f"http://scripted{path}", http=provider.transport(), **options)
 
 
-def async_client(provider: ScriptedProvider, wire: str, **options: Any) -> AsyncClient:
+def async_client(provider: ScriptedProvider, format: str, **options: Any) -> AsyncClient:
     """The same, async."""
-    name, path = WIRES[wire]
+    name, path = FORMATS[format]
     return AsyncClient(name, api_key=KEY, base_url=f"http://scripted{path}", http=provider.transport(), **options)
 
 
@@ -62,14 +62,14 @@ def ended(records: list[Record]) -> CallEnded:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_call_is_announced_once(wire: str, stream: bool, records: list[Record]) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_call_is_announced_once(format: str, stream: bool, records: list[Record]) -> None:
     """One call, one pair of records, with what was asked, where, and what came; its turn ends with it."""
-    with client(ScriptedProvider([truncate("One two three", after=2)]), wire) as sync:
+    with client(ScriptedProvider([truncate("One two three", after=2)]), format) as sync:
         response = finished(list(sync.stream(ASKED)))[1] if stream else sync(ASKED)
     record = ended(records)
     started = record.started
-    assert (started.provider, started.model, started.stream) == (WIRES[wire][0], "m", stream)
+    assert (started.provider, started.model, started.stream) == (FORMATS[format][0], "m", stream)
     assert (started.maximum, started.temperature, started.server_address) == (50, 0.5, "scripted")
     assert (record.stop, record.usage, record.response_id) == (response.stop, response.usage, response.id)
     assert (record.reasons, record.output_chars, record.error) == ((response.stop.raw,), 7, None)
@@ -115,10 +115,10 @@ def test_an_error_is_announced(stream: bool, records: list[Record]) -> None:
     assert record.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_stream_that_its_consumer_closes_is_cancelled(wire: str, records: list[Record]) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_stream_that_its_consumer_closes_is_cancelled(format: str, records: list[Record]) -> None:
     """Leaving a stream midway is `cancelled`, not truncated and not an error; what had come is counted."""
-    with client(ScriptedProvider([say("One two three")]), wire) as sync:
+    with client(ScriptedProvider([say("One two three")]), format) as sync:
         items = sync.stream(ASKED)
         assert next(items) == Delta(text="One")
         items.close()

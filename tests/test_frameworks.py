@@ -744,7 +744,7 @@ def test_a_kept_response_is_read_with_its_usage() -> None:
     ],
 )
 def test_a_kept_response_may_be_in_any_format(body: dict[str, Any]) -> None:
-    """Its own members tell which; the wire of that format reads it."""
+    """Its own members tell which; the format of that format reads it."""
     seen = of_exception(raised("instructor", "InstructorRetryException", last_completion=body))
     assert seen is not None
     assert seen.stop.reason is StopReason.MAX_TOKENS

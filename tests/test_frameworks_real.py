@@ -41,11 +41,11 @@ from pydantic_ai.usage import RequestUsage
 
 from endturn import frameworks
 from endturn.errors import UsageError
+from endturn.formats import format_of
 from endturn.frameworks import of_exception
 from endturn.frameworks.exceptions import NAMED
 from endturn.scripted import Reply, ScriptedProvider, call, fail, partial_call, refuse, say, truncate
 from endturn.stop import Resume, StopReason
-from endturn.wires import wire
 
 botocore = import_module("botocore.exceptions")  # it has no types
 
@@ -72,8 +72,8 @@ def test_pydantic_ai_knows_no_word_without_a_row() -> None:
 
 @pytest.mark.parametrize("reason", list(FinishReason), ids=lambda reason: reason.value)
 def test_gemini_names_are_found_in_any_framework(reason: FinishReason) -> None:
-    """LangChain and OpenTelemetry hand on the enum's name, in either case: it means what the wire says it means."""
-    row = wire("gemini").REASONS[""][reason.value]
+    """LangChain and OpenTelemetry hand on the enum's name, in either case: it means what the format says it means."""
+    row = format_of("gemini").REASONS[""][reason.value]
     stop = frameworks.langchain({"finish_reason": reason.name, "model_provider": "google_genai"})
     assert (stop.reason, stop.resume, stop.mapped) == (row.reason, row.resume, True)
     assert frameworks.otel((reason.name.lower(),), provider="gcp.gemini").reason == row.reason

@@ -16,13 +16,13 @@ from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import Client
 from endturn.errors import ProviderError, RequestRejected
+from endturn.formats import Context, Event, RequestSummary, format_of, framing
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import Resume, Stop, StopReason
 from endturn.telemetry import cleanup
-from endturn.wires import Asked, Context, Event, framing, wire
+from tests.formats.replies import chat_body, chunk, usage_chunk
+from tests.formats.replies_judgement import SENDERS, Json, Part, Sent, Spent
 from tests.telemetry.mocked import ASK, Answer, Records, achat, body, chat, events
-from tests.wires.replies import chat_body, chunk, usage_chunk
-from tests.wires.replies_judgement import SENDERS, Json, Part, Sent, Spent
 
 END = {
     "openai_chat": "stop",
@@ -58,7 +58,7 @@ TOOLS = {
 TEXT: Part = ("text", "Grüezi 👋🏽. ")
 CALL: Part = ("call", "weather")
 
-each_wire = pytest.mark.parametrize("name", SENDERS)
+each_format = pytest.mark.parametrize("name", SENDERS)
 
 
 def sent(name: str, word: str, *parts: Part, spent: Spent = Spent()) -> Sent:  # noqa: B008 - frozen
@@ -68,7 +68,7 @@ def sent(name: str, word: str, *parts: Part, spent: Spent = Spent()) -> Sent:  #
 
 def streamed(name: str, made: list[Event], ctx: Context) -> ChatResponse:
     """What the decoder makes of a stream."""
-    decoder = wire(name).decoder(ctx)
+    decoder = format_of(name).decoder(ctx)
     deltas: list[Delta] = [delta for event in made for delta in decoder.feed(event)]
     response = decoder.close()
     assert "".join(delta.text for delta in deltas) == response.text
@@ -77,13 +77,13 @@ def streamed(name: str, made: list[Event], ctx: Context) -> ChatResponse:
 
 def judged(name: str, said: Sent, ctx: Context | None = None) -> list[ChatResponse]:
     """The response as decode and the decoder have it; the watch must have read the same of both."""
-    api, ctx = wire(name), ctx or Context()
+    api, ctx = format_of(name), ctx or Context()
     whole, made = said
     responses = [api.decode(whole, ctx=ctx), streamed(name, made, ctx)]
     for response, things in zip(responses, cast(list[list[Any]], [[whole], made]), strict=True):
-        watch = api.watch(ctx)
+        watch = api.summarizer(ctx)
         for thing in things:
-            watch.see(thing)
+            watch.feed(thing)
         seen = watch.close()
         assert (seen.stop, seen.usage) == (response.stop, response.usage)
         assert (seen.tail, seen.output_chars) == (response.text[-64:], len(response.text))
@@ -110,7 +110,7 @@ def records() -> Iterator[Records]:
 
 
 @pytest.mark.behaviour(5)
-@each_wire
+@each_format
 def test_complete_calls_under_a_clean_end_are_calls(name: str) -> None:
     """A forced choice of one tool gives `stop` and a complete call, in chat; Gemini has no other word for it at all."""
     for response in judged(name, sent(name, END[name], TEXT, CALL)):
@@ -131,7 +131,7 @@ def test_tools_that_the_server_runs_promote_nothing(name: str) -> None:
         assert response.tool_calls == ()
 
 
-@each_wire
+@each_format
 def test_calls_under_a_used_up_limit_are_not_promoted(name: str) -> None:
     """What the limit cut is cut, however whole its last call looks."""
     for response in judged(name, sent(name, LIMIT[name], CALL, CALL)):
@@ -143,23 +143,23 @@ def test_calls_under_a_used_up_limit_are_not_promoted(name: str) -> None:
 
 
 @pytest.mark.behaviour(6)
-@each_wire
+@each_format
 @pytest.mark.parametrize("maximum", [16, 17, 18, None])
 @pytest.mark.parametrize("parts", [(TEXT,), (CALL,)], ids=["text", "call"])
 def test_a_clean_reason_at_a_full_budget_is_suspected(name: str, parts: tuple[Part, ...], maximum: int | None) -> None:
     """vLLM says `tool_calls`, Ollama's Anthropic endpoint `tool_use`, of a turn that the limit cut: the usage tells."""
     word = TOOLS[name] if CALL in parts else END[name]
-    ctx = Context(asked=Asked(maximum=maximum))
+    ctx = Context(asked=RequestSummary(maximum=maximum))
     for response in judged(name, sent(name, word, *parts), ctx):
         assert response.stop.reason is (StopReason.TOOL_CALL if CALL in parts else StopReason.END_TURN)
         assert response.stop.suspected is (maximum is not None and maximum <= 17)
         assert not response.stop.truncated
 
 
-@each_wire
+@each_format
 def test_what_says_that_it_was_cut_is_not_suspected(name: str) -> None:
     """`suspected` is for clean reasons; a cut one needs none."""
-    for response in judged(name, sent(name, LIMIT[name], TEXT), Context(asked=Asked(maximum=17))):
+    for response in judged(name, sent(name, LIMIT[name], TEXT), Context(asked=RequestSummary(maximum=17))):
         assert (response.stop.reason, response.stop.suspected) == (StopReason.MAX_TOKENS, False)
 
 
@@ -167,7 +167,7 @@ def test_what_says_that_it_was_cut_is_not_suspected(name: str) -> None:
 
 
 @pytest.mark.behaviour(7)
-@each_wire
+@each_format
 @pytest.mark.parametrize(
     ("window", "maximum", "reason"),
     [
@@ -183,7 +183,7 @@ def test_the_window_is_told_from_the_limit(
     name: str, window: int | None, maximum: int | None, reason: StopReason
 ) -> None:
     """31 tokens of prompt and 17 of output: one word for both limits, and the sum says which it was."""
-    ctx = Context(asked=Asked(maximum=maximum), window=window)
+    ctx = Context(asked=RequestSummary(maximum=maximum), window=window)
     for response in judged(name, sent(name, LIMIT[name], TEXT), ctx):
         assert (response.stop.reason, response.stop.raw) == (reason, LIMIT[name])
         assert response.stop.resume is (Resume.PROMPT if reason is StopReason.MAX_TOKENS else Resume.NONE)
@@ -195,17 +195,17 @@ def test_a_window_that_the_server_reports() -> None:
     """LM Studio's own API tells the window of the loaded model beside the answer; nobody has to know it before."""
     said = chat_body({"content": "One"}, "length", usage={"prompt_tokens": 29_986, "completion_tokens": 14})
     reported = said | {"model_info": {"arch": "qwen2", "context_length": 30_000}}
-    api, ctx = wire("openai_chat"), Context(dialect="lmstudio", window=131_072)
+    api, ctx = format_of("openai_chat"), Context(dialect="lmstudio", window=131_072)
     assert api.decode(said, ctx=ctx).stop.reason is StopReason.MAX_TOKENS
     assert api.decode(reported, ctx=ctx).stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-    assert api.whole(ctx, reported).stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+    assert api.summarize(ctx, reported).stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
 # Nothing but thinking
 
 
 @pytest.mark.behaviour(15)
-@each_wire
+@each_format
 def test_a_budget_that_was_thought_away(name: str) -> None:
     """gpt-5-mini, Gemini, DeepSeek, Claude: cut with no visible character; nothing to promote or to go on with."""
     counted = name not in ("bedrock_converse", "cohere", "ollama")  # These do not say how much was thinking.
@@ -229,11 +229,11 @@ def test_hidden_thinking_leaves_an_empty_answer() -> None:
 
 
 @pytest.mark.behaviour(3)
-@each_wire
+@each_format
 @pytest.mark.parametrize("parts", [(TEXT,), (TEXT, CALL)], ids=["text", "call"])
 def test_a_stream_that_stops_anywhere_is_missing(name: str, parts: tuple[Part, ...]) -> None:
     """However whole the text and the calls are: without its terminal, a stream was cut."""
-    api = wire(name)
+    api = format_of(name)
     made = sent(name, TOOLS[name] if CALL in parts else END[name], *parts)[1]
     whole = streamed(name, made, Context())
     for size in range(len(made)):
@@ -243,9 +243,9 @@ def test_a_stream_that_stops_anywhere_is_missing(name: str, parts: tuple[Part, .
             continue
         assert (response.stop.reason, response.stop.truncated) == (StopReason.MISSING, True)
         assert response.stop.promoted_from is None
-        watch = api.watch(Context())
+        watch = api.summarizer(Context())
         for event in made[:size]:
-            watch.see(event)
+            watch.feed(event)
         assert watch.close().stop == response.stop
 
 
@@ -274,9 +274,9 @@ def test_what_follows_the_end_changes_nothing(name: str) -> None:
     made = sent(name, LIMIT[name], TEXT)[1]
     first = streamed(name, made, Context()).stop
     again = [*made, *sent(name, END[name])[1][-2:]]
-    watch = wire(name).watch(Context())
+    watch = format_of(name).summarizer(Context())
     for event in again:
-        watch.see(event)
+        watch.feed(event)
     assert (watch.close().stop.reason, watch.close().stop.raw) == (first.reason, first.raw)
 
 
@@ -284,7 +284,7 @@ def test_what_follows_the_end_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.behaviour(10)
-@each_wire
+@each_format
 def test_reasons_within_what_is_said_are_not_ours(name: str) -> None:
     """An answer, or a call's arguments, may hold a whole response of some provider, reason and all."""
     foreign = json.dumps(
@@ -312,7 +312,7 @@ def test_members_beside_the_choice_are_not_its_reason() -> None:
     """A chat body may carry another response: in `usage`, in a message's annotations, in a tool's result."""
     odd = {"finish_reason": "length", "choices": [{"finish_reason": "length"}]}
     said = chat_body({"content": "One", "annotations": [odd], "metadata": odd}, "stop", extra=odd)
-    assert wire("openai_chat").decode(said, ctx=Context()).stop.raw == "stop"
+    assert format_of("openai_chat").decode(said, ctx=Context()).stop.raw == "stop"
 
 
 # Refusals
@@ -339,7 +339,7 @@ def test_a_refusal_may_be_a_part_of_the_content() -> None:
 
 def test_a_refusal_that_was_cut_is_cut() -> None:
     """The limit's word outranks the refusal; so does a stream's missing end."""
-    api = wire("openai_chat")
+    api = format_of("openai_chat")
     assert api.decode(chat_body({"refusal": "I can"}, "length"), ctx=Context()).stop.reason is StopReason.MAX_TOKENS
     assert streamed("openai_chat", [chunk({"refusal": "I can"})], Context()).stop.reason is StopReason.MISSING
 

@@ -23,23 +23,23 @@ from endturn.scripted import (
     say,
     truncate,
 )
-from tests.support.sdks import WAYS, WIRES, Heard, sdk
+from tests.support.sdks import FORMATS, WAYS, Heard, sdk
 
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
 
 CALL = b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}'
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("way", WAYS)
-async def test_the_async_sdks(wire: str, way: str) -> None:
+async def test_the_async_sdks(format: str, way: str) -> None:
     """The async SDKs take whole and streamed answers, from the transport and from the server."""
     provider = ScriptedProvider([say(PROSE), truncate(PROSE, after=3)])
     messages: Any = [{"role": "user", "content": "hi"}]
     with provider.serve() as served:
         http = httpx2.AsyncClient(transport=provider.transport()) if way == "transport" else None
         url = "http://scripted" if way == "transport" else served
-        if wire == "openai_chat":
+        if format == "openai_chat":
             async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", http_client=http) as client:
                 answer = await client.chat.completions.create(model="m", messages=messages)
                 assert answer.choices[0].message.content == PROSE
@@ -202,12 +202,12 @@ def test_stopping_ends_open_streams_and_threads() -> None:
             client.post(url)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_fifty_agents_at_once(wire: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_fifty_agents_at_once(format: str) -> None:
     """Fifty threads with models of their own each hear exactly their own script, in order, from one server."""
     models = [f"model-{number}" for number in range(50)]
     provider = ScriptedProvider({model: [say(f"{model} {at}") for at in range(4)] for model in models})
-    with sdk(provider, wire, "server") as asking:
+    with sdk(provider, format, "server") as asking:
 
         def agent(model: str) -> list[str]:
             turns: list[Callable[..., Heard]] = [asking.ask, asking.stream, asking.ask, asking.stream]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from endturn import Client, Message, Request, ScriptedProvider
+from endturn.formats import dialect_in, format_of
 from endturn.providers import PROVIDERS, canonical, provider_at
 from endturn.scripted import say
-from endturn.wires import dialect_in, wire
 from tests.support.processes import REPOSITORY
 
 TABLE = "PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {\n"
@@ -89,7 +89,7 @@ def test_every_row_is_consistent(name: str) -> None:
     known = PROVIDERS[name]
     assert {provider_at(f"eu.{host}", port=1) for host in known.hosts if host != "amazonaws.com"} <= {name}
     assert {canonical(alias) for alias in (name, *known.aliases)} == {name}
-    assert known.dialect in {dialect_in(wire(each), name) for each in ("openai_chat", known.format)}
+    assert known.dialect in {dialect_in(format_of(each), name) for each in ("openai_chat", known.format)}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_framework_s_name_for_a_provider(said: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "wire_name", "dialect"),
+    ("provider", "format_name", "dialect"),
     [
         ("ollama", "ollama", ""),
         ("ollama", "openai_chat", "ollama"),
@@ -140,14 +140,14 @@ def test_a_framework_s_name_for_a_provider(said: str, name: str) -> None:
         ("acme", "openai_chat", "compatible"),
     ],
 )
-def test_a_provider_s_dialect_in_a_format(provider: str, wire_name: str, dialect: str) -> None:
+def test_a_provider_s_dialect_in_a_format(provider: str, format_name: str, dialect: str) -> None:
     """Its own words wherever a format knows them; a stranger may use anybody's."""
-    assert dialect_in(wire(wire_name), provider) == dialect
+    assert dialect_in(format_of(format_name), provider) == dialect
 
 
 def test_ollama_is_asked_for_a_limit_that_it_reads() -> None:
     """In OpenAI's format too, where Ollama knows `max_tokens` alone."""
     provider = ScriptedProvider([say("Hello.")])
-    with Client("ollama", wire="openai_chat", base_url="http://localhost/v1", http=provider.transport()) as client:
+    with Client("ollama", format="openai_chat", base_url="http://localhost/v1", http=provider.transport()) as client:
         client(Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=9))
     assert provider.received[0].body["max_tokens"] == 9

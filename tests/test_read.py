@@ -12,8 +12,8 @@ import pytest
 from endturn import Message, Request, StopReason, UsageError, explain, read
 from endturn.chat import ChatResponse
 from endturn.errors import DecodeError, ProviderError
-from endturn.wires import WIRES, Event, dialect_in, wire
-from endturn.wires.framing import frame
+from endturn.formats import FORMATS, Event, dialect_in, format_of
+from endturn.formats.framing import frame
 from tests.replies.record import _packed, reply_files
 
 
@@ -26,7 +26,7 @@ def kept(format_: str) -> Iterator[tuple[Path, dict[str, Any]]]:
             path.parent.name == format_
             and not {"headers", "window"} & reply.keys()
             and reply.get("asked", {}).keys() <= {"model", "stream", "length", "history"}
-            and reply.get("dialect", "") in ("", dialect_in(wire(format_), reply.get("provider", "")))
+            and reply.get("dialect", "") in ("", dialect_in(format_of(format_), reply.get("provider", "")))
             and reply.get("events") != []
             and all(isinstance(each, dict) for each in objects)
         ):
@@ -40,12 +40,12 @@ def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from {"parsed": reply["body"], "text": f" {text}\n", "bytes": text.encode()}.items()
         return
     events = [Event(event.get("name"), _packed(event["data"])) for event in reply["events"]]
-    data = b"".join(frame(event, wire(format_).FRAMING) for event in events)
+    data = b"".join(frame(event, format_of(format_).FRAMING) for event in events)
     yield "events", iter(events)
     yield "their data", [event.data for event in events]
     yield "bytes", data
     yield "chunks", (data[at : at + 11] for at in range(0, len(data), 11))
-    if wire(format_).FRAMING != "eventstream":
+    if format_of(format_).FRAMING != "eventstream":
         yield "text", data.decode()
 
 
@@ -53,12 +53,12 @@ def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
     """What a reply is read as, or how it fails."""
     asked = {"model": reply["asked"]["model"]} if reply.get("asked", {}).get("model") else None
     try:
-        return read(value, format=format_, provider=reply.get("provider", wire(format_).PROVIDER), request=asked)
+        return read(value, format=format_, provider=reply.get("provider", format_of(format_).PROVIDER), request=asked)
     except ProviderError as error:
         return type(error).__name__, error.partial
 
 
-@pytest.mark.parametrize("format_", WIRES)
+@pytest.mark.parametrize("format_", FORMATS)
 def test_a_reply_says_the_same_in_whichever_form_it_was_kept(format_: str) -> None:
     """Parsed, as text, as bytes, in pieces; and that is what its file says."""
     read_so_far = 0

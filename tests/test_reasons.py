@@ -15,9 +15,9 @@ import endturn
 from endturn import reasons
 from endturn.cli import main
 from endturn.errors import UsageError
+from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.providers import PROVIDERS
 from endturn.stop import Resume, StopReason
-from endturn.wires import WIRES, dialect_in, wire
 
 EVIDENCE = list(
     csv.DictReader((Path(__file__).parent / "data" / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t")
@@ -44,14 +44,14 @@ def test_no_api_is_forgotten() -> None:
         assert entry.api.stream_path
 
 
-def test_every_wire_and_meaning_is_spoken_of() -> None:
-    """Each wire has rows; each of our words and each way of resuming has its sentence."""
-    assert {name for entry in reasons.table() for name, _ in entry.wires} == set(WIRES)
+def test_every_format_and_meaning_is_spoken_of() -> None:
+    """Each format has rows; each of our words and each way of resuming has its sentence."""
+    assert {name for entry in reasons.table() for name, _ in entry.formats} == set(FORMATS)
     assert set(reasons.MEANING) == set(StopReason)
     assert set(reasons.RESUMES) == set(Resume)
     for entry in reasons.table():
-        for name, dialect in entry.wires:
-            assert wire(name).REASONS[dialect][entry.raw] == entry.row
+        for name, dialect in entry.formats:
+            assert format_of(name).REASONS[dialect][entry.raw] == entry.row
 
 
 def test_reasons_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,11 +117,11 @@ def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         ("OTHER", {"provider": "gcp.gemini"}, StopReason.ERROR),
         ("OTHER", {"provider": "google.promptFeedback"}, StopReason.SAFETY_BLOCKED),
         ("max_output_tokens", {"provider": "openai"}, StopReason.MAX_TOKENS),
-        ("max_output_tokens", {"provider": "openai", "wire": "openai_responses"}, StopReason.MAX_TOKENS),
-        ("max_tokens", {"wire": "anthropic"}, StopReason.MAX_TOKENS),
-        ("max_tokens", {"provider": "acme", "wire": "anthropic"}, StopReason.MAX_TOKENS),
-        ({"reason": "max_output_tokens"}, {"wire": "openai_responses"}, StopReason.MAX_TOKENS),
-        ("length", {"wire": "anthropic"}, StopReason.UNKNOWN),
+        ("max_output_tokens", {"provider": "openai", "format": "openai_responses"}, StopReason.MAX_TOKENS),
+        ("max_tokens", {"format": "anthropic"}, StopReason.MAX_TOKENS),
+        ("max_tokens", {"provider": "acme", "format": "anthropic"}, StopReason.MAX_TOKENS),
+        ({"reason": "max_output_tokens"}, {"format": "openai_responses"}, StopReason.MAX_TOKENS),
+        ("length", {"format": "anthropic"}, StopReason.UNKNOWN),
         ("some_new_value", {}, StopReason.UNKNOWN),
         (None, {}, StopReason.MISSING),
         ("", {"provider": "anthropic"}, StopReason.MISSING),
@@ -138,7 +138,7 @@ def test_normalize(raw: object, whose: dict[str, str], reason: StopReason) -> No
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
     """Every row of the table that our client of the provider reads."""
-    speaks = wire(PROVIDERS[provider].format)
+    speaks = format_of(PROVIDERS[provider].format)
     for raw, row in speaks.REASONS[dialect_in(speaks, provider)].items():
         stop = endturn.normalize(raw, provider=provider)
         if raw and row.terminal:
@@ -159,7 +159,7 @@ def test_normalize_takes_what_else_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("whose", "message"),
-    [({"provider": "acme"}, "no provider or API is called 'acme'"), ({"wire": "acme"}, "no wire is called 'acme'")],
+    [({"provider": "acme"}, "no provider or API is called 'acme'"), ({"format": "acme"}, "no format is called 'acme'")],
 )
 def test_normalize_refuses_who_is_not_known(whose: dict[str, str], message: str) -> None:
     """A misspelt provider is said, and not read by another's table."""
@@ -196,7 +196,7 @@ def test_explain_what_nobody_says(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("command", [["reasons"], ["explain", "stop"]], ids=["reasons", "explain"])
 def test_a_provider_that_nobody_knows(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that is no provider, API or wire is a mistake, and the APIs are listed."""
+    """A name that is no provider, API or format is a mistake, and the APIs are listed."""
     assert main([*command, "--provider", "acme"]) == 2
     err = capsys.readouterr().err
     assert "'acme'" in err

@@ -30,8 +30,7 @@ from endturn.scripted import (
     truncate,
 )
 from endturn.stop import StopReason
-from endturn.wires import WIRES as FORMATS
-from tests.support.sdks import WIRES, sdk
+from tests.support.sdks import FORMATS, sdk
 
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
 
@@ -81,9 +80,9 @@ def test_what_follows_the_last_reply(exhausted: Any, heard: str) -> None:
         ({"m": ["a secret"]}, {}, "not a str"),
         (iter([say("a secret")]), {}, "a list of replies"),
         ([say("a")], {"exhausted": "stop"}, "exhausted='stop': use one of error, last, cycle"),
-        ([say("a")], {"wire": "morse"}, "morse"),
+        ([say("a")], {"format": "morse"}, "morse"),
     ],
-    ids=["a text", "only a text", "a text by model", "an iterator", "exhausted", "wire"],
+    ids=["a text", "only a text", "a text by model", "an iterator", "exhausted", "format"],
 )
 def test_what_is_no_script_is_refused_at_once(script: Any, settings: dict[str, Any], message: str) -> None:
     """The error says what to give, and quotes no text."""
@@ -142,11 +141,11 @@ def test_a_function_that_fails_is_heard(caplog: pytest.LogCaptureFixture) -> Non
 def test_what_was_received_is_recorded_without_credentials() -> None:
     """Requests are kept parsed and as sent, with their headers but without any key."""
     provider = ScriptedProvider([say("one"), say("two")])
-    for wire in WIRES:
-        with sdk(provider, wire, "transport") as asking:
+    for format in FORMATS:
+        with sdk(provider, format, "transport") as asking:
             asking.ask("question", model="model-1", max_tokens=7)
-    for received, wire in zip(provider.received, WIRES, strict=True):
-        assert (received.wire, received.stream, received.request.model) == (wire, False, "model-1")
+    for received, format in zip(provider.received, FORMATS, strict=True):
+        assert (received.format, received.stream, received.request.model) == (format, False, "model-1")
         assert received.request.max_tokens == 7
         assert received.request.messages[-1].text == "question"
         assert received.body["model"] == "model-1"
@@ -163,11 +162,13 @@ def test_one_script_among_threads_is_played_once() -> None:
     assert sorted(map(int, heard)) == list(range(500))
 
 
-@pytest.mark.parametrize(("wire", "reply"), [("anthropic", block()), ("openai_chat", pause())], ids=["block", "pause"])
-def test_a_wire_without_the_word(wire: str, reply: Reply) -> None:
+@pytest.mark.parametrize(
+    ("format", "reply"), [("anthropic", block()), ("openai_chat", pause())], ids=["block", "pause"]
+)
+def test_a_format_without_the_word(format: str, reply: Reply) -> None:
     """A reason that the format has no word for is a UsageError that says what to script instead."""
-    with pytest.raises(UsageError, match=f"the {wire} format has no word for .*, only for end_turn, .* reason"):
-        ScriptedProvider([reply], wire=wire).complete(request())
+    with pytest.raises(UsageError, match=f"the {format} format has no word for .*, only for end_turn, .* reason"):
+        ScriptedProvider([reply], format=format).complete(request())
 
 
 def heard(provider: ScriptedProvider, *, streamed: bool) -> StopReason | str:
@@ -181,12 +182,12 @@ def heard(provider: ScriptedProvider, *, streamed: bool) -> StopReason | str:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("stop", StopReason)
 @pytest.mark.parametrize("text", ["", "Some text."], ids=["empty", "text"])
-def test_a_scripted_reason_is_the_one_that_is_read(wire: str, stop: StopReason, text: str, streamed: bool) -> None:
+def test_a_scripted_reason_is_the_one_that_is_read(format: str, stop: StopReason, text: str, streamed: bool) -> None:
     """It arrives as what it is, or it is refused: no format says another one instead."""
-    read = heard(ScriptedProvider([reason(stop, text)], wire=wire), streamed=streamed)
+    read = heard(ScriptedProvider([reason(stop, text)], format=format), streamed=streamed)
     assert read == stop or f"no word for {stop.value!r}, only" in read
 
 
@@ -199,16 +200,16 @@ def test_a_full_window_is_scripted_as_the_format_says_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "stop", "message"),
+    ("format", "stop", "message"),
     [
         ("gemini", StopReason.TOOL_CALL, r"only what the reply says shows it: script it with call\('…'\)"),
         ("openai_chat", StopReason.REFUSED, r"only what the reply says shows it: script it with refuse\('…'\)"),
     ],
 )
-def test_a_reason_that_only_the_reply_shows(wire: str, stop: StopReason, message: str) -> None:
+def test_a_reason_that_only_the_reply_shows(format: str, stop: StopReason, message: str) -> None:
     """Without the calls, or the refusal's text, there is nothing to read it from."""
     with pytest.raises(UsageError, match=message):
-        ScriptedProvider([reason(stop)], wire=wire).complete(request())
+        ScriptedProvider([reason(stop)], format=format).complete(request())
 
 
 # --- Essays -----------------------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ def test_an_essay_begins_again_for_a_new_question() -> None:
 def test_an_essay_continues_a_prefill() -> None:
     """A request that ends with the assistant's own words gets what follows them."""
     half = PROSE[: PROSE.index(",") + 1]
-    response = ScriptedProvider(essay(PROSE), wire="anthropic").complete(request("Write.", half))
+    response = ScriptedProvider(essay(PROSE), format="anthropic").complete(request("Write.", half))
     assert half + response.text == PROSE
 
 
@@ -271,10 +272,10 @@ def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
     return "".join(delta.text for delta in deltas if isinstance(delta, Delta)), response
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_the_four_kinds_of_provider_function(wire: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+async def test_the_four_kinds_of_provider_function(format: str) -> None:
     """A function, a coroutine, an iterator and an async iterator play the same reply."""
-    provider = ScriptedProvider([truncate(PROSE, after=5)], exhausted="last", wire=wire)
+    provider = ScriptedProvider([truncate(PROSE, after=5)], exhausted="last", format=format)
     asked = request()
     whole = provider(asked)
     assert (whole.text, whole.stop_reason) == ("".join(tokens(PROSE)[:5]), StopReason.MAX_TOKENS)
@@ -291,11 +292,11 @@ async def test_the_four_kinds_of_provider_function(wire: str) -> None:
         assert response.usage.output_tokens == 5
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_function_fails_as_a_client_does(wire: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_function_fails_as_a_client_does(format: str) -> None:
     """Failures, lost connections and half bodies raise what a client would raise; a cut stream ends as `missing`."""
     replies = [fail(429, retry_after_s=3), hang_up(), cut("One two"), cut("One two", tidy=True), fail(401)]
-    provider = ScriptedProvider([*replies, cut("One two")], wire=wire)
+    provider = ScriptedProvider([*replies, cut("One two")], format=format)
     for kind in (ProviderUnavailable, ProviderUnavailable, ProviderUnavailable, DecodeError, RequestRejected):
         with pytest.raises(kind):
             provider.complete(request())
@@ -307,7 +308,7 @@ def test_a_function_fails_as_a_client_does(wire: str) -> None:
 def test_endings_can_be_set_on_any_reply() -> None:
     """A call whose connection is lost midway is not closed, and its stop is `missing`."""
     reply = partial_call("write", {"path": "a.txt"}, after=1).but(ending=Ending.BROKEN)
-    for wire in WIRES:
-        _, response = finished(list(ScriptedProvider([reply], wire=wire).stream(request())))
+    for format in FORMATS:
+        _, response = finished(list(ScriptedProvider([reply], format=format).stream(request())))
         assert response.stop_reason is StopReason.MISSING
         assert [(made.name, made.closed, made.arguments) for made in response.tool_calls] == [("write", False, None)]

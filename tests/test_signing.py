@@ -15,8 +15,8 @@ import pytest
 
 from endturn.chat import Message, Request
 from endturn.errors import UsageError
+from endturn.formats import bedrock_converse
 from endturn.signing import signer
-from endturn.wires import bedrock_converse
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "IQoJb3JpZ2luX2VjEXAMPLE=="
 URL = "https://bedrock-runtime.eu-west-1.amazonaws.com"

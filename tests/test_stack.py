@@ -491,8 +491,8 @@ def test_alertmanager_silences_alerts_that_exist() -> None:
         if "alert" in rule
     }
     for rule in load("stack/alertmanager.yml")["inhibit_rules"]:
-        for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
-            pattern = re.fullmatch(r'alertname=~?"(.+)"', matcher)
+        for matchers in (rule["source_matchers"], rule["target_matchers"]):
+            pattern = re.fullmatch(r'alertname=~?"(.+)"', matchers[0])
             assert pattern is not None
             matched = {name for name in names if re.fullmatch(pattern[1], name)}
-            assert len(matched) == 1 + matcher.count("|")
+            assert len(matched) == 1 + matchers[0].count("|")

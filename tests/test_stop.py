@@ -15,9 +15,9 @@ from openai.types.chat.chat_completion import Choice
 from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 
 from endturn.chat import ChatResponse
+from endturn.formats import FORMATS, anthropic, format_of, openai_chat
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.stop_reasons import rows_of
-from endturn.wires import WIRES, anthropic, openai_chat, wire
 
 ROWS = openai_chat.REASONS[""]
 
@@ -57,10 +57,10 @@ def test_no_word_means_two_things() -> None:
             assert (row.reason, row.incomplete, row.detail) == (other.reason, other.incomplete, other.detail), raw
 
 
-@pytest.mark.parametrize("api", WIRES)
+@pytest.mark.parametrize("api", FORMATS)
 def test_the_rows_are_consistent(api: str) -> None:
     """Only clean reasons are complete; what is complete has nothing to resume."""
-    for rows in wire(api).REASONS.values():
+    for rows in format_of(api).REASONS.values():
         for raw, row in rows.items():
             # A refusal is whole in some APIs, and cut short in others; what tells nothing does not tell that either.
             if row.terminal and row.reason not in (StopReason.UNKNOWN, StopReason.REFUSED):

@@ -21,10 +21,10 @@ from endturn.continuation.entry import Answered, Entered
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
+from endturn.formats import anthropic, openai_chat
 from endturn.records import Record, Strategy
 from endturn.recovery import NOT_RECORDED, Recovered, played, recover
 from endturn.stop import Resume, Stop, StopReason
-from endturn.wires import anthropic, openai_chat
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
 pytestmark = pytest.mark.behaviour(28)
@@ -90,7 +90,7 @@ def only(path: Path) -> Recovered:
 
 
 def assert_sendable(messages: Sequence[Message]) -> None:
-    """No dangling call or result, no nudge, no empty answer, no two answers in a row; and both wires write it."""
+    """No dangling call or result, no nudge, no empty answer, no two answers in a row; and both formats write it."""
     waiting: set[str] = set()
     before = None
     for message in messages:
@@ -106,8 +106,8 @@ def assert_sendable(messages: Sequence[Message]) -> None:
             assert before != "assistant"
         before = message.role
     assert not waiting
-    for wire in (openai_chat, anthropic):
-        body = wire.encode(Request(model="m", messages=tuple(messages), max_tokens=10))
+    for format in (openai_chat, anthropic):
+        body = format.encode(Request(model="m", messages=tuple(messages), max_tokens=10))
         assert json.loads(json.dumps(body)) == body
         roles = [written["role"] for written in body["messages"]]
         assert not any(pair == ("assistant", "assistant") for pair in pairwise(roles))
@@ -393,7 +393,7 @@ def test_a_pause_is_taken_up_as_the_live_turn_would(
 
     def controller(*script: ChatResponse | BaseException) -> ContinuationController:
         provider = Played(*script, chunk=chunk)
-        provider.__dict__.update(wire="gemini", retrieves=True)
+        provider.__dict__.update(format="gemini", retrieves=True)
         return ContinuationController(provider, **(settings(path) | {"sleep": lambda seconds: None}))
 
     def ended(started: ContinuationController, start: Any) -> TurnResult:

@@ -3,9 +3,9 @@
     controller = ContinuationController(openai.OpenAI(timeout=30))                  # whole answers
     controller = ContinuationController(provider(anthropic.Anthropic(), stream=True))
 
-The wire's body becomes the arguments of the SDK's own method, and the wire reads what that gives: keys, time limits,
-retries and instrumentation stay the client's. Nothing is announced here: where the SDK is instrumented its call is, and
-where not, the controller's. No SDK is imported for being known; a client is told by the modules of its classes.
+The body becomes the arguments of the SDK's own method, and the format reads what that gives: keys, time limits, retries
+and instrumentation stay the client's. Nothing is announced here: where the SDK is instrumented its call is, and where
+not, the controller's. No SDK is imported for being known; a client is told by the modules of its classes.
 
 What an SDK raises becomes a ProviderError with the original as its cause, if it speaks of the provider's answer or of
 the connection; anything else passes. What a lost connection means is said in `endturn.clients`. A stream that is left
@@ -29,12 +29,11 @@ from urllib.parse import urlsplit
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
+from endturn.formats import Context, Event, Format, dialect_in, format_of
+from endturn.formats.errors import shortened
+from endturn.formats.reading import count, member, plain
 from endturn.providers import provider_at
 from endturn.sdk_errors import Told, is_of, lost, told
-from endturn.wires import Context, Event, Wire, dialect_in
-from endturn.wires import wire as wire_of
-from endturn.wires.failure import shortened
-from endturn.wires.reading import count, member, plain
 
 __all__ = ["SdkProvider", "provider"]
 
@@ -46,13 +45,13 @@ _END: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a client is asked in one wire's format.
+    """How a client is asked in one format.
 
     Attributes:
         asks: the method, by its path from the client; "" where the client is a function itself.
         streams: the method for streams; "" where it is the same, and an argument says so.
         fetches: the method that takes the id of a response which is still being made.
-        arguments: the wire's body, and the host's options, as the method's arguments.
+        arguments: the format's body, and the host's options, as the method's arguments.
         events: the member of a stream's answer that is the stream; "" where the answer is.
         follows_tokens: the SDK takes continuation tokens up by itself.
     """
@@ -195,14 +194,14 @@ class SdkProvider:
     """A provider function that asks through an SDK; made by `provider`. Its attributes are read by the controller.
 
     Attributes:
-        wire: the name of the format in which it is asked.
+        format: the name of the format in which it is asked.
         provider: as in `gen_ai.provider.name`.
         dialect: whose variant of the format.
         retrieves: it fetches a response by its id.
         follows_tokens: the SDK takes continuation tokens up by itself.
     """
 
-    wire: str
+    format: str
     provider: str
     dialect: str
     retrieves: bool
@@ -215,17 +214,17 @@ class SdkProvider:
 
 
 def provider(
-    client: Any, *, stream: bool = False, wire: str | None = None, dialect: str | None = None, **options: Any
+    client: Any, *, stream: bool = False, format: str | None = None, dialect: str | None = None, **options: Any
 ) -> Callable[[Request], Any]:
     """A provider function that asks through a client.
 
     Args:
         client: of openai, anthropic (with those for Bedrock, Vertex and Foundry), google-genai (and its `aio`), boto3's
             "bedrock-runtime", groq, together, mistralai, cohere (v2) or ollama; our Client or AsyncClient; or, with
-            `wire`, a function that takes the members of a body as its keyword arguments and gives that format's answer,
+            `format`, a function that takes the members of a body as its keyword arguments and gives its answer,
             such as `litellm.completion`. A provider function is given back as it is.
         stream: ask for streams, and give their deltas.
-        wire: the format; by default the SDK's first. OpenAI's SDK also speaks `openai_responses` and `completions`,
+        format: the format; by default the SDK's first. OpenAI's SDK also speaks `openai_responses` and `completions`,
             Google's `gemini_interactions`.
         dialect: whose variant of it; by default as the client's address says.
         options: further arguments of every call, in the SDK's own words (`timeout=30`, `extra_headers={…}`); of
@@ -237,32 +236,32 @@ def provider(
 
     Raises:
         UsageError: nothing is known of such a client, it is not asked in that format, or it is a client's method
-            without `wire`.
+            without `format`.
     """
-    if wire is None:
+    if format is None:
         refuse_method(client)
-    if isinstance(client, Client | AsyncClient) or (callable(client) and wire is None):
-        if wire or dialect or options or (stream and not isinstance(client, Client | AsyncClient)):
+    if isinstance(client, Client | AsyncClient) or (callable(client) and format is None):
+        if format or dialect or options or (stream and not isinstance(client, Client | AsyncClient)):
             raise UsageError(
                 f"{_a(client)} is a provider function, and is asked as it is: make it so that it streams, or has other "
-                "settings; or give wire, if it is a function that takes the members of a body"
+                "settings; or give format, if it is a function that takes the members of a body"
             )
         return client.stream if stream else client  # type: ignore[no-any-return]
     sdk = None if callable(client) else _sdk_of(client)
     if sdk is None:
-        way, speaks, name = _Way(), wire_of(wire or ""), ""
+        way, speaks, name = _Way(), format_of(format or ""), ""
     else:
-        named = wire or next(iter(sdk.ways))
+        named = format or next(iter(sdk.ways))
         if named not in sdk.ways:
             raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.ways)}")
-        way, speaks, name = sdk.ways[named], wire_of(named), _provider_of(client) or sdk.provider
+        way, speaks, name = sdk.ways[named], format_of(named), _provider_of(client) or sdk.provider
     if dialect is None:
         dialect = dialect_in(speaks, name)
     name = name or speaks.PROVIDER
     asking = _Asking(client, way, speaks, name, dialect, options)
     ask = (_astream if stream else _acomplete) if _is_async(client) else (_stream if stream else _complete)
     return SdkProvider(
-        wire=speaks.NAME,
+        format=speaks.NAME,
         provider=name,
         dialect=dialect,
         retrieves=bool(way.fetches),
@@ -282,7 +281,7 @@ def refuse_method(function: object) -> None:
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise UsageError(
             f"{name} is the SDK's own, and takes no Request: hand over the SDK's client itself, or "
-            "adapters.provider(method, wire='openai_chat'), with the format that the method speaks"
+            "adapters.provider(method, format='openai_chat'), with the format that the method speaks"
         )
 
 
@@ -325,7 +324,7 @@ class _Asking:
 
     client: Any
     way: _Way
-    wire: Wire
+    format: Format
     provider: str
     dialect: str
     options: Mapping[str, Any]
@@ -342,11 +341,11 @@ class _Exchange:
         self._asking = asking
         self._request = request
         self._stream = stream
-        self._body = asking.wire.encode(request, stream=stream, dialect=asking.dialect)
+        self._body = asking.format.encode(request, stream=stream, dialect=asking.dialect)
         fetched = {"background": True} if request.retrieve is not None else {}
-        asked = asking.wire.inspect({"model": request.model, "stream": stream, **fetched, **self._body})
+        asked = asking.format.request_summary({"model": request.model, "stream": stream, **fetched, **self._body})
         self._context = Context(asking.dialect, asking.provider, asked)
-        self._decoder = asking.wire.decoder(self._context)
+        self._decoder = asking.format.decoder(self._context)
         self._begun = False
         self._lost: str | None = None
 
@@ -396,7 +395,7 @@ class _Exchange:
             readable = shortened(said.content.decode("utf-8", "replace"))
             what = f"{name} answered {said.status} with what its SDK cannot read"
             return DecodeError(what, provider=name, status=said.status, body=readable)
-        return self._asking.wire.decode_error(said.status, said.headers, said.content, ctx=self._context)
+        return self._asking.format.decode_error(said.status, said.headers, said.content, ctx=self._context)
 
     def _broken(self, said: Told, error: Exception) -> None:
         """An error within a stream, which the SDK raised: shown to the decoder as the event that it was."""
@@ -445,7 +444,7 @@ class _Exchange:
             what = f"{name} answered {status} with a body that is empty, or was cut on its way: its SDK read nothing"
             raise DecodeError(what, provider=name, status=status)
         headers = member(about, "HTTPHeaders")
-        return self._asking.wire.decode(plain(answer), ctx=self._context, headers=headers)
+        return self._asking.format.decode(plain(answer), ctx=self._context, headers=headers)
 
     def response(self) -> ChatResponse:
         """What a stream came to."""

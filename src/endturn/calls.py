@@ -256,7 +256,7 @@ def open_call(layer: Layer, asked: Any = None, *, late: bool = False, **facts: A
     Args:
         layer: a client's call, or one over HTTP, is announced now; a wrapper's when it ends, unless one below was.
         late: it is announced by `Call.announced`, or when it ends.
-        asked: what the call asks for (a wire's Asked), from which its turn is inferred where none was declared.
+        asked: what the call asks for (a RequestSummary), from which its turn is inferred where none was declared.
         facts: the fields of CallStarted that describe the request, besides what it asks for, or in its place.
 
     Returns:

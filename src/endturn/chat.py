@@ -73,10 +73,10 @@ class ToolCall(_Model):
     """A call that the model asks for.
 
     Attributes:
-        id: the wire's id, or one minted by the wire where it is missing or empty.
-        arguments_raw: the arguments' JSON text as it arrived; None where the wire gave an object.
+        id: the format's id, or one minted by the format where it is missing or empty.
+        arguments_raw: the arguments' JSON text as it arrived; None where the format gave an object.
         arguments: the parsed object; None where the text does not parse strictly to an object.
-        closed: the wire ended this call's block. Whether the arguments make sense is the gate's question.
+        closed: the format ended this call's block. Whether the arguments make sense is the gate's question.
     """
 
     id: str
@@ -88,14 +88,14 @@ class ToolCall(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A response's content in the wire's own shape and order, verbatim: what a resend replays.
+    """A response's content in the format's own shape and order, verbatim: what a resend replays.
 
     Attributes:
-        wire: the wire that reads and writes this shape.
+        format: the format that reads and writes this shape.
         items: the content blocks (Anthropic), or the one assistant message (chat).
     """
 
-    wire: str
+    format: str
     items: tuple[Json, ...]
 
 
@@ -104,20 +104,20 @@ def _blocks(value: Any) -> Blocks | None:
     if value is None or isinstance(value, Blocks):
         return value
     match value:
-        case {"wire": str(name), "items": list() | tuple() as items} if all(isinstance(each, dict) for each in items):
+        case {"format": str(name), "items": list() | tuple() as items} if all(isinstance(each, dict) for each in items):
             return Blocks(name, tuple(items))
-    raise ValueError("blocks are {'wire': name, 'items': [objects]}")
+    raise ValueError("blocks are {'format': name, 'items': [objects]}")
 
 
 class Message(_Model):
     """One entry of a conversation, as it is stored.
 
     Attributes:
-        content: text, or content parts in the wire's own shape (images and the like), passed through.
+        content: text, or content parts in the format's own shape (images and the like), passed through.
         tool_calls: an assistant message's calls.
         tool_call_id: which call a tool message answers.
         is_error: a tool message that reports a failure.
-        blocks: an assistant message's content in the wire's own shape; wins over `content` when sent to that wire.
+        blocks: an assistant message's content in the format's own shape; wins over `content` when sent to that format.
         finish_reason: of an assistant message, the provider's raw value.
         stop_reason: the same, normalised.
         synthetic: written by the controller (the continuation prompt): never shown, never counted as user input.
@@ -191,7 +191,7 @@ class ChatResponse(_Model):
         reasoning: the visible thinking, where the provider shows it.
         stop: why it stopped, a Stop (as `endturn.normalize` gives one) or a StopReason; `stop_reason` and
             `raw_stop_reason` are views of it.
-        blocks: the content in the wire's own shape, verbatim.
+        blocks: the content in the format's own shape, verbatim.
         token: a native continuation token.
         quota: what the answer's headers say of limits, e.g. {"remaining_tokens": "1990"}.
     """

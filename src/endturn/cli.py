@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("raw", metavar="VALUE", help="the value as the provider sends it, e.g. pause_turn")
     explain.add_argument(
-        "--provider", metavar="NAME", help="only this one's: a provider, an API or a wire, e.g. openai.responses"
+        "--provider", metavar="NAME", help="only this one's: a provider, an API or a format, e.g. openai.responses"
     )
     explain.add_argument("--json", action="store_true", help="print a JSON list instead")
     explain.set_defaults(run=_explain)
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Prints the table that normalises stop reasons: API, the provider's value, our word for it, "
         "whether the output is incomplete, how it resumes, where the meaning was read. Tab-separated, a header first.",
     )
-    reasons.add_argument("--provider", metavar="NAME", help="only this one's: a provider, an API or a wire")
+    reasons.add_argument("--provider", metavar="NAME", help="only this one's: a provider, an API or a format")
     reasons.add_argument("--json", action="store_true", help="print a JSON list instead, one object a row")
     reasons.set_defaults(run=_reasons)
 
@@ -212,7 +212,7 @@ def _check_provider(name: str | None) -> None:
     from endturn import reasons
 
     if name is not None and not any(reasons.is_of(entry, name) for entry in reasons.table()):
-        raise UsageError(f"no provider, API or wire is known as {name!r}; the APIs are: {', '.join(reasons.apis())}")
+        raise UsageError(f"no provider, API or format is known as {name!r}; the APIs are: {', '.join(reasons.apis())}")
 
 
 def _generate(arguments: argparse.Namespace) -> int:

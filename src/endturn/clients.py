@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import UsageError
 from endturn.exchange import Endpoint, Exchange, shown
+from endturn.formats import capabilities
 from endturn.providers import PROVIDERS
-from endturn.wires import capabilities
 
 if TYPE_CHECKING:
     import httpx
@@ -54,11 +54,11 @@ class Client:
     """Sends requests to one provider. Safe among threads; close it, or use it in a `with` block.
 
     Args:
-        provider: a name in PROVIDERS, or any other with `wire` and `base_url`.
+        provider: a name in PROVIDERS, or any other with `format` and `base_url`.
         api_key: by default the provider's environment variable. Neither logged nor shown.
-        base_url: where the provider answers, up to the wire's own path: `https://api.openai.com/v1`; else what
+        base_url: where the provider answers, up to the format's own path: `https://api.openai.com/v1`; else what
             OPENAI_BASE_URL or ANTHROPIC_BASE_URL says, else the provider's own.
-        wire, dialect: the wire format, and whose variant of it.
+        format, dialect: the format, and whose variant of it.
         http: an httpx (or httpx2) client, which stays the host's to close, or a transport.
         timeout: seconds without a byte before giving up; None waits for ever. A client given as `http` has its own.
         headers: further HTTP headers of every request.
@@ -73,17 +73,17 @@ class Client:
         *,
         api_key: str | None = None,
         base_url: str | None = None,
-        wire: str | None = None,
+        format: str | None = None,
         dialect: str | None = None,
         http: httpx.Client | httpx.BaseTransport | Any = None,
         timeout: float | None = 600.0,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._endpoint = Endpoint.of(
-            provider, api_key=api_key, base_url=base_url, wire_name=wire, dialect=dialect, headers=headers
+            provider, api_key=api_key, base_url=base_url, format_name=format, dialect=dialect, headers=headers
         )
-        self.provider, self.wire, self.dialect = provider, self._endpoint.wire.NAME, self._endpoint.dialect
-        self.retrieves = capabilities.of(self.wire, self.dialect, "").retrieve
+        self.provider, self.format, self.dialect = provider, self._endpoint.format.NAME, self._endpoint.dialect
+        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "Client", timeout)
 
     def complete(self, request: Request) -> ChatResponse:
@@ -138,7 +138,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Client({self.provider!r}, wire={self.wire!r}, url={shown(self._endpoint.url)!r})"
+        return f"Client({self.provider!r}, format={self.format!r}, url={shown(self._endpoint.url)!r})"
 
 
 class AsyncClient:
@@ -150,17 +150,17 @@ class AsyncClient:
         *,
         api_key: str | None = None,
         base_url: str | None = None,
-        wire: str | None = None,
+        format: str | None = None,
         dialect: str | None = None,
         http: httpx.AsyncClient | httpx.AsyncBaseTransport | Any = None,
         timeout: float | None = 600.0,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._endpoint = Endpoint.of(
-            provider, api_key=api_key, base_url=base_url, wire_name=wire, dialect=dialect, headers=headers
+            provider, api_key=api_key, base_url=base_url, format_name=format, dialect=dialect, headers=headers
         )
-        self.provider, self.wire, self.dialect = provider, self._endpoint.wire.NAME, self._endpoint.dialect
-        self.retrieves = capabilities.of(self.wire, self.dialect, "").retrieve
+        self.provider, self.format, self.dialect = provider, self._endpoint.format.NAME, self._endpoint.dialect
+        self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "AsyncClient", timeout)
 
     async def complete(self, request: Request) -> ChatResponse:
@@ -206,4 +206,4 @@ class AsyncClient:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"AsyncClient({self.provider!r}, wire={self.wire!r}, url={shown(self._endpoint.url)!r})"
+        return f"AsyncClient({self.provider!r}, format={self.format!r}, url={shown(self._endpoint.url)!r})"

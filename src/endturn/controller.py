@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
-from endturn import adapters, records, wires
+from endturn import adapters, formats, records
 from endturn.announce import takes_content
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
@@ -125,7 +125,7 @@ class _Controller:
         tools: Tools | None = None,
         policy: ContinuationPolicy | None = None,
         provider_name: str = "",
-        wire: str = "",
+        format: str = "",
         agent: str | None = None,
         conversation_id: str | None = None,
         dialect: str | None = None,
@@ -137,10 +137,10 @@ class _Controller:
         if callable(provider):
             adapters.refuse_method(provider)
         else:
-            provider = adapters.provider(provider, wire=wire or None, dialect=dialect)
+            provider = adapters.provider(provider, format=format or None, dialect=dialect)
         self._provider = provider
-        self._wire = wires.wire(wire or _told(provider, "wire") or "openai_chat")
-        self._name = provider_name or _told(provider, "provider") or self._wire.PROVIDER
+        self._format = formats.format_of(format or _told(provider, "format") or "openai_chat")
+        self._name = provider_name or _told(provider, "provider") or self._format.PROVIDER
         self._declared: tuple[Tool, ...] = ()
         if tools is None or isinstance(tools, Mapping):
             self._tools = tools
@@ -182,7 +182,7 @@ class _Controller:
         turn = Turn(id=self._new_id(), agent=self._agent, conversation=self._conversation)
         runnable = None if self._tools is None else frozenset(self._tools)
         course = Course(
-            start, policy=self._policy, wire=self._wire, turn=turn, provider=self._name, runnable=runnable,
+            start, policy=self._policy, format=self._format, turn=turn, provider=self._name, runnable=runnable,
             clock=self._clock, abilities=self._abilities,
             tell=None if self._transcript is None else self._transcript.of(turn.id),
         )  # fmt: skip
@@ -331,7 +331,7 @@ class ContinuationController(_Controller):
     """Finishes cut answers, and runs tool calls once they are known to be whole.
 
     Args:
-        provider: the provider function. Its attributes `wire` and `provider`, where it has them (our clients do), say
+        provider: the provider function. Its attributes `format` and `provider`, where it has them (our clients do), say
             how a cut answer is taken up again, and what the provider is called. An SDK's client is made one by
             `endturn.adapters.provider`, for whole answers.
         tools: the functions, see Tools; None where the host runs tools itself: a turn then ends with the calls that
@@ -341,14 +341,14 @@ class ContinuationController(_Controller):
             name, wins. {} where there is no other.
         policy: by default from the environment, see `ContinuationPolicy.from_environment`.
         provider_name: as in `gen_ai.provider.name`.
-        wire: the format that the provider function speaks; `openai_chat` where nobody says.
+        format: the format that the provider function speaks; `openai_chat` where nobody says.
         dialect: whose variant of the format; what the provider function says, where not given.
         agent, conversation_id: for what is announced.
         clock: gives seconds; sleep: lets some pass, between two looks at a response that is still being made; new_id:
             gives a turn's id.
 
     Raises:
-        UsageError: there is no such wire, the environment holds no usable policy, its transcript cannot be opened, or
+        UsageError: there is no such format, the environment holds no usable policy, its transcript cannot be opened, or
             an argument is something else.
     """
 
@@ -544,7 +544,7 @@ def _end(
             response_model=response.model,
             reasons=(stop.raw,),
             output_chars=len(response.text),
-            tail=response.text[-wires.TAIL :],
+            tail=response.text[-formats.TAIL :],
             error=_meant(error),
         )
 
@@ -560,7 +560,7 @@ def _content(result: Any) -> str | list[dict[str, object]]:
     if isinstance(result, str):
         return result
     if isinstance(result, list) and result and all(map(_is_part, result)):
-        json.dumps(result, default=lambda _: None)  # bytes may stand in a part: that is the wire's business
+        json.dumps(result, default=lambda _: None)  # bytes may stand in a part: that is the format's business
         return result
     return json.dumps(to_jsonable_python(result), ensure_ascii=False)
 

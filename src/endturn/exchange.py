@@ -17,11 +17,11 @@ from endturn import announce, signing
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
+from endturn.formats import TAIL, Context, Event, Format, Framing, dialect_in, format_of, framing, known_dialect
+from endturn.formats.errors import quota, request_id, shortened
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
-from endturn.wires import TAIL, Context, Event, Framing, Wire, dialect_in, framing, known_dialect, wire
-from endturn.wires.failure import quota, request_id, shortened
 
 _REGION: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
@@ -54,12 +54,12 @@ class Endpoint:
     """Where both colours of client send a request, and as whom.
 
     Attributes:
-        url: up to the wire's own path; a query that it has is every request's.
+        url: up to the format's own path; a query that it has is every request's.
         signer: adds AWS's signature to a request's headers; None where a key says who asks.
     """
 
     provider: str
-    wire: Wire
+    format: Format
     dialect: str
     url: str
     headers: dict[str, str] = field(repr=False)
@@ -72,18 +72,18 @@ class Endpoint:
         *,
         api_key: str | None,
         base_url: str | None,
-        wire_name: str | None,
+        format_name: str | None,
         dialect: str | None,
         headers: Mapping[str, str] | None,
     ) -> Endpoint:
         if not isinstance(provider, str):
             # Such as a Request: it is not quoted.
             raise UsageError(f"provider is a name like 'openai', not a value of type {type(provider).__name__}")
-        if provider not in PROVIDERS and (wire_name is None or base_url is None):
+        if provider not in PROVIDERS and (format_name is None or base_url is None):
             raise UsageError(f"no provider is known as {provider!r}: {_did_you_mean(provider)}")
         known = PROVIDERS.get(provider, ProviderEndpoint())
         told = base_url or os.environ.get(known.base_url_variable or "")
-        speaks = wire(wire_name or known.format)
+        speaks = format_of(format_name or known.format)
         key = api_key or os.environ.get(known.key_variable or "")
         auth = _auth(known, speaks, key)
         if key is None and known.key_variable and told is None and auth is not Auth.SIGV4:
@@ -105,7 +105,7 @@ class Endpoint:
         sent = {"content-type": "application/json", **PROVIDERS[speaks.PROVIDER].headers, **_credentials(auth, key)}
         return cls(
             provider=provider,
-            wire=speaks,
+            format=speaks,
             dialect=known_dialect(speaks, dialect_in(speaks, provider) if dialect is None else dialect),
             url=address,
             headers={**sent, **(headers or {})},
@@ -114,7 +114,7 @@ class Endpoint:
 
     def route(self, request: Request, *, stream: bool) -> tuple[str, str]:
         """The method and the URL of a request."""
-        method, path = self.wire.route(request, stream=stream, dialect=self.dialect)
+        method, path = self.format.route(request, stream=stream, dialect=self.dialect)
         base = urlsplit(self.url)
         path, _, query = path.partition("?")
         parts = base._replace(path=base.path.rstrip("/") + path, query="&".join(filter(None, (base.query, query))))
@@ -149,11 +149,11 @@ def _did_you_mean(provider: str) -> str:
     near = [asked] if asked in PROVIDERS else [name for name in PROVIDERS if asked and (asked in name or name in asked)]
     near = near or get_close_matches(asked, PROVIDERS, n=2)
     if near:
-        return f"did you mean {' or '.join(map(repr, near))}? Any other needs wire and base_url"
-    return f"give wire and base_url, or one of {', '.join(PROVIDERS)}"
+        return f"did you mean {' or '.join(map(repr, near))}? Any other needs format and base_url"
+    return f"give format and base_url, or one of {', '.join(PROVIDERS)}"
 
 
-def _auth(known: ProviderEndpoint, speaks: Wire, key: str | None) -> Auth:
+def _auth(known: ProviderEndpoint, speaks: Format, key: str | None) -> Auth:
     """How a provider is told who asks. Another format than its own brings that format's way; Azure keeps its own."""
     keeps = known.format == speaks.NAME or known.auth is Auth.API_KEY
     auth = known.auth if keeps else PROVIDERS[speaks.PROVIDER].auth
@@ -179,8 +179,8 @@ class Exchange:
     def __init__(self, endpoint: Endpoint, library: Any, request: Request, *, stream: bool) -> None:
         if not isinstance(request, Request):
             raise UsageError(f"a client is given a Request(model=…, messages=…), not a {type(request).__name__}")
-        body = endpoint.wire.encode(request, stream=stream, dialect=endpoint.dialect)
-        asked = endpoint.wire.inspect({"model": request.model, "stream": stream, **body})
+        body = endpoint.format.encode(request, stream=stream, dialect=endpoint.dialect)
+        asked = endpoint.format.request_summary({"model": request.model, "stream": stream, **body})
         # What is fetched by its id is made in the background, whether or not the answer says so.
         asked.background = asked.background or request.retrieve is not None
         self._endpoint = endpoint
@@ -191,8 +191,8 @@ class Exchange:
             self._content = json.dumps(body, allow_nan=False).encode() if self._method == "POST" else b""
         except (ValueError, TypeError) as error:
             raise UsageError(f"the request cannot be written as JSON: {error}") from None
-        self._decoder = endpoint.wire.decoder(self._context)
-        self._events = framing.decoder(endpoint.wire.FRAMING)
+        self._decoder = endpoint.format.decoder(self._context)
+        self._events = framing.decoder(endpoint.format.FRAMING)
         self._headers: Mapping[str, str] = {}
         self._lost: str | None = None
         self._request = request
@@ -261,7 +261,7 @@ class Exchange:
     def _decoded(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:
         self._headers = headers
         try:
-            return self._endpoint.wire.decode(framing.parse(content), ctx=self._context, headers=headers)
+            return self._endpoint.format.decode(framing.parse(content), ctx=self._context, headers=headers)
         except DecodeError as error:
             error.body = shortened(self._endpoint.without_secrets(content).decode("utf-8", "replace"))
             raise self._described(error, status) from None
@@ -269,7 +269,7 @@ class Exchange:
     def rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
         """What an answer says that is not a success. A key that it quotes is taken out."""
         content = self._endpoint.without_secrets(content)
-        return self._endpoint.wire.decode_error(status, headers, content, ctx=self._context)
+        return self._endpoint.format.decode_error(status, headers, content, ctx=self._context)
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """A stream's headers have arrived."""
@@ -286,7 +286,7 @@ class Exchange:
         if not self._begun and chunk.strip():
             self._begun = True
             # Asked for a stream, some servers and proxies answer with one document: JSON, or a page.
-            begins = _BEGINS.get(self._endpoint.wire.FRAMING)
+            begins = _BEGINS.get(self._endpoint.format.FRAMING)
             if begins is not None and chunk.lstrip()[:1] not in begins:
                 self._whole = []
         if self._whole is not None:

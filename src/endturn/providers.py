@@ -186,7 +186,7 @@ PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {
 }
 """The providers known by name; names of the conventions where they have one. A client asks others too, by address.
 
-One that speaks several formats is asked in the first of them; `wire` chooses another: OpenAI's `openai_responses`,
+One that speaks several formats is asked in the first of them; `format` chooses another: OpenAI's `openai_responses`,
 Gemini's `gemini_interactions`, Bedrock's `bedrock_invoke`, Ollama's `openai_chat` with its own base URL.
 """
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from endturn import frameworks
 from endturn.errors import UsageError
+from endturn.formats import FORMATS, dialect_in, format_of
+from endturn.formats.errors import says_of_stop
 from endturn.providers import PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
 from endturn.stop_reasons import COMPATIBLE, Api
 from endturn.stop_reasons import apis as apis_of
-from endturn.wires import WIRES, dialect_in, wire
-from endturn.wires.failure import says_of_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Entry:
 
     Attributes:
         raw: spelled as the API does; of several members that belong together, joined ("incomplete:steered").
-        wires: the formats in which our clients meet it, each with its dialect; empty for a framework's value.
+        formats: the formats in which our clients meet it, each with its dialect; empty for a framework's value.
     """
 
     api: Api
     raw: str
     row: Row
-    wires: tuple[tuple[str, str], ...] = ()
+    formats: tuple[tuple[str, str], ...] = ()
 
     @property
     def normalized(self) -> str:
@@ -81,26 +81,26 @@ RESUMES: Final[Mapping[Resume, str]] = {
 
 
 def table() -> tuple[Entry, ...]:
-    """Every entry, by API in the order of the wires, then of the frameworks."""
+    """Every entry, by API in the order of the formats, then of the frameworks."""
     return _table()
 
 
 @cache
 def _table() -> tuple[Entry, ...]:
     found: dict[tuple[str, str], Entry] = {}
-    for entry in (*_of_wires(), *_of_frameworks()):
+    for entry in (*_of_formats(), *_of_frameworks()):
         key = (entry.api.name, entry.raw)
         known = found.get(key)
         # LiteLLM's proxy and its library are one API.
-        found[key] = entry if known is None else Entry(known.api, known.raw, known.row, known.wires + entry.wires)
+        found[key] = entry if known is None else Entry(known.api, known.raw, known.row, known.formats + entry.formats)
     apis = dict.fromkeys(name for name, _ in found)
     return tuple(entry for api in apis for (name, _), entry in found.items() if name == api)
 
 
-def _of_wires() -> Iterator[Entry]:
-    for name in WIRES:
+def _of_formats() -> Iterator[Entry]:
+    for name in FORMATS:
         for dialect, api in apis_of(name).items():
-            for raw, row in wire(name).REASONS[dialect].items():
+            for raw, row in format_of(name).REASONS[dialect].items():
                 yield Entry(api, raw, row, ((name, dialect),))
 
 
@@ -116,7 +116,7 @@ def explain(raw: str, provider: str | None = None) -> tuple[Entry, ...]:
     Args:
         raw: as the provider sends it. Of a joined value a part is enough: "steered", "context_length_exceeded".
         provider: an API ("openai.responses"), a part of its name ("openai"), a provider's name as our clients know it
-            ("mistral_ai"), or a wire.
+            ("mistral_ai"), or a format.
     """
     known = [entry for entry in table() if provider is None or is_of(entry, provider)]
     exact = tuple(entry for entry in known if find_row(raw, {entry.raw: entry.row}) is not None)
@@ -132,14 +132,14 @@ _SEGMENT: Final = {"aws.bedrock": "bedrock", "gcp.gemini": "google", "gcp.vertex
 
 
 def is_of(entry: Entry, provider: str) -> bool:
-    """Whether an entry is of the provider, API or wire of that name."""
+    """Whether an entry is of the provider, API or format of that name."""
     asked = provider.strip().lower()
     name = entry.api.name.lower()
     segments = name.replace("(", ".").rstrip(")").split(".")
     return (
         asked == name
         or _SEGMENT.get(asked, asked) in segments
-        or any(asked == speaks for speaks, _ in entry.wires)
+        or any(asked == speaks for speaks, _ in entry.formats)
         or (asked in PROVIDERS and _is_said_by(asked, entry))
     )
 
@@ -147,15 +147,15 @@ def is_of(entry: Entry, provider: str) -> bool:
 def _is_said_by(provider: str, entry: Entry) -> bool:
     """Whether a client of the provider may meet the entry; one that imitates a format may use any of its words."""
     format_ = PROVIDERS[provider].format
-    dialect = dialect_in(wire(format_), provider)
-    return any(name == format_ and dialect in (whose, COMPATIBLE) for name, whose in entry.wires)
+    dialect = dialect_in(format_of(format_), provider)
+    return any(name == format_ and dialect in (whose, COMPATIBLE) for name, whose in entry.formats)
 
 
 def normalize(
     raw: object,
     *,
     provider: str | None = None,
-    wire: str | None = None,
+    format: str | None = None,
     terminal_seen: bool = True,
     calls: int = 0,
     calls_closed: bool = True,
@@ -168,13 +168,13 @@ def normalize(
 ) -> Stop:
     """The Stop of a provider's stop reason: for a provider function of your own.
 
-    Without `provider` and `wire`, the value is read as a server of OpenAI's chat format may say it: `length`, `stop`,
+    Without `provider` and `format`, the value is read as a server of OpenAI's chat format may say it: `length`, `stop`,
     and what gateways pass on of others (`max_tokens`, `MAX_TOKENS`).
 
     Args:
         raw: as the provider sends it: text, enum member, mapping, object or None.
         provider: whose value it is, as `endturn explain --provider` takes it: "anthropic", "openai.responses".
-        wire: the format that it comes in: "anthropic", "openai_responses".
+        format: the format that it comes in: "anthropic", "openai_responses".
         terminal_seen: the answer is whole: a body that parsed, a stream that came to its end.
         calls: how many tool calls the answer holds that you are to run.
         calls_closed: every one of them is complete.
@@ -188,11 +188,11 @@ def normalize(
         `missing` where there is no value, `unknown` where the value is in no table; never `end_turn` by default.
 
     Raises:
-        UsageError: no such provider or wire is known.
+        UsageError: no such provider or format is known.
     """
     return find_stop(
         raw,
-        _rows(provider, wire),
+        _rows(provider, format),
         terminal_seen=terminal_seen,
         calls=calls,
         calls_closed=calls_closed,
@@ -208,21 +208,21 @@ def normalize(
 @cache
 def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
     """The table of a provider and a format. Of a joined value ("incomplete:steered") its last part is enough."""
-    tables = wire(format_ or "openai_chat").REASONS
+    tables = format_of(format_ or "openai_chat").REASONS
     rows = tables.get(COMPATIBLE) or tables[""]
     if provider is not None:
         found = [entry for entry in table() if is_of(entry, provider)]
         if not found and format_ is None:
             raise UsageError(
                 f"no provider or API is called {provider!r}: give the format of its answers instead, "
-                f"wire='openai_chat', or one of these: {', '.join(PROVIDERS)}"
+                f"format='openai_chat', or one of these: {', '.join(PROVIDERS)}"
             )
-        spoken = (entry for entry in found if format_ is None or any(format_ == name for name, _ in entry.wires))
+        spoken = (entry for entry in found if format_ is None or any(format_ == name for name, _ in entry.formats))
         rows = {entry.raw: entry.row for entry in spoken} or rows
         asked = provider.strip().lower()
         if asked in PROVIDERS and format_ in (None, PROVIDERS[asked].format):
             # Where two of a provider's APIs have the same word, the one that our clients speak decides.
-            speaks = wire(PROVIDERS[asked].format)
+            speaks = format_of(PROVIDERS[asked].format)
             rows = {**rows, **speaks.REASONS[dialect_in(speaks, asked)]}
     return {**{raw.rpartition(":")[2]: row for raw, row in rows.items()}, **rows}
 

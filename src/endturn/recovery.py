@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from endturn import wires
+from endturn import formats
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.continuation.asking import RESUMING, repair_prompt
 from endturn.continuation.entry import Answered, Began, Ended, Entered
@@ -163,9 +163,9 @@ class Recovered:
             is_begun = last is not None and last.role == "assistant"
             before = self.request.but(messages=history[:-1] if is_begun else history)
             cut = _cut(last if is_begun else None, pause.response)
-            wire, dialect = wires.wire(self.began.wire), self.began.dialect
+            format, dialect = formats.format_of(self.began.format), self.began.dialect
             asks = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
-            after = wire.resume(before, cut, prompt=prompt, strategy=asks, dialect=dialect)
+            after = format.resume(before, cut, prompt=prompt, strategy=asks, dialect=dialect)
             pending = tuple(message for message in after.messages[len(before.messages) :] if message.synthetic)
         counters, usage = self._spent
         answers = collapse(shown)
@@ -413,7 +413,7 @@ def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
 
     began = turn.began
     provider.__dict__.update(
-        wire=began.wire, provider=began.provider, dialect=began.dialect, retrieves=began.retrieves,
+        format=began.format, provider=began.provider, dialect=began.dialect, retrieves=began.retrieves,
         follows_tokens=began.follows_tokens,
     )  # fmt: skip
     return provider

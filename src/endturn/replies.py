@@ -8,8 +8,8 @@ from typing import Any
 
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.wires import Asked, Context, Event, Framing, Wire, dialect_in, framing, wire
-from endturn.wires.reading import plain
+from endturn.formats import Context, Event, Format, Framing, RequestSummary, dialect_in, format_of, framing
+from endturn.formats.reading import plain
 
 
 def read(
@@ -34,7 +34,7 @@ def read(
         ProviderError: the reply is an error; `partial` holds what had arrived before it.
         UsageError: there is no such format, or the reply is of a kind that cannot be read.
     """
-    speaks = wire(format)
+    speaks = format_of(format)
     context = Context(dialect_in(speaks, provider or ""), provider or speaks.PROVIDER, _asked(speaks, request))
     found = _opened(reply, speaks.FRAMING)
     if isinstance(found, Mapping):
@@ -46,10 +46,10 @@ def read(
     return decoder.close()
 
 
-def _asked(speaks: Wire, request: Request | Mapping[str, Any] | None) -> Asked:
+def _asked(speaks: Format, request: Request | Mapping[str, Any] | None) -> RequestSummary:
     if isinstance(request, Request):
         request = {"model": request.model, **speaks.encode(request)}
-    return Asked() if request is None else speaks.inspect(request)
+    return RequestSummary() if request is None else speaks.request_summary(request)
 
 
 def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from endturn.wires.reading import count, member, text
+from endturn.formats.reading import count, member, text
 
 __all__ = ["Told", "is_of", "lost", "told"]
 

@@ -185,9 +185,9 @@ def find_stop(
     Args:
         raw: the provider's value: text, enum member, mapping, object or None.
         rows: the provider's table; a row of the empty word says what an end without a reason means.
-        terminal_seen: the response is whole as far as the wire tells: a body that parsed, a stream with its terminal.
+        terminal_seen: the response is whole as far as the format tells: a body that parsed, a stream with its terminal.
         calls: how many *client* tool calls the response holds (tools that the server runs do not count).
-        calls_closed: the wire closed every one of them.
+        calls_closed: the format closed every one of them.
         output_tokens, prompt_tokens: reported usage.
         maximum: the output limit that the request set.
         window: the model's context window, where known.

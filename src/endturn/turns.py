@@ -213,7 +213,7 @@ class Inference(Protocol):
     """Says which turn a call belongs to, where nobody declared one, and when such a turn is over."""
 
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
-        """The turn of a call that asks for `asked` (a wire's Asked, or None), and what the call continues.
+        """The turn of a call that asks for `asked` (a format's RequestSummary, or None), and what the call continues.
 
         Args:
             turn: the explicit turn that the call is made in.

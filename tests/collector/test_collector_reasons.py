@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from endturn import frameworks, reasons
+from endturn.formats import dialect_in, format_of
 from endturn.generate.emitters import SOURCES, Source
 from endturn.providers import PROVIDERS
 from endturn.stop_reasons import apis
-from endturn.wires import dialect_in, wire
 from tests.support.otlp import Sent, Value, post, spans
 from tests.support.processes import Collector, eventually
 
 pytestmark = pytest.mark.stack
 
-SPOKEN = {name: (known.format, dialect_in(wire(known.format), name)) for name, known in PROVIDERS.items()}
+SPOKEN = {name: (known.format, dialect_in(format_of(known.format), name)) for name, known in PROVIDERS.items()}
 """Provider → the format that it speaks, and in which dialect."""
 
 
@@ -59,7 +59,7 @@ def test_every_row_of_the_vocabulary_goes_through_the_collector(collector: Colle
     rows = 0
     for entry in reasons.table():
         rows += 1
-        whose = {name for name, spoken in SPOKEN.items() if spoken in entry.wires} or {""}
+        whose = {name for name, spoken in SPOKEN.items() if spoken in entry.formats} or {""}
         for provider in whose:
             key = f"{entry.api.name}|{entry.raw}|{provider}"
             attributes: dict[str, Value] = {"gen_ai.operation.name": "chat"}
@@ -68,7 +68,7 @@ def test_every_row_of_the_vocabulary_goes_through_the_collector(collector: Colle
             sent[key] = Sent(attributes=attributes)
             stop = frameworks.otel(attributes)
             reason, truncated = str(stop.reason), stop.truncated
-            if not stop.mapped and entry.api.name in apis("frameworks") and not entry.wires:
+            if not stop.mapped and entry.api.name in apis("frameworks") and not entry.formats:
                 # A framework's own word: the library's reader of spans does not take it, the Collector does.
                 reason, truncated = entry.normalized, entry.truncated
             expected[key] = (reason, stop.raw, truncated)

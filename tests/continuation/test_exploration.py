@@ -28,9 +28,9 @@ from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.formats import Format, format_of, openai_chat
 from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
-from endturn.wires import Wire, openai_chat, wire
 from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
 
 # --- The table alone ----------------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def answer(name: str, said: str, beginning: str = "") -> Answer:
 # --- One turn, driven by a script -----------------------------------------------------------------------------------
 
 
-class TokenWire:
-    """A wire that knows every way of taking a pause up, and prompts like a chat: what a course asks of one."""
+class TokenFormat:
+    """A format that knows every way of taking a pause up, and prompts like a chat: what a course asks of one."""
 
     NAME = "gemini"
     REASONS = openai_chat.REASONS
@@ -219,7 +219,7 @@ class TokenWire:
         return openai_chat.resume(request, cut, prompt=prompt, strategy=strategy, dialect=dialect)
 
 
-TOKEN_WIRE: Final[Any] = TokenWire
+TOKEN_WIRE: Final[Any] = TokenFormat
 
 
 QUESTION: Final = ask(tools=(SEARCH, NOW), max_tokens=TOKENS)
@@ -237,7 +237,7 @@ class World:
 
     policy: ContinuationPolicy
     request: Request = QUESTION
-    wire: Wire = TOKEN_WIRE
+    format: Format = TOKEN_WIRE
     answers: tuple[str, ...] = tuple(ANSWERS)
     hand_over: bool = False
     retrieves: bool = True
@@ -247,7 +247,7 @@ class World:
         return Course(
             start,
             policy=self.policy,
-            wire=self.wire,
+            format=self.format,
             turn=Turn(id="t"),
             provider="p",
             runnable=None if self.hand_over else frozenset({"search", "now", "finish_task"}),
@@ -438,7 +438,7 @@ def check_calls(world: World, played: Played) -> None:
             assert (last.role, last.text, last.synthetic) == ("user", asked, True)
         case Strategy.PREFILL:
             assert last.role == "assistant"
-            sent = world.wire.encode(request)["messages"][-1]["content"][-1]["text"]
+            sent = world.format.encode(request)["messages"][-1]["content"][-1]["text"]
             assert sent
             assert sent == sent.rstrip()
         case None:
@@ -638,7 +638,7 @@ WORLDS: Final = {
         policy=ContinuationPolicy(
             **{**SMALL, "continuation_max_attempts": 2, "max_iterations": 1}, on_reasoning_only="reasoning_off_once"
         ),
-        wire=wire("anthropic"),
+        format=format_of("anthropic"),
         request=CLAUDE,
         answers=(*TEXTS, "call", "cut, {}", "paused, resend", *FAILURES),
     ),

@@ -22,7 +22,7 @@ JSON = REQUEST.but(tools=(), format={"type": "object", "properties": {"a": {"typ
 
 
 def promoted(response: ChatResponse) -> ChatResponse:
-    """A tool call as a wire makes it of a clean stop with complete calls."""
+    """A tool call as a format makes it of a clean stop with complete calls."""
     return response.with_stop(promoted_from=StopReason.END_TURN)
 
 
@@ -281,7 +281,7 @@ def play(scenario: Scenario, policy: ContinuationPolicy) -> tuple[Played, TurnRe
         return "found"
 
     tools = {"search": run, "now": run}
-    controller = ContinuationController(provider, tools=tools, wire="anthropic", policy=policy)
+    controller = ContinuationController(provider, tools=tools, format="anthropic", policy=policy)
     with heard(ContinuationAttempted) as attempts:
         result = controller.run(scenario.request)
     asked = iter(attempts)

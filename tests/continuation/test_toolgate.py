@@ -179,7 +179,7 @@ def test_tools_in_the_providers_own_shape_are_declared(shape: dict[str, Any]) ->
     assert declared(ask(tools=(NOW,), extra={"tools": [shape, {"type": "web_search"}, "?"]})) == {"search": SEARCH}
 
 
-def test_an_object_that_a_wire_gave_is_taken_as_it_is() -> None:
+def test_an_object_that_a_format_gave_is_taken_as_it_is() -> None:
     """Arguments that are an object already are only checked."""
     given_object = ToolCall(id="1", name="search", arguments={"q": "x"})
     assert parse(given_object, TOOLS) == given_object

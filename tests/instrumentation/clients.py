@@ -52,13 +52,13 @@ class Client:
     """What a client has.
 
     Attributes:
-        provider, wire: who answers by the path alone, and in which format.
+        provider, format: who answers by the path alone, and in which format.
         retries: it can be told to try again.
         whole: it can ask for a whole answer; streams: it can stream.
     """
 
     provider = "openai"
-    wire = "openai_chat"
+    format = "openai_chat"
     retries = False
     made: Any
 
@@ -156,7 +156,7 @@ class AsyncOpenAI(AsyncClient):
 
 
 class OpenAIResponses(OpenAI):
-    wire = "openai_responses"
+    format = "openai_responses"
 
     def ask(self) -> None:
         self.made.responses.create(model="m", input="hi")
@@ -167,7 +167,7 @@ class OpenAIResponses(OpenAI):
 
 
 class OpenAICompletions(OpenAI):
-    wire = "completions"
+    format = "completions"
 
     def ask(self) -> None:
         self.made.completions.create(model="m", prompt="hi")
@@ -178,7 +178,7 @@ class OpenAICompletions(OpenAI):
 
 
 class Anthropic(Client):
-    provider = wire = "anthropic"
+    provider = format = "anthropic"
     retries = True
 
     def open(self) -> None:
@@ -195,7 +195,7 @@ class Anthropic(Client):
 
 
 class AsyncAnthropic(AsyncClient):
-    provider = wire = "anthropic"
+    provider = format = "anthropic"
     retries = True
 
     def open(self) -> None:
@@ -218,7 +218,7 @@ def _google(client: Client) -> genai.Client:
 
 
 class Google(Client):
-    provider, wire = "gcp.gemini", "gemini"
+    provider, format = "gcp.gemini", "gemini"
     retries = True
 
     def open(self) -> None:
@@ -235,7 +235,7 @@ class Google(Client):
 class AsyncGoogle(AsyncClient):
     """It sends through aiohttp, where that is installed."""
 
-    provider, wire = "gcp.gemini", "gemini"
+    provider, format = "gcp.gemini", "gemini"
     retries = True
 
     def open(self) -> None:
@@ -254,7 +254,7 @@ class AsyncGoogle(AsyncClient):
 
 
 class Converse(Client):
-    provider, wire = "aws.bedrock", "bedrock_converse"
+    provider, format = "aws.bedrock", "bedrock_converse"
     retries = True
 
     def open(self) -> None:
@@ -272,7 +272,7 @@ class Converse(Client):
 
 
 class Invoke(Converse):
-    wire = "bedrock_invoke"
+    format = "bedrock_invoke"
     asked: ClassVar = {"modelId": "anthropic.claude-sonnet-5", "body": json.dumps(CLAUDE)}
 
     def ask(self) -> None:
@@ -284,7 +284,7 @@ class Invoke(Converse):
 
 
 class Cohere(Client):
-    provider = wire = "cohere"
+    provider = format = "cohere"
     retries = True
 
     def open(self) -> None:
@@ -324,7 +324,7 @@ class Mistral(Client):
 
 
 class Ollama(Client):
-    provider = wire = "ollama"
+    provider = format = "ollama"
 
     def open(self) -> None:
         self.made = ollama.Client(host=self.url, timeout=self.timeout_s)

@@ -21,7 +21,7 @@ from endturn import announce
 from endturn.instrumentation import exchange, http_clients
 from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
-from endturn.scripted.loopback import Answer, Asked, Server
+from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.instrumentation.clients import CLIENTS, AsyncClient, Client
@@ -38,7 +38,7 @@ WORDS = "One two three four five"
 
 
 @dataclass
-class Seen:
+class ResponseSummary:
     """What was announced."""
 
     records: list[Record] = field(default_factory=list)
@@ -62,9 +62,9 @@ class Seen:
 
 
 @pytest.fixture
-def seen() -> Iterator[Seen]:
+def seen() -> Iterator[ResponseSummary]:
     """Everything that is announced while the HTTP clients are watched; nothing of ours may fail."""
-    found = Seen()
+    found = ResponseSummary()
     stop = announce.listen(lambda record: found.records.append(record))
     http_clients.install(lambda: True)
     try:
@@ -82,7 +82,7 @@ def kind(request: pytest.FixtureRequest) -> type[Client]:
     return found
 
 
-def settle(seen: Seen, client: Client) -> None:
+def settle(seen: ResponseSummary, client: Client) -> None:
     """Wait until what was dropped has been noticed: aiohttp keeps a response while bytes of it arrive."""
     for _ in range(200):
         if isinstance(client, AsyncClient):
@@ -101,9 +101,11 @@ def asking(
     kind: type[Client], *replies: Reply, change: Change = lambda answer: answer, tries: int = 1, timeout_s: float = 10.0
 ) -> Iterator[Any]:
     """A client of a server that gives these replies, its answers changed on their way."""
-    provider = ScriptedProvider(list(replies), wire=kind.wire, dialect="mistral" if "Mistral" in kind.__name__ else "")
+    provider = ScriptedProvider(
+        list(replies), format=kind.format, dialect="mistral" if "Mistral" in kind.__name__ else ""
+    )
 
-    def respond(asked: Asked) -> Answer:
+    def respond(asked: RequestSummary) -> Answer:
         return change(provider._respond(asked))
 
     with Server(respond).running() as url:
@@ -132,7 +134,7 @@ def gzipped(answer: Answer) -> Answer:
 # --- Answers that come whole ----------------------------------------------------------------------------------------
 
 
-def test_a_whole_answer(seen: Seen, kind: type[Client]) -> None:
+def test_a_whole_answer(seen: ResponseSummary, kind: type[Client]) -> None:
     """One record, with the provider's own reason, usage, and what was asked."""
     with asking(kind, truncate(WORDS, after=2)) as client:
         client.ask()
@@ -145,7 +147,7 @@ def test_a_whole_answer(seen: Seen, kind: type[Client]) -> None:
     assert (ended.usage.output_tokens, ended.output_chars) == (2, len("One two"))
 
 
-def test_a_stream(seen: Seen, kind: type[Client]) -> None:
+def test_a_stream(seen: ResponseSummary, kind: type[Client]) -> None:
     """Its end is seen when its last byte has passed, before the host is told."""
     with asking(kind, truncate(WORDS, after=2)) as client:
         pieces = list(client.stream())
@@ -157,9 +159,9 @@ def test_a_stream(seen: Seen, kind: type[Client]) -> None:
     assert ended.first_chunk_s is not None
 
 
-def test_read_up_to_the_last_event(seen: Seen, kind: type[Client]) -> None:
+def test_read_up_to_the_last_event(seen: ResponseSummary, kind: type[Client]) -> None:
     """A host that has had the format's last event may wait for no end of the bytes, and keep the stream."""
-    if (kind.provider == "openai" and kind.wire != "openai_responses") or kind.wire == "gemini":
+    if (kind.provider == "openai" and kind.format != "openai_responses") or kind.format == "gemini":
         pytest.skip("its last event is no JSON, or any")
     with asking(kind, *[truncate(WORDS, after=2)] * 2) as client:
         count = len(list(client.stream()))
@@ -172,9 +174,9 @@ def test_read_up_to_the_last_event(seen: Seen, kind: type[Client]) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_compressed(seen: Seen, kind: type[Client], streamed: bool) -> None:
+def test_compressed(seen: ResponseSummary, kind: type[Client], streamed: bool) -> None:
     """The body is unpacked beside, or by the library that unpacks it for its host."""
-    if kind.__name__ == "Urllib" or kind.wire.startswith("bedrock"):
+    if kind.__name__ == "Urllib" or kind.format.startswith("bedrock"):
         pytest.skip("it does not unpack what it reads")
     with asking(kind, truncate(WORDS, after=2), change=gzipped) as client:
         _ = list(client.stream()) if streamed else client.ask()
@@ -184,7 +186,7 @@ def test_compressed(seen: Seen, kind: type[Client], streamed: bool) -> None:
 # --- Streams that do not come to their end --------------------------------------------------------------------------
 
 
-def test_left_early(seen: Seen, kind: type[Client]) -> None:
+def test_left_early(seen: ResponseSummary, kind: type[Client]) -> None:
     """A host that stops reading has cancelled."""
     with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
         stream = client.stream()
@@ -196,7 +198,7 @@ def test_left_early(seen: Seen, kind: type[Client]) -> None:
     assert not seen.only().stop.truncated
 
 
-def test_dropped(seen: Seen, kind: type[Client]) -> None:
+def test_dropped(seen: ResponseSummary, kind: type[Client]) -> None:
     """A stream that its host drops is noted by the garbage collector, and recorded outside of it."""
     with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
         stream = client.stream()
@@ -207,7 +209,7 @@ def test_dropped(seen: Seen, kind: type[Client]) -> None:
     seen.only()
 
 
-def test_never_read(seen: Seen, kind: type[Client]) -> None:
+def test_never_read(seen: ResponseSummary, kind: type[Client]) -> None:
     """A stream that is closed, or dropped, before anything of it was read."""
     if kind.__name__ in ("Google", "AsyncGoogle", "Cohere", "Ollama"):
         pytest.skip("it sends nothing before its stream is read")
@@ -219,7 +221,7 @@ def test_never_read(seen: Seen, kind: type[Client]) -> None:
 
 
 @pytest.mark.parametrize("tidy", [False, True], ids=["broken", "tidy"])
-def test_cut_at_each_event(seen: Seen, kind: type[Client], tidy: bool) -> None:
+def test_cut_at_each_event(seen: ResponseSummary, kind: type[Client], tidy: bool) -> None:
     """Wherever a stream is cut off, its end is never invented; a reason that had come counts."""
     whole: list[Answer] = []
 
@@ -247,21 +249,21 @@ def test_cut_at_each_event(seen: Seen, kind: type[Client], tidy: bool) -> None:
     assert StopReason.MISSING in reasons
 
 
-def test_an_error_inside_a_stream(seen: Seen, kind: type[Client]) -> None:
+def test_an_error_inside_a_stream(seen: ResponseSummary, kind: type[Client]) -> None:
     """An error event is an error, no truncation, whether the SDK raises it or not."""
     with asking(kind, fail(500, text="One two")) as client, suppress(Exception):
         list(client.stream())
     cleanup.run()
     ended = seen.only()
     assert ended.stop.reason is StopReason.ERROR
-    assert ended.error is not None or kind.wire == "cohere"  # which tells of errors as reasons
+    assert ended.error is not None or kind.format == "cohere"  # which tells of errors as reasons
 
 
 # --- No answer ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_an_error_answer(seen: Seen, kind: type[Client], streamed: bool) -> None:
+def test_an_error_answer(seen: ResponseSummary, kind: type[Client], streamed: bool) -> None:
     """A 429 is an error, with the status."""
     with asking(kind, fail(429)) as client, suppress(Exception):
         _ = list(client.stream()) if streamed else client.ask()
@@ -272,7 +274,7 @@ def test_an_error_answer(seen: Seen, kind: type[Client], streamed: bool) -> None
     assert ended.error is not None
 
 
-def test_each_attempt_is_an_exchange(seen: Seen, kind: type[Client]) -> None:
+def test_each_attempt_is_an_exchange(seen: ResponseSummary, kind: type[Client]) -> None:
     """An SDK's 500, 500, 200 is three."""
     if not kind.retries:
         pytest.skip("it does not try again")
@@ -283,7 +285,7 @@ def test_each_attempt_is_an_exchange(seen: Seen, kind: type[Client]) -> None:
     assert [ended.error is None for ended in seen.ended] == [False, False, True]
 
 
-def test_a_timeout(seen: Seen, kind: type[Client]) -> None:
+def test_a_timeout(seen: ResponseSummary, kind: type[Client]) -> None:
     """No answer in time is an error, and says so."""
     with asking(kind, say(WORDS).but(delay_s=5), timeout_s=0.2) as client, suppress(Exception):
         client.ask()
@@ -291,7 +293,7 @@ def test_a_timeout(seen: Seen, kind: type[Client]) -> None:
     assert (ended.stop.reason, ended.stop.detail) == (StopReason.ERROR, "timeout")
 
 
-def test_a_server_that_hangs_up(seen: Seen, kind: type[Client]) -> None:
+def test_a_server_that_hangs_up(seen: ResponseSummary, kind: type[Client]) -> None:
     """No answer at all is an error."""
     with asking(kind, *[hang_up()] * 6) as client, suppress(Exception):
         client.ask()
@@ -299,7 +301,7 @@ def test_a_server_that_hangs_up(seen: Seen, kind: type[Client]) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_a_cancelled_task(seen: Seen, kind: type[Client], streamed: bool) -> None:
+def test_a_cancelled_task(seen: ResponseSummary, kind: type[Client], streamed: bool) -> None:
     """A task that is cancelled while it waits has cancelled its call."""
     if not issubclass(kind, AsyncClient):
         pytest.skip("it is not asynchronous")
@@ -329,7 +331,7 @@ def test_a_cancelled_task(seen: Seen, kind: type[Client], streamed: bool) -> Non
 # --- Many at once ---------------------------------------------------------------------------------------------------
 
 
-def test_two_streams_interleaved(seen: Seen, kind: type[Client]) -> None:
+def test_two_streams_interleaved(seen: ResponseSummary, kind: type[Client]) -> None:
     """Each is read by its own."""
     with asking(kind, truncate(WORDS, after=3), say(WORDS)) as client:
         first = client.stream()
@@ -342,7 +344,7 @@ def test_two_streams_interleaved(seen: Seen, kind: type[Client]) -> None:
     assert {ended.output_chars for ended in seen.ended} == {len("One two three"), len(WORDS)}
 
 
-def test_a_thread_pool(seen: Seen, kind: type[Client]) -> None:
+def test_a_thread_pool(seen: ResponseSummary, kind: type[Client]) -> None:
     """Nothing of one call is another's."""
     if issubclass(kind, AsyncClient):
         pytest.skip("it is asynchronous")
@@ -352,7 +354,7 @@ def test_a_thread_pool(seen: Seen, kind: type[Client]) -> None:
     assert seen.reasons() == [StopReason.MAX_TOKENS] * 8
 
 
-def test_it_is_undone(seen: Seen, kind: type[Client]) -> None:
+def test_it_is_undone(seen: ResponseSummary, kind: type[Client]) -> None:
     """`uninstall` puts the libraries' own methods back."""
     with asking(kind, say(WORDS), say(WORDS)) as client:
         client.ask()

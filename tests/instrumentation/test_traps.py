@@ -34,7 +34,7 @@ from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
-from tests.instrumentation.test_exchanges import WORDS, Seen, asking, seen
+from tests.instrumentation.test_exchanges import WORDS, ResponseSummary, asking, seen
 
 __all__ = ["seen"]
 
@@ -52,7 +52,7 @@ def scripted(library: Any, *replies: Reply) -> Any:
 # --- Destructors ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_recorded_while_garbage_is_collected(seen: Seen) -> None:
+def test_nothing_is_recorded_while_garbage_is_collected(seen: ResponseSummary) -> None:
     """A collection may run inside anybody's plain lock, which a listener would wait for, for ever."""
     lock = threading.Lock()
     inside: list[bool] = []
@@ -84,7 +84,7 @@ def pieces() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
-def test_a_body_that_is_not_in_memory_is_not_read(seen: Seen, library: Any) -> None:
+def test_a_body_that_is_not_in_memory_is_not_read(seen: ResponseSummary, library: Any) -> None:
     """A generator is sent once: at a provider's home the path tells, elsewhere it passes unseen."""
     with scripted(library, say("Hi"), say("Hi")) as client:
         assert client.post(URL, content=pieces()).is_success
@@ -94,7 +94,7 @@ def test_a_body_that_is_not_in_memory_is_not_read(seen: Seen, library: Any) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"no JSON", b"[1]", b"\\x1f\\x8b\\x08", json.dumps({"q": 1}).encode()])
-def test_what_is_no_request_of_a_model_passes(seen: Seen, content: bytes) -> None:
+def test_what_is_no_request_of_a_model_passes(seen: ResponseSummary, content: bytes) -> None:
     """Nothing of it raises, or is recorded."""
     client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, text="fine")))
     assert client.post(URL, content=content).text == "fine"
@@ -102,7 +102,7 @@ def test_what_is_no_request_of_a_model_passes(seen: Seen, content: bytes) -> Non
     assert not seen.records
 
 
-def test_a_request_by_position_and_by_name(seen: Seen) -> None:
+def test_a_request_by_position_and_by_name(seen: ResponseSummary) -> None:
     """`send` may be given it either way."""
     with scripted(httpx, say("Hi"), say("Hi")) as client:
         request = client.build_request("POST", URL, json=ASK)
@@ -113,7 +113,7 @@ def test_a_request_by_position_and_by_name(seen: Seen) -> None:
 
 @pytest.mark.parametrize("host", ["api.openai.com", "chat.example.org"])
 @pytest.mark.parametrize("body", [b"<html>", b'{"reply": "hello"}'])
-def test_an_answer_of_another_format(seen: Seen, host: str, body: bytes) -> None:
+def test_an_answer_of_another_format(seen: ResponseSummary, host: str, body: bytes) -> None:
     """At a provider's home it is `unknown`; elsewhere it was no model's."""
     client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=body)))
     client.post(f"https://{host}/v1/chat/completions", json=ASK)
@@ -121,7 +121,7 @@ def test_an_answer_of_another_format(seen: Seen, host: str, body: bytes) -> None
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_redirects(seen: Seen, follow: bool) -> None:
+def test_redirects(seen: ResponseSummary, follow: bool) -> None:
     """Followed, they are part of the exchange; a 3xx that is handed out is none."""
 
     def answer(request: Any) -> Any:
@@ -134,7 +134,7 @@ def test_redirects(seen: Seen, follow: bool) -> None:
     assert seen.reasons() == ([StopReason.END_TURN] if follow else [])
 
 
-def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: Seen) -> None:
+def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: ResponseSummary) -> None:
     """A guard model that is asked while the request is sent; the same body further down is the same exchange."""
     guard = scripted(httpx, say("Fine."))
 
@@ -151,7 +151,7 @@ def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
-def test_httpx_keeps_what_its_stream_has(seen: Seen, library: Any) -> None:
+def test_httpx_keeps_what_its_stream_has(seen: ResponseSummary, library: Any) -> None:
     """`elapsed` is read from it."""
     with scripted(library, say(WORDS)) as client, client.stream("POST", URL, json={**ASK, "stream": True}) as response:
         response.read()
@@ -161,7 +161,7 @@ def test_httpx_keeps_what_its_stream_has(seen: Seen, library: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_urllib3_by_every_way_of_reading(seen: Seen, size: int) -> None:
+def test_urllib3_by_every_way_of_reading(seen: ResponseSummary, size: int) -> None:
     """Each gives all bytes, and shows them once; the response is still one of its class."""
 
     def read1(response: Any) -> bytes:
@@ -194,7 +194,7 @@ def test_urllib3_by_every_way_of_reading(seen: Seen, size: int) -> None:
             seen.records.clear()
 
 
-def test_urllib3s_own_retries_are_one_exchange(seen: Seen) -> None:
+def test_urllib3s_own_retries_are_one_exchange(seen: ResponseSummary) -> None:
     """They call `urlopen` again, from within; the last answer counts."""
     again = urllib3.Retry(3, status_forcelist=[500], allowed_methods=None, backoff_factor=0)
     with ScriptedProvider([fail(500), fail(500), say("Hi")]).serve() as url:
@@ -202,7 +202,7 @@ def test_urllib3s_own_retries_are_one_exchange(seen: Seen) -> None:
     assert seen.reasons() == [StopReason.END_TURN]
 
 
-def test_requests_has_the_response_it_would_have_had(seen: Seen) -> None:
+def test_requests_has_the_response_it_would_have_had(seen: ResponseSummary) -> None:
     """By content, lines, raw."""
     with ScriptedProvider([say(WORDS)], exhausted="cycle").serve() as url:
         for stream in (False, True):
@@ -213,7 +213,7 @@ def test_requests_has_the_response_it_would_have_had(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_aiohttp_by_every_way_of_reading(seen: Seen, raises: bool) -> None:
+def test_aiohttp_by_every_way_of_reading(seen: ResponseSummary, raises: bool) -> None:
     """`raise_for_status` raises from within the request; leaving early is told by `set_exception`."""
 
     async def main(url: str) -> None:
@@ -242,7 +242,7 @@ def test_aiohttp_by_every_way_of_reading(seen: Seen, raises: bool) -> None:
     assert seen.ended[-1].started.server_address == "127.0.0.1"
 
 
-def test_urllib_raises_what_it_raises(seen: Seen) -> None:
+def test_urllib_raises_what_it_raises(seen: ResponseSummary) -> None:
     """The body of the error is the host's to read."""
     with asking(Urllib, fail(429, message="slow down")) as client:
         with pytest.raises(urllib.error.HTTPError) as raised:
@@ -252,7 +252,7 @@ def test_urllib_raises_what_it_raises(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("kind", [Httpx, AsyncHttpx, Requests])
-def test_a_connection_keeps_no_exchange(seen: Seen, kind: Any) -> None:
+def test_a_connection_keeps_no_exchange(seen: ResponseSummary, kind: Any) -> None:
     """It keeps the context in which it was opened, as long as it lives."""
     with asking(kind, say(WORDS)) as client:
         cleanup.run()
@@ -270,7 +270,7 @@ def exchanges() -> set[int]:
 # --- What SDKs make of their bytes ----------------------------------------------------------------------------------
 
 
-def test_parse_of_a_cut_answer(seen: Seen) -> None:
+def test_parse_of_a_cut_answer(seen: ResponseSummary) -> None:
     """That the SDK refuses it is its own affair: the answer was a truncation."""
     http = httpx2.Client(transport=ScriptedProvider([truncate('{"value": 12345}', after=1)] * 2).transport())
     client = openai.OpenAI(api_key="none", http_client=http, max_retries=0)
@@ -282,7 +282,7 @@ def test_parse_of_a_cut_answer(seen: Seen) -> None:
     assert seen.reasons() == [StopReason.MAX_TOKENS] * 2
 
 
-def test_raw_responses_and_helpers(seen: Seen) -> None:
+def test_raw_responses_and_helpers(seen: ResponseSummary) -> None:
     """All are the same bytes."""
     http = httpx2.Client(transport=ScriptedProvider(truncate(WORDS, after=2), exhausted="last").transport())
     chats = openai.OpenAI(api_key="none", http_client=http).chat.completions
@@ -303,7 +303,7 @@ def test_raw_responses_and_helpers(seen: Seen) -> None:
     assert seen.reasons() == [StopReason.MAX_TOKENS] * 7
 
 
-def test_a_server_that_stops_in_mid_JSON(seen: Seen) -> None:
+def test_a_server_that_stops_in_mid_JSON(seen: ResponseSummary) -> None:
     """Half a body, tidily ended, is `missing`."""
     half = Answer(headers={"content-type": "application/json"}, chunks=(b'{"id": "1", "choices": [{"mess',), length=30)
     with Server(lambda asked: half).running() as url, httpx.Client() as client:
@@ -328,7 +328,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses"])
 @pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN.keys())
-def test_an_api_of_ones_own_that_looks_like_a_models(seen: Seen, path: str, answer: httpx.Response) -> None:
+def test_an_api_of_ones_own_that_looks_like_a_models(seen: ResponseSummary, path: str, answer: httpx.Response) -> None:
     """At a host that is no provider's, what says nothing in the format is no answer of a model."""
     body = {"model": "m", "messages": [], "input": "?", "max_tokens": 5, "stream": True}
     client = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
@@ -337,7 +337,7 @@ def test_an_api_of_ones_own_that_looks_like_a_models(seen: Seen, path: str, answ
 
 
 @pytest.mark.parametrize("end", ["/", "/?a=b", "?a=b"])
-def test_a_path_that_ends_in_a_slash(seen: Seen, end: str) -> None:
+def test_a_path_that_ends_in_a_slash(seen: ResponseSummary, end: str) -> None:
     """Some servers want it; the rest of the path is the format's."""
     with scripted(httpx, say("Hi")) as client:
         client.post(URL, json=ASK)
@@ -353,7 +353,7 @@ WHOLE_BODY = {
 }
 
 
-def test_names_are_cut_to_what_can_be_exported(seen: Seen) -> None:
+def test_names_are_cut_to_what_can_be_exported(seen: ResponseSummary) -> None:
     """Every later export of the process would repeat them."""
     with scripted(httpx, say("Hi"), say("Hi")) as client:
         client.post(URL, json={**ASK, "model": "m" * 100_000})
@@ -361,14 +361,14 @@ def test_names_are_cut_to_what_can_be_exported(seen: Seen) -> None:
     assert [ended.started.model for ended in seen.ended] == ["m" * 256, "gpt?"]
 
 
-def test_half_a_character_in_a_request(seen: Seen) -> None:
+def test_half_a_character_in_a_request(seen: ResponseSummary) -> None:
     """As `json.dumps` writes it: the server reads it too."""
     with scripted(httpx, say("Hi")) as client:
         client.post(URL, content=json.dumps({**ASK, "messages": [{"role": "user", "content": "a \udc80 name"}]}))
     assert seen.only().stop.reason is StopReason.END_TURN
 
 
-async def test_reading_an_asynchronous_answer_synchronously(seen: Seen) -> None:
+async def test_reading_an_asynchronous_answer_synchronously(seen: ResponseSummary) -> None:
     """It raises what it raises, and the other way round."""
     transport = ScriptedProvider([say(WORDS), say(WORDS)]).transport()
     async with httpx.AsyncClient(transport=transport) as client:
@@ -383,7 +383,7 @@ async def test_reading_an_asynchronous_answer_synchronously(seen: Seen) -> None:
 
 
 async def test_somebody_elses_plain_wrapper_around_a_method_that_is_awaited(
-    seen: Seen, monkeypatch: pytest.MonkeyPatch
+    seen: ResponseSummary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gives a coroutine, as what it wraps does."""
     exchange_before = httpx.AsyncClient.send
@@ -402,7 +402,7 @@ async def test_somebody_elses_plain_wrapper_around_a_method_that_is_awaited(
     assert exchange_before is not own
 
 
-def test_a_copied_response_reads_on(seen: Seen) -> None:
+def test_a_copied_response_reads_on(seen: ResponseSummary) -> None:
     """Nobody watches it: the bytes are the same."""
     with ScriptedProvider([say(WORDS)]).serve() as url:
         response = requests.post(f"{url}/v1/chat/completions", json=ASK, stream=True)
@@ -420,7 +420,7 @@ class Mocked(urllib.request.HTTPHandler):
         return answer
 
 
-def test_an_opener_that_answers_with_something_else(seen: Seen, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_opener_that_answers_with_something_else(seen: ResponseSummary, capfd: pytest.CaptureFixture[str]) -> None:
     """It is not watched, and reads as it does."""
     opener = urllib.request.build_opener(Mocked)
     with opener.open("http://chat.example.org/v1/chat/completions", json.dumps(ASK).encode()) as response:
@@ -431,7 +431,7 @@ def test_an_opener_that_answers_with_something_else(seen: Seen, capfd: pytest.Ca
     assert "Exception ignored" not in capfd.readouterr().err
 
 
-def test_a_coroutine_that_is_dropped_while_it_reads(seen: Seen) -> None:
+def test_a_coroutine_that_is_dropped_while_it_reads(seen: ResponseSummary) -> None:
     """Its end is a destructor: nothing is recorded within."""
 
     async def hold(held: list[Any], client: Any) -> None:

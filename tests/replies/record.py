@@ -40,52 +40,52 @@ from pydantic import BaseModel
 
 from endturn.chat import Blocks, ChatResponse, Delta, Request
 from endturn.errors import EndturnError
+from endturn.formats import TAIL, Context, Event, Format, RequestSummary, ResponseSummary, format_of
 from endturn.stop import Resume, Stop, StopReason
-from endturn.wires import TAIL, Asked, Context, Event, Seen, Wire, wire
 
 Json = dict[str, Any]
 HERE: Final = Path(__file__).parent
 
 # --- The API as it is today -------------------------------------------------------------------------------------------
 
-Read = tuple[Seen, ChatResponse | Exception]
+Read = tuple[ResponseSummary, ChatResponse | Exception]
 """What telemetry makes of a reply, and what a client does."""
 
 
 def context(case: Json) -> Context:
     """What must be known to read a reply."""
-    asked = Asked(**case.get("asked", {}))
+    asked = RequestSummary(**case.get("asked", {}))
     return Context(case.get("dialect", ""), case.get("provider", ""), asked, case.get("window"))
 
 
 def read_whole(format_: str, case: Json) -> Read:
     """A body."""
-    api, ctx, body, headers = wire(format_), context(case), case["body"], case.get("headers")
+    api, ctx, body, headers = format_of(format_), context(case), case["body"], case.get("headers")
     with_figures = {"ResponseMetadata": {"HTTPHeaders": headers}, "body": body}
-    seen = api.whole(ctx, with_figures if headers and format_ == "bedrock_invoke" else body)
+    seen = api.summarize(ctx, with_figures if headers and format_ == "bedrock_invoke" else body)
     try:
         return seen, api.decode(body, ctx=ctx, headers=headers)
     except Exception as error:
         return seen, error
 
 
-def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Seen, Read]]:
+def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], ResponseSummary, Read]]:
     """A stream before its first event, and after each: new deltas, the summary if it is left there, and if it ends."""
-    api, ctx = wire(format_), context(case)
-    watch, decoder = api.watch(ctx), api.decoder(ctx)
+    api, ctx = format_of(format_), context(case)
+    summarizer, decoder = api.summarizer(ctx), api.decoder(ctx)
     failed: Exception | None = None
-    yield [], watch.close(left=True), (watch.close(), decoder.close())
+    yield [], summarizer.close(left=True), (summarizer.close(), decoder.close())
     for event in case["events"]:
         event = Event(event.get("name"), _packed(event["data"]))
         deltas: list[Delta] = []
-        if not watch.broken:
-            watch.see(event)
+        if not summarizer.broken:
+            summarizer.feed(event)
         if failed is None:
             try:
                 deltas += decoder.feed(event)
             except Exception as error:
                 failed = error
-        yield deltas, watch.close(left=True), (watch.close(), failed or decoder.close())
+        yield deltas, summarizer.close(left=True), (summarizer.close(), failed or decoder.close())
 
 
 def _packed(data: Any) -> Any:
@@ -99,11 +99,11 @@ def _packed(data: Any) -> Any:
 def _response(said: Json) -> ChatResponse:
     enums: Json = {"reason": StopReason, "promoted_from": StopReason, "resume": Resume}
     known: Json = {name: enums[name](value) if name in enums else value for name, value in said["stop"].items()}
-    blocks = Blocks(said["blocks"]["wire"], tuple(said["blocks"]["items"])) if "blocks" in said else None
+    blocks = Blocks(said["blocks"]["format"], tuple(said["blocks"]["items"])) if "blocks" in said else None
     return ChatResponse.model_validate({**said, "stop": Stop(**known), "blocks": blocks})
 
 
-def _encode(api: Wire, case: Json) -> Any:
+def _encode(api: Format, case: Json) -> Any:
     request, how = Request.model_validate(case["request"]), {"stream": False, "dialect": "", **case.get("how", {})}
     body = api.encode(request, **how)
     return {
@@ -113,11 +113,11 @@ def _encode(api: Wire, case: Json) -> Any:
     }
 
 
-def _resume(api: Wire, case: Json) -> Any:
+def _resume(api: Format, case: Json) -> Any:
     return api.resume(Request.model_validate(case["request"]), _response(case["cut"]), **case["how"])
 
 
-def _body(api: Wire, case: Json) -> Any:
+def _body(api: Format, case: Json) -> Any:
     try:
         request: Any = plain(api.request(case["body"]))
     except Exception as error:
@@ -125,21 +125,21 @@ def _body(api: Wire, case: Json) -> Any:
     return {"request": request, "summary": _summary(api, case["body"])}
 
 
-def _summary(api: Wire, body: Json) -> Json:
+def _summary(api: Format, body: Json) -> Json:
     """What the request summary says; of the history and the system prompt, which member of the body they are."""
-    found: Json = plain(api.inspect(body))
+    found: Json = plain(api.request_summary(body))
     for name in {"history", "system"} & found.keys():
         found[name] = next((member for member, value in body.items() if value == found[name]), found[name])
     return found
 
 
-def _error(api: Wire, case: Json) -> Any:
+def _error(api: Format, case: Json) -> Any:
     body = case["body"] if isinstance(case["body"], str) else json.dumps(case["body"])
     answered = body.encode("utf-8", "surrogateescape")
     return raised(api.decode_error(case["status"], case.get("headers", {}), answered, ctx=context(case)))
 
 
-REQUESTS: Final[Mapping[str, Callable[[Wire, Json], Any]]] = {
+REQUESTS: Final[Mapping[str, Callable[[Format, Json], Any]]] = {
     "encode": _encode,
     "resume": _resume,
     "body": _body,
@@ -241,7 +241,7 @@ def of_reply(format_: str, case: Json) -> Json:
 def of_request(format_: str, kind: str, case: Json) -> Json:
     """What a case of a file of requests expects."""
     try:
-        found = plain(REQUESTS[kind](wire(format_), case))
+        found = plain(REQUESTS[kind](format_of(format_), case))
     except Exception as error:
         return {"raises": raised(error)}
     return {"expected": found}

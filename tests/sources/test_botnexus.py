@@ -104,7 +104,7 @@ CUT_CALLS = {
 @pytest.mark.parametrize(("name", "stream"), [(name, True) for name in CUT_CALLS] + [("cut off", False)])
 def test_the_message_of_a_response_leaves_cut_calls_out(format_name: str, name: str, stream: bool) -> None:
     """Without a controller too, what is stored cannot be run or sent again: no mirror of it has the call."""
-    provider = ScriptedProvider([CUT_CALLS[name], say("ok")], wire=format_name)
+    provider = ScriptedProvider([CUT_CALLS[name], say("ok")], format=format_name)
     request = ask(tools=(SEARCH, DEPLOY))
     response: Any = list(provider.stream(request))[-1] if stream else provider.complete(request)
     message = response.message()
@@ -118,7 +118,7 @@ def test_the_message_of_a_response_leaves_cut_calls_out(format_name: str, name: 
 @every_format
 def test_the_message_of_a_genuine_tool_call_is_unchanged(format_name: str) -> None:
     """Calls and blocks stay."""
-    provider = ScriptedProvider([WHOLE_CALL], wire=format_name)
+    provider = ScriptedProvider([WHOLE_CALL], format=format_name)
     response = provider.complete(ask(tools=(SEARCH,)))
     message = response.message()
     assert (message.tool_calls, message.blocks) == (response.tool_calls, response.blocks)

@@ -115,7 +115,7 @@ def test_a_response_holds_all_that_the_design_lists() -> None:
     [
         ("openai", chat("stop", calls=True), {}),
         ("deepseek", chat(None, calls=True), {}),
-        ("openai", responses("completed", calls=True), {"wire": "openai_responses"}),
+        ("openai", responses("completed", calls=True), {"format": "openai_responses"}),
     ],
     ids=["chat stop", "chat null", "Responses completed"],
 )
@@ -129,5 +129,5 @@ def test_a_complete_call_beside_a_clean_end_is_promoted(provider: str, body: Any
 @pytest.mark.parametrize(("why", "reason"), [("max_output_tokens", "max_tokens"), ("content_filter", "safety_blocked")])
 def test_an_incomplete_response_was_cut_or_filtered(why: str, reason: str) -> None:
     """Whatever calls it holds, they promote nothing."""
-    response = answer("openai", responses("incomplete", why, calls=True), wire="openai_responses")
+    response = answer("openai", responses("incomplete", why, calls=True), format="openai_responses")
     assert (response.stop_reason, response.stop.promoted_from) == (reason, None)

@@ -45,7 +45,7 @@ def play(client: str, script: list[Reply], *, stream: bool, **policy: Any) -> tu
     with ScriptedProvider(script).serve() as url:
         sdk = make(url)
         try:
-            provider = adapters.provider(sdk, stream=stream, wire=format_name)
+            provider = adapters.provider(sdk, stream=stream, format=format_name)
             result = ContinuationController(provider, tools=tools, policy=ContinuationPolicy(**policy)).run(ask())
         finally:
             sdk.close()

@@ -133,7 +133,7 @@ def play(
     **policy: Any,
 ) -> Played:
     """Run one turn over a script; `functions` replace the tools' own, `policy` are its keys."""
-    provider = ScriptedProvider(script, wire=format_name, dialect=dialect, exhausted=exhausted)
+    provider = ScriptedProvider(script, format=format_name, dialect=dialect, exhausted=exhausted)
     ran: list[tuple[str, Any]] = []
 
     def recorded(name: str) -> Function:

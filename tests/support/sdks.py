@@ -14,7 +14,7 @@ import openai
 
 from endturn.scripted import ScriptedProvider
 
-WIRES = ("openai_chat", "anthropic")
+FORMATS = ("openai_chat", "anthropic")
 WAYS = ("transport", "server")
 
 
@@ -110,14 +110,14 @@ KINDS: dict[str, type[Sdk]] = {"openai_chat": OpenAI, "anthropic": Anthropic}
 
 
 @contextmanager
-def sdk(provider: ScriptedProvider, wire: str, way: str) -> Iterator[Sdk]:
+def sdk(provider: ScriptedProvider, format: str, way: str) -> Iterator[Sdk]:
     """A real SDK whose requests reach the provider, in process or over a socket."""
     if way == "server":
         with provider.serve() as url:
-            asking = KINDS[wire](url)
+            asking = KINDS[format](url)
             with asking.client:
                 yield asking
     else:
-        asking = KINDS[wire]("http://scripted", httpx2.Client(transport=provider.transport()))
+        asking = KINDS[format]("http://scripted", httpx2.Client(transport=provider.transport()))
         with asking.client:
             yield asking

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, overload
 
 from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.formats.reading import arguments as parsed
 from endturn.records import Record
 from endturn.stop import Resume, Stop, StopReason
-from endturn.wires.reading import arguments as parsed
 
 R = TypeVar("R")
 Scripted = ChatResponse | BaseException
@@ -52,7 +52,7 @@ def calling(*calls: ToolCall, text: str = "", **fields: Any) -> ChatResponse:
 
 
 def call(name: str = "search", arguments: str | None = '{"q": "x"}', id: str = "call_1", **fields: Any) -> ToolCall:
-    """A call of a tool, with its arguments as text, and parsed as a wire parses them."""
+    """A call of a tool, with its arguments as text, and parsed as a format parses them."""
     return ToolCall(id=id, name=name, arguments_raw=arguments, **{"arguments": parsed(arguments), **fields})
 
 

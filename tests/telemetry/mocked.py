@@ -13,12 +13,12 @@ import openai
 import pydantic
 from opentelemetry import trace
 
+from endturn.formats import Event
+from endturn.formats.framing import frame
 from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.telemetry import cleanup
 from endturn.telemetry.foreign_spans import AdoptedSpan
-from endturn.wires import Event
-from endturn.wires.framing import frame
-from tests.wires.replies import DONE_EVENT, chat_body, chunk, usage_chunk
+from tests.formats.replies import DONE_EVENT, chat_body, chunk, usage_chunk
 
 ASK: dict[str, Any] = {"model": "gpt-5.6-mini", "messages": [{"role": "user", "content": "hi"}]}
 WHOLE = chat_body({"content": "Hello there."})

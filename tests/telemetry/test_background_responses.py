@@ -16,8 +16,8 @@ from endturn.instrumentation.decorators import observe_turn
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.turns import start_turn
+from tests.formats import replies_openai_responses as replies
 from tests.telemetry.mocked import Records, achat, body, chat, events, settle
-from tests.wires import replies_openai_responses as replies
 
 ASK: Json = {"model": "gpt-5.6-mini", "input": "hi"}
 JOB: Json = {**ASK, "background": True}

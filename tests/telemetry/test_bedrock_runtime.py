@@ -14,11 +14,11 @@ import pytest
 from endturn.scripted import Reply, ScriptedProvider, fail, say
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
+from tests.formats.others_bedrock_invoke import OTHERS, PICTURES, PROFILE
+from tests.formats.replies import message
+from tests.formats.replies import say as said_block
+from tests.formats.replies_bedrock_invoke import MODELS
 from tests.telemetry.mocked import Records, settle
-from tests.wires.others_bedrock_invoke import OTHERS, PICTURES, PROFILE
-from tests.wires.replies import message
-from tests.wires.replies import say as said_block
-from tests.wires.replies_bedrock_invoke import MODELS
 
 boto3: Any = import_module("boto3")  # Neither typed nor with stubs.
 botocore_config: Any = import_module("botocore.config")
@@ -53,9 +53,9 @@ def made(url: str, *, service: str = "bedrock-runtime") -> Any:
 
 
 @contextmanager
-def client(*replies: Reply, wire: str = "bedrock_invoke") -> Iterator[Any]:
+def client(*replies: Reply, format: str = "bedrock_invoke") -> Iterator[Any]:
     """boto3's client, asking a scripted server, without retries."""
-    with ScriptedProvider(replies, wire=wire).serve() as url, closing(made(url)) as asking:
+    with ScriptedProvider(replies, format=format).serve() as url, closing(made(url)) as asking:
         yield asking
 
 
@@ -129,7 +129,7 @@ def test_a_body_that_is_not_read(records: Records) -> None:
 def test_an_exception_within_a_stream(records: Records, operation: str) -> None:
     """botocore raises it instead of handing it on; what it is is read all the same."""
     converse = operation == "converse_stream"
-    with client(fail(503, text="One two"), wire="bedrock_converse" if converse else "bedrock_invoke") as asking:
+    with client(fail(503, text="One two"), format="bedrock_converse" if converse else "bedrock_invoke") as asking:
         answer = getattr(asking, operation)(**(ASK if converse else PROMPT))
         with pytest.raises(botocore_errors.EventStreamError):
             list(answer["stream" if converse else "body"])

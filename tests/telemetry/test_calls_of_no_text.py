@@ -22,25 +22,25 @@ from google import genai
 from mistralai.client import Mistral
 
 from endturn.instrumentation.recognition import endpoint
-from endturn.scripted.loopback import Answer, Asked, Server
+from endturn.scripted.loopback import Answer, RequestSummary, Server
+from tests.formats.others_bedrock_invoke import OTHERS, PROFILE
 from tests.telemetry.mocked import Records, settle
-from tests.wires.others_bedrock_invoke import OTHERS, PROFILE
 
 SAID = json.dumps({"id": "x", "object": "list", "model": "m", "data": [], "results": [], "usage": {}, "embeddings": []})
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture
-def asked() -> list[Asked]:
+def asked() -> list[RequestSummary]:
     """What has arrived."""
     return []
 
 
 @pytest.fixture
-def url(asked: list[Asked]) -> Iterator[str]:
+def url(asked: list[RequestSummary]) -> Iterator[str]:
     """A server that answers whatever it is asked."""
 
-    def answer(request: Asked) -> Answer:
+    def answer(request: RequestSummary) -> Answer:
         asked.append(request)
         return Answer(headers={"content-type": "application/json"}, chunks=(SAID.encode(),), length=len(SAID))
 
@@ -164,7 +164,7 @@ CALLS: list[tuple[Callable[[str], Any], str, Callable[[Any], Any]]] = [
     [pytest.param(over, ask, id=f"{over.__name__.removeprefix('over_')}: {what}") for over, what, ask in CALLS],
 )
 def test_an_sdks_other_calls_pass(
-    records: Records, url: str, asked: list[Asked], over: Callable[[str], Any], ask: Callable[[Any], Any]
+    records: Records, url: str, asked: list[RequestSummary], over: Callable[[str], Any], ask: Callable[[Any], Any]
 ) -> None:
     """The request arrives and nothing is recorded, whatever the SDK makes of an answer that is not quite its own."""
     with contextlib.suppress(Exception):

@@ -19,6 +19,7 @@ from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
+from endturn.formats import Context, format_of
 from endturn.instrumentation.body import capture
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
@@ -27,10 +28,9 @@ from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, trun
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, content, messages, schema
 from endturn.telemetry.content import CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT, ContentPolicy, as_text
-from endturn.wires import Context, wire
+from tests.formats.replies import chat_body
 from tests.telemetry.mocked import adopting
 from tests.telemetry.stage import Stage
-from tests.wires.replies import chat_body
 
 INPUT, OUTPUT = schema.INPUT_MESSAGES.key, schema.OUTPUT_MESSAGES.key
 SYSTEM, TOOLS, CUT = schema.SYSTEM_INSTRUCTIONS.key, schema.TOOL_DEFINITIONS.key, schema.CONTENT_CUT.key
@@ -225,7 +225,7 @@ def test_an_argument_that_cannot_be_used_is_refused(options: dict[str, Any], nam
 
 
 def test_unasked_nothing_is_gathered() -> None:
-    """Off, the call is watched through the wire itself, and its record has no content."""
+    """Off, the call is watched through the format itself, and its record has no content."""
     recording()
     seen: list[Any] = []
     stop = announce.listen(seen.append)
@@ -430,7 +430,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {INPUT: [{"role": "system", "parts": [RULES]}, user(TEXT)]},
     ),
     "completions": ("completions", {"model": "m", "prompt": "Look"}, {INPUT: [user(TEXT)]}),
-    "what no wire can read": ("openai_chat", {"model": "m", "messages": "Look"}, {}),
+    "what no format can read": ("openai_chat", {"model": "m", "messages": "Look"}, {}),
 }
 
 ANSWER = ChatResponse(
@@ -452,11 +452,11 @@ class Scope:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_every_wire_gives_the_conventions_messages(name: str, streamed: bool) -> None:
+def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) -> None:
     """Texts, calls, results, thinking; placeholders for media; system prompts where they travelled; both directions."""
     speaks_as, body, expected = REQUESTS[name]
-    speaks, scope = wire(speaks_as), Scope()
-    asked = speaks.inspect(body)
+    speaks, scope = format_of(speaks_as), Scope()
+    asked = speaks.request_summary(body)
     asked.stream = streamed
     context = Context("", "p", asked)
     captured = capture(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
@@ -479,9 +479,9 @@ def test_several_choices_are_several_messages() -> None:
     """Each answer that was asked for, whole and streamed, in order."""
     body = chat_body({"content": "one"})
     body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": "two"}})
-    speaks = wire("openai_chat")
+    speaks = format_of("openai_chat")
     for streamed in (False, True):
-        scope, asked = Scope(), speaks.inspect({**ASK, "n": 2, "stream": streamed})
+        scope, asked = Scope(), speaks.request_summary({**ASK, "n": 2, "stream": streamed})
         context = Context("", "p", asked)
         captured = capture(scope, speaks, ASK, context)  # type: ignore[arg-type]
         if streamed:
@@ -494,14 +494,14 @@ def test_several_choices_are_several_messages() -> None:
 
 def test_the_reason_is_that_of_the_record() -> None:
     """LiteLLM reads no stream of Anthropic's to its `message_stop`: the reason had come before."""
-    speaks, scope = wire("anthropic"), Scope()
-    context = Context("", "p", speaks.inspect({**ASK, "stream": True}))
-    captured, watch = capture(scope, speaks, ASK, context), speaks.watch(context)  # type: ignore[arg-type]
+    speaks, scope = format_of("anthropic"), Scope()
+    context = Context("", "p", speaks.request_summary({**ASK, "stream": True}))
+    captured, watch = capture(scope, speaks, ASK, context), speaks.summarizer(context)  # type: ignore[arg-type]
     reply = speaks.reply(ANSWER, stream=True)
     assert isinstance(reply, list)
     for event in reply[:-1]:
         captured.add(event)
-        watch.see(event)
+        watch.feed(event)
     stop = watch.close(left=True).stop
     assert [each.stop for each in scope.content(stop).responses] == [stop]
     assert stop.reason is ANSWER.stop.reason
@@ -559,11 +559,11 @@ def test_an_observed_function_is_heard() -> None:
     stage = recording(content="SPAN_ONLY")
     request = Request(model="m", messages=(Message(role="user", content="How?"),))
 
-    @observe_provider_call(provider="p", wire="openai_chat")
+    @observe_provider_call(provider="p", format="openai_chat")
     def body(**asked: Any) -> Any:
         return chat_body({"content": "So."})
 
-    @observe_provider_call(provider="p", wire="openai_chat")
+    @observe_provider_call(provider="p", format="openai_chat")
     def by_position(history: list[Any], model: str) -> Any:
         return chat_body({"content": "So."})
 
@@ -590,7 +590,7 @@ def test_an_observed_function_is_heard() -> None:
 def test_a_body_that_is_the_hosts_to_read_is_left_to_it() -> None:
     """boto3 hands `invoke_model`'s body out as a stream: its host reads all of it, and it was heard as well."""
     stage = recording(content="SPAN_ONLY")
-    with ScriptedProvider([say("So.")], wire="bedrock_invoke").serve() as url:
+    with ScriptedProvider([say("So.")], format="bedrock_invoke").serve() as url:
         client = boto3.session.Session().client(
             "bedrock-runtime",
             endpoint_url=url,

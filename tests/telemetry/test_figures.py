@@ -24,15 +24,15 @@ from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Request, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
+from endturn.formats.reading import count, number, seed_of
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import MOST, believed
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.instruments import LOST
-from endturn.wires.reading import count, number, seed_of
+from tests.formats.replies import chat_body
 from tests.support.turns import Played, cut, said
 from tests.telemetry.mocked import ASK
 from tests.telemetry.stage import Stage
-from tests.wires.replies import chat_body
 
 HOSTILE = [
     2**31, 2**53, 2**63 - 1, 2**63, 10**309, 10**400, -1, -(2**63), -(2**63) - 1, -(10**309),

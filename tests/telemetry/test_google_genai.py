@@ -19,7 +19,7 @@ from endturn import announce
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, CallStarted, Record, TurnEnded
 from endturn.scripted import Reply, ScriptedProvider, block, call, cut, fail, hang_up, pause, say, truncate
-from endturn.scripted.loopback import Answer, Asked, Server
+from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.scripted.script import Ending
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
@@ -77,9 +77,9 @@ def told() -> Iterator[Told]:
 
 
 @contextmanager
-def client(*replies: Reply, wire: str = "gemini", **options: Any) -> Iterator[genai.Client]:
+def client(*replies: Reply, format: str = "gemini", **options: Any) -> Iterator[genai.Client]:
     """The SDK's client, asking a scripted server, without retries."""
-    with ScriptedProvider(replies, wire=wire).serve() as url:
+    with ScriptedProvider(replies, format=format).serve() as url:
         http: Any = {"base_url": url, "retry_options": {"attempts": 1}}
         asking = genai.Client(api_key="none", http_options=http, **options)
         try:
@@ -95,13 +95,13 @@ def client(*replies: Reply, wire: str = "gemini", **options: Any) -> Iterator[ge
 class Way:
     """Content or interactions, through the client or its asynchronous side."""
 
-    wire: str
+    format: str
     asynchronous: bool
 
     async def ask(self, asking: Any, stream: bool) -> Any:
         """The answer, or the stream."""
         side = asking.aio if self.asynchronous else asking
-        if self.wire == INTERACTIONS:
+        if self.format == INTERACTIONS:
             made = side.interactions.create(**TALK, stream=stream)
         elif stream:
             made = side.models.generate_content_stream(**ASK)
@@ -129,8 +129,8 @@ async def items(stream: Any) -> AsyncGenerator[Any, None]:
 
 
 WAYS = [
-    pytest.param(Way(wire, asynchronous), id=f"{wire}{' async' * asynchronous}")
-    for wire in ("gemini", INTERACTIONS)
+    pytest.param(Way(format, asynchronous), id=f"{format}{' async' * asynchronous}")
+    for format in ("gemini", INTERACTIONS)
     for asynchronous in (False, True)
 ]
 each_way = pytest.mark.parametrize("way", WAYS)
@@ -154,7 +154,7 @@ async def test_what_is_asked_is_one_record(
 ) -> None:
     """Each attempt, with the right reason, whatever the SDK raises."""
     # google-genai 2 asks once more for an interaction where it is told to ask once.
-    with client(*[reply] * 2, wire=way.wire) as asking:
+    with client(*[reply] * 2, format=way.format) as asking:
         with suppress(Exception):
             await way.read(asking, stream)
         if way.asynchronous:
@@ -163,13 +163,13 @@ async def test_what_is_asked_is_one_record(
     assert len(told.of(CallStarted)) == len(told.of(CallEnded)) <= (2 if reason is StopReason.ERROR else 1)
     started = told.of(CallStarted)[0]
     assert (started.provider, started.model, started.maximum) == ("gcp.gemini", "gemini-3-flash", 1000)
-    assert (started.operation, started.stream) == ("chat" if way.wire == INTERACTIONS else "generate_content", stream)
+    assert (started.operation, started.stream) == ("chat" if way.format == INTERACTIONS else "generate_content", stream)
 
 
 @each_way
 async def test_streams_that_are_left(told: Told, way: Way) -> None:
     """Broken out of, dropped, and in a task that is cancelled: one record each."""
-    with client(*[say(WORDS).but(pace_s=0.01)] * 3, wire=way.wire) as asking:
+    with client(*[say(WORDS).but(pace_s=0.01)] * 3, format=way.format) as asking:
         async with aclosing(items(await way.ask(asking, stream=True))) as pieces:
             await anext(pieces)
         stream = await way.ask(asking, stream=True)
@@ -199,7 +199,7 @@ async def test_streams_that_are_left(told: Told, way: Way) -> None:
 @pytest.mark.parametrize("how", ["unread", "dropped unread"])
 def test_an_interactions_stream_that_is_never_read(told: Told, how: str) -> None:
     """It has been asked for: its host has cancelled. Content is not asked for before it is read."""
-    with client(say(WORDS), wire=INTERACTIONS) as asking:
+    with client(say(WORDS), format=INTERACTIONS) as asking:
         stream: Any = asking.interactions.create(**TALK, stream=True)
         assert not told.of(CallEnded)
         if how == "unread":
@@ -245,11 +245,11 @@ def test_tools_that_the_sdk_runs(told: Told) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("wire", ["gemini", INTERACTIONS])
-async def test_tokens_that_the_sdk_follows(told: Told, wire: str, stream: bool) -> None:
+@pytest.mark.parametrize("format", ["gemini", INTERACTIONS])
+async def test_tokens_that_the_sdk_follows(told: Told, format: str, stream: bool) -> None:
     """Each hop of a long answer is a call of the provider, with its own reason, which the SDK hides from its host."""
-    with client(pause("One "), say("two."), wire=wire) as asking:
-        await Way(wire, asynchronous=False).read(asking, stream)
+    with client(pause("One "), say("two."), format=format) as asking:
+        await Way(format, asynchronous=False).read(asking, stream)
     assert told.reasons() == [StopReason.PAUSED, StopReason.END_TURN]
 
 
@@ -288,7 +288,7 @@ async def test_an_async_stream_that_is_cut_before_its_first_chunk(told: Told) ->
 
 def test_raw_responses_of_interactions(told: Told) -> None:
     """They keep what they have; their bytes are seen as they are read."""
-    with client(say("Yes."), truncate(WORDS, after=3), say("Yes."), wire=INTERACTIONS) as asking:
+    with client(say("Yes."), truncate(WORDS, after=3), say("Yes."), format=INTERACTIONS) as asking:
         raw = asking.interactions.with_raw_response.create(**TALK)
         assert raw.headers["content-type"].startswith("application/json")
         assert raw.parse().output_text == "Yes."
@@ -302,7 +302,7 @@ def test_an_interaction_in_the_background(told: Told) -> None:
     """It is one call, which the first fetch ends that shows how it ended."""
     states = iter(["queued", "in_progress", "incomplete"])
 
-    def respond(asked: Asked) -> Answer:
+    def respond(asked: RequestSummary) -> Answer:
         body = {"id": "v1_a", "object": "interaction", "status": next(states), "model": "m", "steps": []}
         content = json.dumps(body).encode()
         return Answer(headers={"content-type": "application/json"}, chunks=(content,), length=len(content))
@@ -320,6 +320,6 @@ def test_an_interaction_in_the_background(told: Told) -> None:
 
 def test_what_is_fetched_is_no_call(told: Told) -> None:
     """An interaction that is read again was counted when it was made."""
-    with client(say("Done."), wire=INTERACTIONS) as asking:
+    with client(say("Done."), format=INTERACTIONS) as asking:
         asking.interactions.get("v1_a")
     assert not told

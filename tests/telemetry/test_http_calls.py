@@ -25,13 +25,13 @@ from opentelemetry.sdk.trace import TracerProvider
 import endturn
 from endturn import announce
 from endturn.chat import ChatResponse, Message, Request
+from endturn.formats import Context, format_of
+from endturn.formats.framing import frame
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, cleanup
-from endturn.wires import Context, wire
-from endturn.wires.framing import frame
 from tests.telemetry.mocked import CHUNKS, CUT_STREAM, Records, settle
 from tests.telemetry.stage import points
 
@@ -448,7 +448,7 @@ def test_all_layers_at_once_count_each_attempt_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     provider = ScriptedProvider([fail(500), fail(500), say("Hello")])
     client = openai.OpenAI(api_key="n", http_client=httpx2.Client(transport=provider.transport()), max_retries=2)
-    speaks = wire("openai_chat")
+    speaks = format_of("openai_chat")
 
     @observe_provider_call(provider="outer")
     def ask(request: Request) -> ChatResponse:

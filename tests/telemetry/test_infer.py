@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import announce, records
 from endturn.calls import Layer, open_call
+from endturn.formats import RequestSummary, format_of
 from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, continue_prompts
@@ -27,9 +28,8 @@ from endturn.telemetry.fingerprints import digests
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from endturn.turns import infer_with, start_turn
-from endturn.wires import Asked, wire
+from tests.formats.replies import chat_body, message, say
 from tests.telemetry.mocked import Records, body, chat, claude
-from tests.wires.replies import chat_body, message, say
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Tell me of the tides."}
@@ -79,7 +79,7 @@ class World:
         during: Callable[[], object] = lambda: None,
     ) -> records.CallEnded:
         """Make a call with this history, which is answered so."""
-        asked = Asked(
+        asked = RequestSummary(
             model=model,
             maximum=maximum,
             history=history,
@@ -241,7 +241,9 @@ def test_what_was_taken_for_a_continuation_and_was_none(world: World) -> None:
     """A redirect that its client follows by another request: what was cut waits for that."""
     cut = world.cut(HISTORY)
     history = [*HISTORY, answer(HALF), NUDGE]
-    call = open_call(Layer.CLIENT, Asked(model="m", history=history, length=len(history)), provider="p", model="m")
+    call = open_call(
+        Layer.CLIENT, RequestSummary(model="m", history=history, length=len(history)), provider="p", model="m"
+    )
     assert call is not None
     call.withdraw()
     assert world.outcomes == []
@@ -660,7 +662,7 @@ def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pyte
 
 def test_a_history_is_hashed_once_for_all_lengths() -> None:
     """However many turns wait, one pass."""
-    asked = Asked(history=[user(str(number)) for number in range(10)], length=10)
+    asked = RequestSummary(history=[user(str(number)) for number in range(10)], length=10)
     found = digests(asked, [1, 5, 10])
     assert found[5] == digests(asked, [5])[5]
     assert len(set(found.values())) == 3
@@ -778,7 +780,9 @@ def test_histories_of_every_format(world: World, name: str, first: dict[str, Any
     """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
 
     def call(given: dict[str, Any], text: str, reason: StopReason) -> records.CallEnded:
-        call = open_call(Layer.CLIENT, wire(name).inspect({"model": "m", **given}), provider="p", model="m")
+        call = open_call(
+            Layer.CLIENT, format_of(name).request_summary({"model": "m", **given}), provider="p", model="m"
+        )
         assert call is not None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
         assert ended is not None
@@ -802,7 +806,7 @@ def test_a_question_in_parts_is_a_question() -> None:
     """What tells questions apart reads Gemini's parts too."""
     first, second = ({"role": "user", "parts": [{"text": text}]} for text in ("One?", "Two?"))
     marks = [
-        continue_prompts.question_of(Asked(history=[each], length=1))
+        continue_prompts.question_of(RequestSummary(history=[each], length=1))
         for each in (first, second, {"role": "user", "parts": []})
     ]
     assert marks[0] != marks[1]
@@ -945,7 +949,7 @@ def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) 
         ("9:00", [HI], StopReason.MAX_TOKENS),
         ("9:01", [HI, answer(HALF), NUDGE], StopReason.END_TURN),
     ):
-        asked = Asked(model="m", system=timed(at), history=history, length=len(history))
+        asked = RequestSummary(model="m", system=timed(at), history=history, length=len(history))
         call = open_call(Layer.CLIENT, asked, provider="p", model="m")
         assert call is not None
         ended = call.end(Stop(reason), tail=HALF[-64:])
@@ -974,7 +978,7 @@ def test_remembered_nudges_are_few() -> None:
     """A controller that nudges with ever new texts does not fill the memory."""
     known = ContinuePrompts()
     for number in range(continue_prompts.REMEMBERED + 1):
-        known.learn(Asked(history=[user(f"text {number}")], length=1))
+        known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
     assert not known.known("text 0")
     assert known.known(f"text {continue_prompts.REMEMBERED}")
 
@@ -1007,9 +1011,9 @@ def test_an_anthropic_loop_that_continues(records: Records) -> None:
 
 
 def test_asked_is_the_host_s_own_history() -> None:
-    """A wire copies nothing."""
+    """A format copies nothing."""
     history = [HI]
-    assert wire("openai_chat").inspect({"model": "m", "messages": history}).history is history
+    assert format_of("openai_chat").request_summary({"model": "m", "messages": history}).history is history
 
 
 def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:

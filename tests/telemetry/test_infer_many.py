@@ -15,11 +15,11 @@ import pytest
 
 from endturn import announce
 from endturn.calls import Layer, open_call
+from endturn.formats import RequestSummary
 from endturn.records import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.turn_inference import OPEN_TURNS, TurnInference
 from endturn.turns import TurnScope, infer_with, start_turn
-from endturn.wires import Asked
 
 SYSTEM = {"role": "system", "content": "You are one of many agents."}
 SHARED = {"role": "user", "content": "Write a long report."}
@@ -46,7 +46,7 @@ class Conversation:
         self.history: list[Any] = [SYSTEM, first]
 
     def call(self, history: list[Any], reason: StopReason, **asked: Any) -> Iterator[None]:
-        given = Asked(**{"model": "m", "maximum": 100, "history": history, "length": len(history), **asked})
+        given = RequestSummary(**{"model": "m", "maximum": 100, "history": history, "length": len(history), **asked})
         with nullcontext() if self.scope is None else self.scope.step():
             call = open_call(Layer.CLIENT, given, provider="p", model="m")
         assert call is not None
@@ -230,7 +230,7 @@ def test_with_many_open_turns_a_call_finds_its_own_at_once(stage: Stage) -> None
     def call(text: str, reason: StopReason) -> CallEnded:
         history = [SYSTEM, {"role": "user", "content": text}]
         maximum = 2 if reason is StopReason.END_TURN else 1
-        asked = Asked(model="m", maximum=maximum, history=history, length=2)
+        asked = RequestSummary(model="m", maximum=maximum, history=history, length=2)
         call = open_call(Layer.CLIENT, asked, provider="p", model="m")
         assert call is not None
         ended = call.end(Stop(reason), tail=text)

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from endturn import announce
 from endturn.instrumentation import instrument as instrument_module
 from endturn.instrumentation.instrument import instrument, uninstrument
+from tests.formats import replies_openai_responses as replies
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -37,7 +38,6 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
-from tests.wires import replies_openai_responses as replies
 
 # --- Putting in place and taking away ------------------------------------------------------------------------------
 
@@ -249,9 +249,9 @@ class Exploding:
 
 
 BREAKS = {
-    "inspect": ("endturn.wires.openai_chat.inspect", explode),
-    "watch": ("endturn.wires.openai_chat.watch", explode),
-    "see and close": ("endturn.wires.openai_chat.watch", Exploding),
+    "inspect": ("endturn.formats.openai_chat.request_summary", explode),
+    "watch": ("endturn.formats.openai_chat.summarizer", explode),
+    "see and close": ("endturn.formats.openai_chat.summarizer", Exploding),
     "open_call": ("endturn.instrumentation.exchange.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
     "step": ("endturn.calls.Call.step", explode),
@@ -261,9 +261,9 @@ BREAKS = {
     "ended": ("endturn.telemetry.turn_inference.TurnInference.ended", explode),
     "request": ("endturn.instrumentation.exchange.Sent.__new__", explode),
     "recognition": ("endturn.instrumentation.exchange.endpoint", explode),
-    "error": ("endturn.wires.openai_chat.decode_error", explode),
+    "error": ("endturn.formats.openai_chat.decode_error", explode),
     "answer": ("endturn.instrumentation.body.Answer", explode),
-    "responses": ("endturn.wires.openai_responses.watch", Exploding),
+    "responses": ("endturn.formats.openai_responses.summarizer", Exploding),
     "responses being made": ("endturn.instrumentation.background_responses.keep", explode),
     "fetches": ("endturn.instrumentation.background_responses.pending", explode),
     "ends of fetches": ("endturn.instrumentation.background_responses.fetched", explode),

@@ -20,15 +20,15 @@ import endturn
 from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
+from endturn.formats import FORMATS, Context, format_of
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
 from endturn.turns import current_turn
-from endturn.wires import WIRES, Context, wire
+from tests.formats.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
 from tests.support.processes import REPOSITORY
 from tests.telemetry.mocked import Records, Server, achat, body, events
-from tests.wires.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
 
 CUT = ChatResponse(
     text="Half an ans", stop=Stop(StopReason.MAX_TOKENS, "length"), usage=Usage(3, 4), id="r1", model="m-1"
@@ -46,7 +46,7 @@ class Stopped(Exception):
 
 DECORATORS: dict[str, Callable[[Any], Any]] = {
     "call": observe_provider_call,
-    "call with arguments": observe_provider_call(provider="p", wire="openai_chat", model="m"),
+    "call with arguments": observe_provider_call(provider="p", format="openai_chat", model="m"),
     "turn": observe_turn,
     "turn with arguments": observe_turn(agent="a", conversation_id=lambda *args, **kwargs: "c"),
 }
@@ -297,12 +297,12 @@ def test_what_a_call_returns_is_read(records: Records, response: Any, reason: St
     assert ended.started.provider == "p"
 
 
-@pytest.mark.parametrize("name", WIRES)
-def test_a_body_of_a_named_wire_is_read(records: Records, name: str) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_body_of_a_named_format_is_read(records: Records, name: str) -> None:
     """Of every format, whole and streamed; what is no body of it is still not guessed at."""
     reply = ChatResponse(text="Half", stop=Stop(StopReason.MAX_TOKENS), usage=Usage(3, 4), model="m")
-    whole, streamed = wire(name).reply(reply, stream=False), wire(name).reply(reply, stream=True)
-    observe = observe_provider_call(provider="p", wire=name)
+    whole, streamed = format_of(name).reply(reply, stream=False), format_of(name).reply(reply, stream=True)
+    observe = observe_provider_call(provider="p", format=name)
     assert observe(lambda: whole)() == whole
     assert list(observe(lambda: (event for event in streamed))()) == streamed
     observe(lambda: {"answer": "Half"})()
@@ -321,7 +321,7 @@ def test_what_a_request_asks_is_announced(records: Records) -> None:
 def test_arguments_as_the_sdk_s_are_named(records: Records) -> None:
     """Without a Request, keyword arguments are read as a provider's."""
 
-    @observe_provider_call(provider="p", wire="openai_chat")
+    @observe_provider_call(provider="p", format="openai_chat")
     def ask(**kwargs: Any) -> Any:
         return CHAT["text"]
 
@@ -351,10 +351,10 @@ def test_settings_are_given_by_keyword(decorator: Any, message: str) -> None:
         decorator()("support")
 
 
-def test_an_unknown_wire_is_refused_at_once() -> None:
-    """A misspelt wire is the decorator's error, not the first call's."""
+def test_an_unknown_format_is_refused_at_once() -> None:
+    """A misspelt format is the decorator's error, not the first call's."""
     with pytest.raises(UsageError, match="openai"):
-        observe_provider_call(wire="opnai")
+        observe_provider_call(format="opnai")
 
 
 HISTORY: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
@@ -648,7 +648,7 @@ def test_controller_decorator_and_sdk_at_once_are_one_call(records: Records) -> 
     cut, rest = chat_body({"content": "Half an ans"}, "length"), chat_body({"content": "wer."})
     server = Server(body({}, 500), body({}, 500), body(cut), body(rest))
     client = openai.OpenAI(api_key="n", http_client=server.http(), max_retries=2)
-    speaks = wire("openai_chat")
+    speaks = format_of("openai_chat")
 
     @observe_provider_call(provider="outer")
     def ask(request: Request) -> ChatResponse:

@@ -27,12 +27,16 @@ import together
 from anthropic.lib.bedrock import AnthropicBedrockMantle
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
+from endturn.formats import Event, Framing
+from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import uninstrument
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from endturn.wires import Event, Framing
-from endturn.wires.framing import frame
+from tests.formats import replies_completions as texts
+from tests.formats import replies_openai_responses as responses
+from tests.formats.replies import DONE_EVENT, anthropic_stream, chat_body, message, named, said, say, use, used
+from tests.formats.replies_cohere import BODIES, STREAMS
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -50,10 +54,6 @@ from tests.telemetry.mocked import (
     events,
     settle,
 )
-from tests.wires import replies_completions as texts
-from tests.wires import replies_openai_responses as responses
-from tests.wires.replies import DONE_EVENT, anthropic_stream, chat_body, message, named, said, say, use, used
-from tests.wires.replies_cohere import BODIES, STREAMS
 
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
 CUT_MESSAGE = message([say("Hello the")], "max_tokens")

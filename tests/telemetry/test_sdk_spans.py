@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from endturn import announce
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
+from tests.formats.replies import anthropic_stream, message, said, say
 from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, Records, aclaude, body, claude, events, settle
-from tests.wires.replies import anthropic_stream, message, said, say
 
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 17, "messages": ASK["messages"]}
 CUT_MESSAGE = message([say("Hello the")], "max_tokens")

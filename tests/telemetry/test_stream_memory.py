@@ -16,10 +16,10 @@ from openai.types.chat import ChatCompletionChunk
 
 import endturn
 from endturn import announce
+from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.records import CallEnded, Record
 from endturn.telemetry import cleanup
-from endturn.wires.framing import frame
 from tests.telemetry.mocked import ASK, STREAM, Body
 from tests.telemetry.stage import Stage
 

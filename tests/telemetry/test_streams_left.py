@@ -18,12 +18,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from endturn import announce
+from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from endturn.wires.framing import frame
+from tests.formats.replies import anthropic_stream, said
 from tests.telemetry.mocked import ASK, STREAM, Records, achat, events, settle
-from tests.wires.replies import anthropic_stream, said
 
 MANY = 2
 """How many streams are left, one after another."""

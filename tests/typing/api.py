@@ -28,20 +28,20 @@ from endturn import (
     normalize,
     read,
 )
+from endturn.formats import Format, anthropic, openai_chat
 from endturn.scripted import say
-from endturn.wires import Wire, anthropic, openai_chat
 
 REQUEST = Request(model="m", messages=(Message(role="user", content="hello"),), max_tokens=10)
 
 
-def wires() -> tuple[Wire, Wire]:
-    """The wire modules have every name of the protocol."""
+def formats() -> tuple[Format, Format]:
+    """The format modules have every name of the protocol."""
     return openai_chat, anthropic
 
 
 def vocabulary() -> None:
     """A Stop from a raw value, and a response with it."""
-    stop = normalize("length", provider="openrouter", wire="openai_chat", calls=0, output_tokens=5, maximum=5)
+    stop = normalize("length", provider="openrouter", format="openai_chat", calls=0, output_tokens=5, maximum=5)
     assert_type(stop, Stop)
     assert_type(read({"choices": []}, format="openai_chat", provider="groq", request=REQUEST), ChatResponse)
     assert_type(stop.truncated, bool)

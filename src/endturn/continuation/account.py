@@ -229,7 +229,7 @@ def measured(response: ChatResponse, request: Request) -> Usage:
     """A response's usage. Where the provider gave none, a token per 4 bytes of what was said, and asked.
 
     A cut answer used its maximum. No input is estimated of a request that was refused, or whose answer is still being
-    made: that is counted when it is fetched. Of content parts in a wire's own shape only the text counts.
+    made: that is counted when it is fetched. Of content parts in a format's own shape only the text counts.
     """
     usage, stop = believed(response.usage) or Usage(), response.stop
     said = _size(response.text + (response.reasoning or ""), response.tool_calls)

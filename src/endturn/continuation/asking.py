@@ -119,7 +119,7 @@ def _rest(now: Standing) -> tuple[Request, Strategy, tuple[Message, ...]]:
         strategy = RESUMING.get(cut.stop.resume, Strategy.RESEND)
         if strategy is Strategy.RETRIEVE:
             return sent.but(retrieve=cut.id), strategy, ()
-        return terms.wire.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
+        return terms.format.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
     cut = cut.with_stop(resume=Resume.PROMPT)  # whatever its row says: what follows is asked for
     way = chosen(now)
     assert way is not None
@@ -128,7 +128,7 @@ def _rest(now: Standing) -> tuple[Request, Strategy, tuple[Message, ...]]:
     prompt = repair_prompt(terms.policy.prompt, now.wanted) if strategy is Strategy.REPAIR else terms.policy.prompt
     if asks is Strategy.PREFILL and cut.text.endswith(HALF):
         cut = cut.but(text=cut.text.rstrip(HALF), blocks=None)
-    request = terms.wire.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
+    request = terms.format.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
     if strategy is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=account.base.tool_choice, extra=account.base.extra)
     nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)

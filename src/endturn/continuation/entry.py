@@ -18,7 +18,7 @@ class Began:
         request: what the host asked for.
         segments: what the turn already has, where it was taken up again; `counters` and `usage` go with them.
         paused: where its first call takes a response up by token or id: that response, as far as it is known.
-        wire, provider, dialect, retrieves, follows_tokens: of the provider function; see `Abilities`.
+        format, provider, dialect, retrieves, follows_tokens: of the provider function; see `Abilities`.
     """
 
     request: Request
@@ -26,7 +26,7 @@ class Began:
     counters: Counters = field(default_factory=Counters)
     usage: Usage = field(default_factory=Usage)
     paused: ChatResponse | None = None
-    wire: str
+    format: str
     provider: str
     dialect: str = ""
     retrieves: bool = False

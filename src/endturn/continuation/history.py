@@ -12,7 +12,7 @@ from endturn.stop import TRUNCATED, StopReason
 def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | None = None) -> Message:
     """A response's message with `calls` only. The text and the reason stay.
 
-    Where calls are left out, the content in the wire's own shape goes as a whole: it would bring them back.
+    Where calls are left out, the content in the format's own shape goes as a whole: it would bring them back.
 
     Args:
         calls: those of the response that were run, or answered.
@@ -85,8 +85,8 @@ def _joined(first: Message, second: Message, min_overlap: int, max_overlap: int,
 
 
 def _together(first: Blocks | None, second: Blocks | None) -> Blocks | None:
-    """Content blocks of one answer that came in two, in order; None where the wire keeps whole messages instead."""
-    if first is None or second is None or first.wire != second.wire:
+    """Content blocks of one answer that came in two, in order; None where the format keeps whole messages instead."""
+    if first is None or second is None or first.format != second.format:
         return None
     items = (*first.items, *second.items)
-    return None if any("role" in item for item in items) else Blocks(first.wire, items)
+    return None if any("role" in item for item in items) else Blocks(first.format, items)

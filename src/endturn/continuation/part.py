@@ -9,9 +9,9 @@ from typing import Final
 from endturn.chat import ChatResponse, Delta, ToolCall
 from endturn.continuation.limits import COUNTED
 from endturn.continuation.stitch import Stitcher
+from endturn.formats.reading import arguments
 from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
-from endturn.wires.reading import arguments
 
 
 class Part:
@@ -153,7 +153,7 @@ _JOINED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR, 
 
 
 def _read(response: ChatResponse) -> ChatResponse:
-    """A response whose arguments are parsed, where a provider function gave text alone: some wires send objects."""
+    """A response whose arguments are parsed, where a provider function gave text alone: some formats send objects."""
     if all(call.arguments is not None or not call.arguments_raw for call in response.tool_calls):
         return response
     calls = (

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from endturn.chat import Json
-from endturn.wires.reading import strict
+from endturn.formats.reading import strict
 
 
 class Malformed(ValueError):

@@ -20,10 +20,10 @@ from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish
 from endturn.continuation.toolgate import Verdict, declared
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
+from endturn.formats import Format, RequestSummary, capabilities
+from endturn.formats.capabilities import Capability
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
-from endturn.wires import Asked, Wire, capabilities
-from endturn.wires.capabilities import Capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Abilities:
     """What the provider function can do beside answering; see `Provider` in `endturn.controller`.
 
     Attributes:
-        dialect: whose variant of the wire it speaks.
+        dialect: whose variant of the format it speaks.
         retrieves: it takes a request to fetch a response by its id.
         follows_tokens: it takes continuation tokens up by itself, so that nobody else must.
         refused: (provider, model) of the models that have refused a prefill; shared by the turns of a controller.
@@ -54,14 +54,14 @@ class Terms:
         tools: those that the request declares, by name.
         runnable: the names of the tools that have a function; None where the host runs tools itself.
         thinking: tokens that the request sets aside for thinking.
-        maximum: of output tokens, that the request sets: as ours, or in the wire's own words in its `extra`.
+        maximum: of output tokens, that the request sets: as ours, or in the format's own words in its `extra`.
         is_json: the answer is to be JSON; the request says so in either way.
         is_held: it is, and is not shown before it is known to be.
         is_offered: a tool to end the turn with is declared.
     """
 
     policy: ContinuationPolicy
-    wire: Wire
+    format: Format
     provider: str
     abilities: Abilities
     capability: Capability
@@ -80,7 +80,7 @@ class Terms:
         base: Request,
         *,
         policy: ContinuationPolicy,
-        wire: Wire,
+        format: Format,
         provider: str,
         runnable: Container[str] | None,
         abilities: Abilities,
@@ -95,17 +95,17 @@ class Terms:
         tools = declared(base)
         if policy.mode == "task" and FINISH_TASK.name in tools:
             tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
-        asked = asked_in(base, wire, abilities.dialect)
+        asked = asked_in(base, format, abilities.dialect)
         maximum = base.max_tokens if asked is None or not _limit_in(base.extra) else asked.maximum
         is_json = base.format is not None or (asked is not None and asked.json_format)
         return cls(
             policy=policy,
-            wire=wire,
+            format=format,
             provider=provider,
             abilities=abilities,
-            capability=capabilities.of(wire.NAME, abilities.dialect, base.model, format=base.format),
+            capability=capabilities.of(format.NAME, abilities.dialect, base.model, json_format=base.format),
             names_calls=any(
-                row.reason is StopReason.TOOL_CALL for rows in wire.REASONS.values() for row in rows.values()
+                row.reason is StopReason.TOOL_CALL for rows in format.REASONS.values() for row in rows.values()
             ),
             tools=tools,
             runnable=runnable,
@@ -118,7 +118,7 @@ class Terms:
 
     def maximum_of(self, request: Request) -> int | None:
         """The limit of output tokens that a request sets."""
-        asked = asked_in(request, self.wire, self.abilities.dialect)
+        asked = asked_in(request, self.format, self.abilities.dialect)
         return request.max_tokens if asked is None or not _limit_in(request.extra) else asked.maximum
 
     def limited(self, request: Request, maximum: int | None) -> Request:
@@ -249,14 +249,14 @@ def _said(call: ToolCall) -> str:
     return f"{call.name} {given}"
 
 
-def asked_in(request: Request, wire: Wire, dialect: str) -> Asked | None:
-    """What a request's settings ask for in the wire's own words; None where they are ours alone."""
+def asked_in(request: Request, format: Format, dialect: str) -> RequestSummary | None:
+    """What a request's settings ask for in the format's own words; None where they are ours alone."""
     if not request.extra:
         return None
     bare = Request(
         model=request.model, messages=(_ANY,), max_tokens=request.max_tokens, format=request.format, extra=request.extra
     )  # fmt: skip
-    return wire.inspect(wire.encode(bare, dialect=dialect))
+    return format.request_summary(format.encode(bare, dialect=dialect))
 
 
 _ANY: Final = Message(role="user", content=".")
@@ -264,7 +264,7 @@ _LIMITS: Final = frozenset(
     {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
      "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens", "num_predict", "n_predict"}
 )  # fmt: skip
-"""What the wires call the limit of output tokens."""
+"""What the formats call the limit of output tokens."""
 _SETTINGS: Final = frozenset(
     {"generationConfig", "generation_config", "inferenceConfig", "options", "parameters", "textGenerationConfig"}
 )
@@ -272,7 +272,7 @@ _SETTINGS: Final = frozenset(
 
 
 def _limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Where settings in a wire's own words limit the output tokens."""
+    """Where settings in a format's own words limit the output tokens."""
     found: list[tuple[str, ...]] = [(name,) for name in extra if name in _LIMITS]
     for settings in _SETTINGS & extra.keys():
         if isinstance(extra[settings], Mapping):
@@ -298,7 +298,7 @@ _BUDGETS: Final = (
 
 
 def thinking_budget(request: Request) -> int:
-    """Tokens that a request sets aside for thinking, in its wire's own words. 0 for none."""
+    """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
     for path in _BUDGETS:
         asked: object = request.extra
         for name in path:

@@ -31,9 +31,9 @@ from endturn.continuation.standing import Abilities, Standing, Terms
 from endturn.continuation.toolgate import Run
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError
+from endturn.formats import Format
 from endturn.records import Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
-from endturn.wires import Wire
 
 LONGEST_WAIT_S: Final = 60.0
 """Between two looks at a response that is still being made. The first comes after a second; each wait doubles."""
@@ -66,7 +66,7 @@ class Course:
         start: Request | Resumption,
         *,
         policy: ContinuationPolicy,
-        wire: Wire,
+        format: Format,
         turn: Turn,
         provider: str,
         runnable: Container[str] | None,
@@ -76,7 +76,7 @@ class Course:
     ) -> None:
         account = Account(start, policy, tell)
         terms = Terms.of(
-            account.base, policy=policy, wire=wire, provider=provider, runnable=runnable,
+            account.base, policy=policy, format=format, provider=provider, runnable=runnable,
             abilities=abilities or Abilities(),
         )  # fmt: skip
         account.maximum = terms.maximum
@@ -195,7 +195,7 @@ def _beginning(now: Standing) -> Began:
     account, can = now.account, now.terms.abilities
     return Began(
         request=account.asked, segments=account.segments, counters=replace(account.counters), usage=account.usage,
-        paused=_taken_up(now), wire=now.terms.wire.NAME, provider=now.terms.provider, dialect=can.dialect,
+        paused=_taken_up(now), format=now.terms.format.NAME, provider=now.terms.provider, dialect=can.dialect,
         retrieves=can.retrieves, follows_tokens=can.follows_tokens,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.given import (
     finish_reasons,
     langchain_answer,
@@ -27,7 +28,6 @@ from endturn.frameworks.rows import (
     tables_of,
 )
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
-from endturn.wires.reading import count, items, member, text, text_or_none
 
 _PLACES: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("finish_reason",), ()),
@@ -92,12 +92,12 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
         status = member(known, "status")
         if text(status) and (member(known, "object") == "response" or member(known, "incomplete_details") is not None):
             return *_responses(known), None
-        for path, wires in _PLACES:
+        for path, formats in _PLACES:
             raw: Any = known
             for name in path:
                 raw = member(raw, name)
             if raw_text(raw) is not None:
-                whose = tuple(rows for name in wires for rows in tables_in(name, rest=True))
+                whose = tuple(rows for name in formats for rows in tables_in(name, rest=True))
                 rows = meaning(raw, (*whose, *tables)) or _own(known, raw)
                 return raw, rows, text_or_none(member(known, "stop_sequence"))
         blocked = member(member(known, "prompt_feedback"), "block_reason")

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from endturn.chat import Usage
 from endturn.errors import UsageError
+from endturn.formats import Context, ResponseSummary, format_of
+from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.rows import meaning, tables_in
 from endturn.stop import Resume, Stop, StopReason, find_stop
 from endturn.stop_reasons import COMPATIBLE
-from endturn.wires import Context, Seen, wire
-from endturn.wires.reading import count, items, member, text, text_or_none
 
 DEPTH: Final = 5
 """How many exceptions are looked at behind the one that was raised."""
@@ -73,7 +73,7 @@ _SHAPES: Final = (
 _AGENTS: Final = re.compile(r"terminal event `response\.(\w+)`(?:.*?incomplete_details=.*?reason='(\w+)')?", re.DOTALL)
 
 
-def of_exception(error: BaseException) -> Seen | None:
+def of_exception(error: BaseException) -> ResponseSummary | None:
     """What is known of the response that an exception stands in place of; None where it hides none.
 
     The response itself where the exception has it, with usage; else what an error answer says of the stop ("context
@@ -107,11 +107,11 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
             return
 
 
-def _own(error: BaseException) -> Seen | None:
+def _own(error: BaseException) -> ResponseSummary | None:
     """What one exception says by itself."""
     stop = getattr(error, "stop", None)
     if isinstance(stop, Stop):  # ours: ProviderError
-        return Seen(stop)
+        return ResponseSummary(stop)
     families = [(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__]
     reason = next((NAMED[family] for family in families if family in NAMED), None)
     for name in _COMPLETIONS:
@@ -125,13 +125,13 @@ def _own(error: BaseException) -> Seen | None:
             return seen
     said = _answered(error, families) or (_said(error) if root == "agents" else None)
     if said is not None:
-        return Seen(said)
+        return ResponseSummary(said)
     if root == "litellm" and getattr(error, "blocked_content", None) is True:  # GuardrailRaisedException: it judged
         reason = StopReason.SAFETY_BLOCKED
     return None if reason is None else _by_name(error, reason)
 
 
-def whole(response: Any) -> Seen | None:
+def whole(response: Any) -> ResponseSummary | None:
     """What a whole response says of its stop, in whatever format it is; None where that cannot be told."""
     if response is None or isinstance(response, str | bytes):
         return None
@@ -144,18 +144,18 @@ def whole(response: Any) -> Seen | None:
             name = "completions"
     if name is None:
         return None
-    return wire(name).whole(Context(COMPATIBLE if name == "openai_chat" else ""), response)
+    return format_of(name).summarize(Context(COMPATIBLE if name == "openai_chat" else ""), response)
 
 
-def _of_pydantic(response: Any) -> Seen:
+def _of_pydantic(response: Any) -> ResponseSummary:
     usage = member(response, "usage")
     tokens = Usage(count(member(usage, "input_tokens")), count(member(usage, "output_tokens")))
     stop = pydantic_ai(response)
     id_, model = member(response, "provider_response_id"), member(response, "model_name")
-    return Seen(stop, tokens, text_or_none(id_), text_or_none(model), reasons=(stop.raw,))
+    return ResponseSummary(stop, tokens, text_or_none(id_), text_or_none(model), reasons=(stop.raw,))
 
 
-def _dumped(body: Any) -> Seen | None:
+def _dumped(body: Any) -> ResponseSummary | None:
     """Pydantic AI keeps the response in the text of a `body`: its own, in a list, or the provider's."""
     if not isinstance(body, str):
         return None
@@ -197,7 +197,7 @@ def _answered(error: BaseException, families: list[tuple[str, str]]) -> Stop | N
     if not isinstance(body, bytes):
         body = (body if isinstance(body, str) else json.dumps(body, default=str)).encode()
     speaks = next((_SPEAKS[root] for root, _ in families if root in _SPEAKS), "openai_chat")
-    return wire(speaks).decode_error(status, {}, body, ctx=Context()).stop
+    return format_of(speaks).decode_error(status, {}, body, ctx=Context()).stop
 
 
 def _content(answer: Any) -> bytes | None:
@@ -219,11 +219,11 @@ def _said(error: BaseException) -> Stop | None:
     return find_stop(raw, rows) if rows else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
 
 
-def _by_name(error: BaseException, reason: StopReason) -> Seen:
+def _by_name(error: BaseException, reason: StopReason) -> ResponseSummary:
     """The Stop of an exception that has nothing but its name."""
     token = text(getattr(error, "continuation_token", None))
     resume = Resume.NONE
     if reason is StopReason.PAUSED:
         reason, resume = (reason, Resume.NATIVE_TOKEN) if token else (StopReason.ERROR, Resume.NONE)
     stop = Stop(reason, detail=type(error).__name__, resume=resume, incomplete=True)
-    return Seen(stop, id=text_or_none(getattr(error, "interaction_id", None)))
+    return ResponseSummary(stop, id=text_or_none(getattr(error, "interaction_id", None)))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from endturn.errors import UsageError
-from endturn.wires.reading import PLAIN, items, member
+from endturn.formats.reading import PLAIN, items, member
 
 _METADATA: Final = (
     *("finish_reason", "stop_reason", "stopReason", "messageStop", "done_reason", "completionReason", "finishReason"),

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Final
 
+from endturn.formats import FORMATS, format_of
 from endturn.providers import PROVIDERS, canonical
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
-from endturn.wires import WIRES, wire
 
 REASONS: Final = tables("frameworks")
 """framework → its own word → row. The readers prefer the provider's value, where the framework kept it."""
@@ -39,8 +39,8 @@ def tables_of(provider: str) -> tuple[Mapping[str, Row], ...]:
 
 
 def tables_in(name: str, dialect: str = "", *, rest: bool = False) -> tuple[Mapping[str, Row], ...]:
-    """The table of a wire's dialect; with `rest`, the wire's other tables after it, where these are its models'."""
-    tables = wire(name).REASONS
+    """The table of a format's dialect; with `rest`, the format's other tables after it, where these are its models'."""
+    tables = format_of(name).REASONS
     first = tables.get(dialect) or tables[""]
     if not rest or name == "openai_chat":  # there the dialects are other servers'
         return (first,)
@@ -71,7 +71,7 @@ def _anybody() -> Mapping[str, Row]:
     found: dict[str, Row] = {}
     for rows in (
         rows_of("openai_chat", COMPATIBLE),
-        *(rows for name in WIRES if name != "gemini_interactions" for rows in wire(name).REASONS.values()),
+        *(rows for name in FORMATS if name != "gemini_interactions" for rows in format_of(name).REASONS.values()),
     ):
         for raw, row in rows.items():
             found.setdefault(raw.lower(), row)

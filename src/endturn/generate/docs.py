@@ -7,6 +7,7 @@ from typing import Final
 
 from endturn import reasons
 from endturn.continuation import machine
+from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.generate import promql, rules
 from endturn.generate.alerts import Alert, alerts
 from endturn.generate.config import Limits, RuleConfig
@@ -18,7 +19,6 @@ from endturn.stop_reasons import apis
 from endturn.telemetry import indicators, schema
 from endturn.telemetry.indicators import Indicator
 from endturn.telemetry.schema import Attribute, Metric
-from endturn.wires import WIRES, dialect_in, wire
 
 OUTSIDE: Final = "[*]"
 """Mermaid's mark for where a diagram begins and ends."""
@@ -257,24 +257,24 @@ def providers() -> str:
         "Providers",
         "Whom `Client` and `AsyncClient` know by name, and whom instrumentation recognises by their hosts: that of the "
         "address, those that stand beside it, and all below them. The name is that of `gen_ai.provider.name`. Any "
-        "other is reached with `wire` and `base_url`. How to use them: [clients.md](clients.md).",
+        "other is reached with `format` and `base_url`. How to use them: [clients.md](clients.md).",
         table(
-            ("provider", "wire", "dialect", "address", "also at", "key", "sent as"),
+            ("provider", "format", "dialect", "address", "also at", "key", "sent as"),
             [_provider(name, known) for name, known in sorted(PROVIDERS.items())],
         ),
         "## Formats",
         table(
-            ("wire", "stream", "APIs that it reads"),
+            ("format", "stream", "APIs that it reads"),
             [
-                (f"`{name}`", f"{wire(name).FRAMING}", ", ".join(api.name for api in apis(name).values()))
-                for name in WIRES
+                (f"`{name}`", f"{format_of(name).FRAMING}", ", ".join(api.name for api in apis(name).values()))
+                for name in FORMATS
             ],
         ),
     )
 
 
 def _provider(name: str, known: ProviderEndpoint) -> tuple[str, ...]:
-    dialect = dialect_in(wire(known.format), name)
+    dialect = dialect_in(format_of(known.format), name)
     given = "`base_url`" + (f", or `{known.base_url_variable}`" if known.base_url_variable else "")
     return (
         f"`{name}`",

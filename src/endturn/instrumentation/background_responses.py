@@ -16,11 +16,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from endturn.calls import Call
+from endturn.formats import ResponseSummary
 from endturn.instrumentation.body import end_call
 from endturn.records import TurnKind
 from endturn.stop import Resume
 from endturn.turns import end_turn
-from endturn.wires import Seen
 
 if TYPE_CHECKING:
     from endturn.instrumentation.exchange import Exchange
@@ -53,7 +53,7 @@ def pending(key: Key) -> Exchange | None:
     return exchange
 
 
-def keep(exchange: Exchange, call: Call, seen: Seen) -> bool:
+def keep(exchange: Exchange, call: Call, seen: ResponseSummary) -> bool:
     """Keep the call open whose answer says that the response is still being made. False where it is over."""
     if (
         call.started is None
@@ -64,7 +64,7 @@ def keep(exchange: Exchange, call: Call, seen: Seen) -> bool:
     ):
         return False
     sweep()
-    key = exchange.wire.NAME, seen.id
+    key = exchange.format.NAME, seen.id
     _give_up(key)  # a server that repeats its ids
     for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
         _give_up(oldest)
@@ -79,7 +79,7 @@ def keep(exchange: Exchange, call: Call, seen: Seen) -> bool:
     return True
 
 
-def fetched(key: Key, seen: Seen) -> None:
+def fetched(key: Key, seen: ResponseSummary) -> None:
     """A fetch has been read, as far as it was."""
     # What came as an error within the stream, or was raised, is no status of the response.
     exchange = _pending.get(key)

@@ -14,11 +14,11 @@ from endturn.announce import swallow
 from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
+from endturn.formats import Context, Event, Format, Framing, ResponseSummary
+from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
+from endturn.formats.reading import plain
 from endturn.records import Content
 from endturn.stop import Stop, StopReason
-from endturn.wires import Context, Event, Framing, Seen, Wire
-from endturn.wires.framing import CONTENT_TYPE, DONE, decoder, parse
-from endturn.wires.reading import plain
 
 if TYPE_CHECKING:
     from endturn.instrumentation.exchange import Exchange
@@ -40,7 +40,7 @@ def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
     """
     try:
         for chunk in chunks:
-            exchange.see(chunk)
+            exchange.feed(chunk)
             yield chunk
     except GeneratorExit:
         raise
@@ -71,7 +71,7 @@ class AsyncTee:
         except BaseException as error:
             self._exchange.cut(error)
             raise
-        self._exchange.see(chunk)
+        self._exchange.feed(chunk)
         return chunk
 
     async def aclose(self) -> None:
@@ -96,19 +96,19 @@ class Answer:
 
     def __init__(
         self,
-        speaks: Wire,
+        speaks: Format,
         context: Context,
         status: int,
         headers: Mapping[str, str],
         capture: ContentCapture | None = None,
         unpack_whole: UnpackWhole | None = None,
     ) -> None:
-        self._wire = speaks
+        self._format = speaks
         self._context = context
         self._status = status
         self._headers = headers
         self._capture = capture
-        self._watch = speaks.watch(context)
+        self._watch = speaks.summarizer(context)
         self._pieces: list[bytes] = []
         self.done = False
         self.is_begun = False
@@ -119,7 +119,7 @@ class Answer:
         encoding = (headers.get("content-encoding") or "").strip().lower()
         self.unpacker = Unpacker(encoding, unpack_whole) if encoding not in ("", "identity") else None
 
-    def see(self, chunk: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """Take the next bytes. Readers may stop at the last event, and never close the stream.
 
         Raises:
@@ -140,9 +140,9 @@ class Answer:
     def _show(self, item: Any) -> None:
         if self._capture is not None:
             self._capture.add(item)
-        self._watch.see(item)
+        self._watch.feed(item)
 
-    def close(self, *, left: bool = False) -> Seen:
+    def close(self, *, left: bool = False) -> ResponseSummary:
         """What was seen; `left`, where whoever read the bytes stopped.
 
         Raises:
@@ -150,11 +150,13 @@ class Answer:
         """
         unpacker, self.unpacker = self.unpacker, None
         if unpacker is not None:
-            self.see(unpacker.close())
+            self.feed(unpacker.close())
         if self._status >= 300:
-            self.error = self._wire.decode_error(self._status, self._headers, b"".join(self._pieces), ctx=self._context)
+            self.error = self._format.decode_error(
+                self._status, self._headers, b"".join(self._pieces), ctx=self._context
+            )
             # Most say nothing of the model's stop but that there was none.
-            return Seen(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
+            return ResponseSummary(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
         if self._events is None:
             return self._whole(left=left)
         for event in () if self.done else self._events.close():
@@ -163,7 +165,7 @@ class Answer:
             self.error = ProviderError("the provider sent an error within its stream")
         return self._watch.close(left=left and not self.done)
 
-    def _whole(self, *, left: bool) -> Seen:
+    def _whole(self, *, left: bool) -> ResponseSummary:
         """Read one JSON value: one that is cut says nothing; Gemini streams an array of what are events elsewhere."""
         body = b"".join(self._pieces)
         try:
@@ -175,7 +177,7 @@ class Answer:
             return self._watch.close(left=left)
         for one in found if isinstance(found, list) else (found,):
             if isinstance(one, Mapping):
-                self._show(self._with_figures(one) if self._wire.NAME == "bedrock_invoke" else one)
+                self._show(self._with_figures(one) if self._format.NAME == "bedrock_invoke" else one)
         seen = self._watch.close(left=left)
         if says_nothing(seen):
             raise DecodeError("the provider sent JSON of another format")
@@ -219,12 +221,12 @@ class Unpacker:
             raise DecodeError(f"the body is not {self._encoding}: {error}") from None
 
 
-def says_nothing(seen: Seen) -> bool:
+def says_nothing(seen: ResponseSummary) -> bool:
     """Whether nothing was seen of an answer: what was read is of another format."""
     return seen.stop.reason is StopReason.MISSING and not (seen.id or seen.model or seen.usage or seen.output_chars)
 
 
-def framing_of(content_type: str, speaks: Wire, context: Context) -> Framing | None:
+def framing_of(content_type: str, speaks: Format, context: Context) -> Framing | None:
     """How the events of an answer are told apart; None where it is one JSON value."""
     kind = content_type.partition(";")[0].strip().lower()
     found = _FRAMINGS.get(kind)
@@ -271,7 +273,9 @@ def why_cut(error: BaseException) -> tuple[StopReason, BaseException, str | None
     return StopReason.MISSING, error, "timeout" if "Timeout" in name else name
 
 
-def or_else(seen: Seen, otherwise: StopReason | None, error: BaseException | None, detail: str | None) -> Seen:
+def or_else(
+    seen: ResponseSummary, otherwise: StopReason | None, error: BaseException | None, detail: str | None
+) -> ResponseSummary:
     """What was seen, and where no reason has come, why: the first terminal wins, an error after it is a detail."""
     stop = seen.stop
     if stop.reason is StopReason.MISSING and otherwise is not None:
@@ -281,7 +285,9 @@ def or_else(seen: Seen, otherwise: StopReason | None, error: BaseException | Non
     return seen
 
 
-def end_call(call: Call, seen: Seen, error: BaseException | None = None, over_s: float | None = None) -> None:
+def end_call(
+    call: Call, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None
+) -> None:
     """End a call with what was seen of its answer."""
     call.end(
         seen.stop,
@@ -303,7 +309,7 @@ _CHOICES: Final = ("choices", "candidates")
 """Where a body or a chunk lists several answers."""
 
 
-def capture(call: Call, speaks: Wire, body: Mapping[str, Any] | Request, context: Context) -> ContentCapture:
+def capture(call: Call, speaks: Format, body: Mapping[str, Any] | Request, context: Context) -> ContentCapture:
     """Have the call's record say what was asked, and what the returned capture has seen when the call ends.
 
     Args:
@@ -316,7 +322,7 @@ def capture(call: Call, speaks: Wire, body: Mapping[str, Any] | Request, context
     return captured
 
 
-def _request(speaks: Wire, body: Mapping[str, Any], context: Context) -> Request | None:
+def _request(speaks: Format, body: Mapping[str, Any], context: Context) -> Request | None:
     try:
         return speaks.request({"model": context.asked.model, **body})
     except (DecodeError, ValueError, TypeError):  # pydantic's too: not in the format, so it is not known
@@ -329,8 +335,8 @@ def _request(speaks: Wire, body: Mapping[str, Any], context: Context) -> Request
 class ContentCapture:
     """One answer while it arrives: a whole body, or events. Never raises."""
 
-    def __init__(self, speaks: Wire, context: Context) -> None:
-        self._wire = speaks
+    def __init__(self, speaks: Format, context: Context) -> None:
+        self._format = speaks
         self._choices = context.asked.choices
         self._is_stream = context.asked.stream
         # Each choice is read as if it were the only one.
@@ -359,7 +365,7 @@ class ContentCapture:
     def _feed(self, event: Event) -> None:
         for index, each in _answers(event.data, self._choices):
             if index not in self._decoders:
-                self._decoders[index] = self._wire.decoder(self._context)
+                self._decoders[index] = self._format.decoder(self._context)
             # Some decoders are generators: nothing happens until they are asked.
             for _ in self._decoders[index].feed(Event(event.name, each)):
                 pass
@@ -372,7 +378,9 @@ class ContentCapture:
         if self._body is None:
             return ()
         try:
-            return tuple(self._wire.decode(body, ctx=self._context) for _, body in _answers(self._body, self._choices))
+            return tuple(
+                self._format.decode(body, ctx=self._context) for _, body in _answers(self._body, self._choices)
+            )
         except (DecodeError, ProviderError):
             return ()
 

@@ -18,6 +18,8 @@ from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.formats import TAIL, Context, Format, RequestSummary, ResponseSummary, Summarizer, format_of
+from endturn.formats.reading import Tail, items, member, text
 from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
 from endturn.instrumentation.wrapping import Run, wrap
@@ -25,8 +27,6 @@ from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
 from endturn.turns import TurnScope, start_turn
-from endturn.wires import TAIL, Asked, Context, Seen, Watch, Wire, wire
-from endturn.wires.reading import Tail, items, member, text
 
 log = logging.getLogger("endturn")
 
@@ -37,14 +37,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 def observe_provider_call(function: F, /) -> F: ...
 @overload
 def observe_provider_call(
-    *, provider: str = ..., wire: str | None = ..., model: str = ..., dialect: str = ...
+    *, provider: str = ..., format: str | None = ..., model: str = ..., dialect: str = ...
 ) -> Callable[[F], F]: ...
 def observe_provider_call(
     function: F | None = None,
     /,
     *,
     provider: str = "",
-    wire: str | None = None,
+    format: str | None = None,
     model: str = "",
     dialect: str = "",
 ) -> F | Callable[[F], F]:
@@ -58,14 +58,14 @@ def observe_provider_call(
 
     Args:
         provider: as in `gen_ai.provider.name`.
-        wire: the format of what it returns ("openai_chat", "anthropic"); None: told from what comes.
+        format: the format of what it returns ("openai_chat", "anthropic"); None: told from what comes.
         model: as requested; "": read from the arguments, else from the response.
         dialect: whose words the stop reasons are, where a format is spoken by many.
 
     Raises:
-        UsageError: no wire has that name, or what is decorated is no function.
+        UsageError: no format has that name, or what is decorated is no function.
     """
-    speaks = _wire(wire) if wire is not None else None
+    speaks = _format_of(format) if format is not None else None
 
     def decorate(observed: F) -> F:
         _decorates(observed, "observe_provider_call", "provider")
@@ -87,7 +87,7 @@ def observe_provider_call(
     return decorate if function is None else decorate(function)
 
 
-_wire = wire
+_format_of = format_of
 
 
 def _decorates(function: object, decorator: str, keyword: str) -> None:
@@ -100,15 +100,15 @@ def _decorates(function: object, decorator: str, keyword: str) -> None:
 class _CallRun:
     """One run of a function that calls a provider."""
 
-    def __init__(self, call: Call, speaks: Wire | None, context: Context, given: Request | Mapping[str, Any]) -> None:
+    def __init__(self, call: Call, speaks: Format | None, context: Context, given: Request | Mapping[str, Any]) -> None:
         self._call = call
-        self._wire = speaks
+        self._format = speaks
         self._context = context
         self._given = given
         self._said: list[str] | None = [] if announce.takes_content() else None
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
-        self._watch: Watch | None = None
+        self._watch: Summarizer | None = None
         self._capture: ContentCapture | None = None
         self._tail = Tail()
         self._deltas = False
@@ -178,7 +178,7 @@ class _CallRun:
     def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
         if self._said is not None:
             self._call.said(self._given if isinstance(self._given, Request) else None, response)
-        seen = Seen(
+        seen = ResponseSummary(
             response.stop,
             response.usage,
             response.id,
@@ -189,14 +189,14 @@ class _CallRun:
         )
         self._end(seen, error)
 
-    def _so_far(self, stop: Stop) -> Seen:
+    def _so_far(self, stop: Stop) -> ResponseSummary:
         if self._said is not None:
             text = "".join(self._said)
             request = self._given if isinstance(self._given, Request) else None
             self._call.said(request, ChatResponse(text=text, stop=stop) if text else None)
-        return Seen(stop, tail=self._tail.last, output_chars=self._tail.chars)
+        return ResponseSummary(stop, tail=self._tail.last, output_chars=self._tail.chars)
 
-    def _end(self, seen: Seen, error: BaseException | None = None, over_s: float | None = None) -> None:
+    def _end(self, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None) -> None:
         if not self._call.facts["model"] and seen.model:
             self._call.facts["model"] = seen.model
         self._variables.copy().run(end_call, self._call, seen, error, over_s)
@@ -206,17 +206,17 @@ class _CallRun:
         if self._watch is None:
             # Anthropic's bodies and events say what they are; what has choices is of the chat format.
             kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
-            speaks = self._wire or _wire(kind)
-            self._watch = speaks.watch(self._context)
+            speaks = self._format or _format_of(kind)
+            self._watch = speaks.summarizer(self._context)
             if self._said is not None:
                 self._capture = capture(self._call, speaks, self._given, self._context)
         if self._capture is not None:
             self._capture.add(item)
         try:
-            self._watch.see(item)
+            self._watch.feed(item)
         except DecodeError:
             log.debug("endturn: a response of %s could not be read", self._call.facts["provider"], exc_info=True)
-            self._end(Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
+            self._end(ResponseSummary(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
 
 
 _open: WeakSet[_CallRun] = WeakSet()
@@ -261,14 +261,14 @@ def _request(given: Mapping[str, Any]) -> Request | None:
     return next((value for value in given.values() if isinstance(value, Request)), None)
 
 
-def _asked(speaks: Wire | None, given: dict[str, Any]) -> Asked:
+def _asked(speaks: Format | None, given: dict[str, Any]) -> RequestSummary:
     """What a call asks for: from the Request among the arguments, else from arguments as the SDK's are named.
 
     A history of another name is found, and is named in `given` as the SDK's is.
     """
     request = _request(given)
     if request is not None:
-        return Asked(
+        return RequestSummary(
             model=request.model,
             maximum=request.max_tokens,
             output_type=None if request.format is None else "json",
@@ -278,7 +278,7 @@ def _asked(speaks: Wire | None, given: dict[str, Any]) -> Asked:
             history=request.messages,
             length=len(request.messages),
         )
-    asked = (speaks or _wire("openai_chat")).inspect(given)
+    asked = (speaks or _format_of("openai_chat")).request_summary(given)
     if not asked.history:
         histories = [value for value in given.values() if _is_history(value)]
         if len(histories) == 1:

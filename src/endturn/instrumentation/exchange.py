@@ -4,7 +4,7 @@
     with exchange.sending: …                                      its span is current
     exchange.failed(error)                                        no answer came
     exchange.answered(status, headers)                            then the bytes:
-    exchange.see(chunk) …  exchange.end() | exchange.cut(error) | exchange.left()
+    exchange.feed(chunk) …  exchange.end() | exchange.cut(error) | exchange.left()
 
 No method raises what it did not find raised. A destructor records nothing: it leaves that to `telemetry.cleanup`.
 """
@@ -28,12 +28,12 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
+from endturn.formats import Context, Format, ResponseSummary
 from endturn.instrumentation import background_responses, body
 from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.foreign_spans import AdoptedSpan
-from endturn.wires import Context, Seen, Wire
 
 log = logging.getLogger("endturn")
 
@@ -100,7 +100,7 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
             late=adoptable is not None,
             provider=found.provider,
             model=asked.model,
-            operation=found.routed.operation or OPERATIONS.get(found.wire.NAME, "chat"),
+            operation=found.routed.operation or OPERATIONS.get(found.format.NAME, "chat"),
             stream=asked.stream,
             server_address=sent.host or None,
             server_port=sent.port,
@@ -108,8 +108,8 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
         if call is None:
             return None
         context = Context(found.dialect, found.provider, asked)
-        captured = body.capture(call, found.wire, content or {}, context) if announce.takes_content() else None
-        return Exchange(found.wire, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
+        captured = body.capture(call, found.format, content or {}, context) if announce.takes_content() else None
+        return Exchange(found.format, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
     except Exception:
         swallow("opening a call")
         return None
@@ -129,12 +129,12 @@ def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
         found = endpoint("GET", "", None, path.removesuffix("/cancel"))
     if found is None or found.routed.retrieve is None:
         return None
-    job = found.wire.NAME, found.routed.retrieve
+    job = found.format.NAME, found.routed.retrieve
     begun = background_responses.pending(job)
     if begun is None:
         return None
     context = replace(begun.context, asked=replace(begun.context.asked, stream=bool(found.routed.stream)))
-    return Exchange(begun.wire, context, known=True, sending=nullcontext(), job=job)
+    return Exchange(begun.format, context, known=True, sending=nullcontext(), job=job)
 
 
 def close_all() -> None:
@@ -152,7 +152,7 @@ class Exchange:
     """One request and its answer.
 
     Attributes:
-        wire: the format; context: what must be known to read the answer.
+        format: the format; context: what must be known to read the answer.
         known: the host is a provider's.
         sending: the step in which the request is sent: its span is current, and what is sent meanwhile is part of it.
         call: None where it is part of another.
@@ -164,13 +164,13 @@ class Exchange:
         is_over: its end has been seen.
     """
 
-    wire: Wire
+    format: Format
     context: Context
     known: bool
     sending: AbstractContextManager[object]
     call: Call | None = None
     job: background_responses.Key | None = None
-    seen: Seen | None = None
+    seen: ResponseSummary | None = None
     asked_s: float = 0.0
     adoptable: AdoptedSpan | None = None
     capture: body.ContentCapture | None = None
@@ -204,9 +204,9 @@ class Exchange:
             elif 300 <= status < 400:
                 self._discard()
             elif status >= 400:
-                self._answer = body.Answer(self.wire, self.context, status, headers)
+                self._answer = body.Answer(self.format, self.context, status, headers)
                 self._answer.unpacker = None
-                self._answer.see(content)
+                self._answer.feed(content)
                 self.end(None, error)
             else:
                 self.end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
@@ -227,7 +227,7 @@ class Exchange:
                 self._discard()
                 return False
             self._announce(is_success=status < 300)
-            self._answer = body.Answer(self.wire, self.context, status, headers, self.capture, unpack_whole)
+            self._answer = body.Answer(self.format, self.context, status, headers, self.capture, unpack_whole)
             _open.add(self)
             return True
         except Exception:
@@ -249,14 +249,14 @@ class Exchange:
         self._blind()
         self.end()
 
-    def see(self, chunk: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """The next bytes of the answer."""
         if self.is_over or self._is_blind or self._answer is None:
             return
         try:
             if self.call is not None and self.context.asked.stream:
                 self.call.chunk()
-            self._answer.see(chunk)
+            self._answer.feed(chunk)
             if self._answer.done:
                 self.end()
         except Exception:
@@ -265,7 +265,7 @@ class Exchange:
     def whole(self, found: bytes) -> None:
         """The library has read the answer to its end, and unpacked it."""
         self.comes_unpacked()
-        self.see(found)
+        self.feed(found)
         self.end()
 
     def cut(self, error: BaseException) -> None:
@@ -322,7 +322,7 @@ class Exchange:
         self.is_over = True
         _open.discard(self)
         try:
-            seen = Seen(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
+            seen = ResponseSummary(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
             if self._answer is not None and not self._is_blind:
                 try:
                     seen = self._answer.close(left=left)
@@ -332,7 +332,7 @@ class Exchange:
                 if not self.known:
                     self._discard()
                     return
-                seen = Seen(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
+                seen = ResponseSummary(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
             is_begun = self._answer is not None and self._answer.is_begun
             if not (self.known or is_begun) and otherwise is None and body.says_nothing(seen):
                 self._discard()  # of somebody else's API, though its path and members are those of a model's

@@ -63,7 +63,7 @@ def _reader() -> Any:
         def _seen(self, found: Any) -> Any:
             chunk = found[0] if isinstance(found, tuple) else found
             if chunk:
-                self._exchange.see(chunk)
+                self._exchange.feed(chunk)
             if self._inner.at_eof():
                 self._exchange.end()
             return found

@@ -106,7 +106,7 @@ def _watched(kind: Any) -> type:
             if _decodes(self, args, kwargs):
                 exchange.comes_unpacked()
             if chunk:
-                exchange.see(chunk)
+                exchange.feed(chunk)
             # What a decoder still holds of a compressed body comes after the connection has given all.
             is_plain = not self.headers.get("content-encoding")
             to_the_end = name == "read" and (amount is None or amount < 0)

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from endturn.formats import FORMATS, Format, RequestSummary, Routed, dialect_in, format_of
 from endturn.providers import provider_at, provider_of_path
 from endturn.stop_reasons import COMPATIBLE
-from endturn.wires import WIRES, Asked, Routed, Wire, dialect_in, wire
 
 ENDS: Final = frozenset(
     {
@@ -45,8 +45,8 @@ Of a dialect too, where it has others.
 """
 _WAYS: Final = {name: tuple(frozenset(way.split()) for way in ways.split("|")) for name, ways in _MEMBERS.items()}
 
-_ORDER: Final = ("openai_chat", "anthropic", *sorted(set(WIRES) - {"openai_chat", "anthropic"}))
-"""The formats that most calls are in come first: a wire is imported when it is first asked."""
+_ORDER: Final = ("openai_chat", "anthropic", *sorted(set(FORMATS) - {"openai_chat", "anthropic"}))
+"""The formats that most calls are in come first: a format is imported when it is first asked."""
 
 _COHERE_V1: Final = re.compile(r".*/v1/(?P<way>chat|generate)")
 _MISTRAL: Final = re.compile(r".*/v1/(?:fim|agents)/completions")
@@ -62,25 +62,25 @@ class Endpoint(NamedTuple):
     """Who answers a request, in which format, and what the request's path says.
 
     Attributes:
-        dialect: the table of the wire's stop reasons.
+        dialect: the table of the format's stop reasons.
         known: the host is a provider's, and no compatible server.
         is_exact: the path is the format's own, and does not only end like it.
     """
 
-    wire: Wire
+    format: Format
     dialect: str
     provider: str
     routed: Routed
     known: bool
     is_exact: bool = True
 
-    def asked(self, body: Mapping[str, Any]) -> Asked:
+    def asked(self, body: Mapping[str, Any]) -> RequestSummary:
         """What a request asks for, by its JSON object and by its path."""
         routed = self.routed
-        asked = self.wire.inspect({**body, "model": routed.model} if routed.model else body)
+        asked = self.format.request_summary({**body, "model": routed.model} if routed.model else body)
         if routed.stream is not None:
             asked.stream = routed.stream
-        elif self.wire.NAME == "ollama":
+        elif self.format.NAME == "ollama":
             asked.stream = body.get("stream") is not False  # the API streams where it is not said
         return asked
 
@@ -105,7 +105,7 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
     is_exact = True
     while below:
         for name in _ORDER:
-            speaks = wire(name)
+            speaks = format_of(name)
             found = speaks.routed(method, f"{below}?{query}")
             if found is not None:
                 whose = dialect_in(speaks, provider)
@@ -124,23 +124,23 @@ def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
     """
     if found.known and found.is_exact:
         return True
-    name = found.wire.NAME
+    name = found.format.NAME
     ways = _WAYS.get(f"{name} {found.dialect}") or _WAYS[name]
     return body is not None and any(names <= body.keys() for names in ways)
 
 
-def _own(provider: str, path: str) -> tuple[Wire, str, Routed] | None:
+def _own(provider: str, path: str) -> tuple[Format, str, Routed] | None:
     """What is spoken at a path that one provider alone has, at its home or behind an unknown host."""
     if provider in ("", "cohere") and (cohere := _COHERE_V1.fullmatch(path)) is not None:
         speaks, dialect = ("cohere", "v1") if cohere["way"] == "chat" else ("completions", "command")
-        return wire(speaks), dialect, Routed()
+        return format_of(speaks), dialect, Routed()
     if provider == "writer" and path == "/v1/chat":
-        return wire("openai_chat"), COMPATIBLE, Routed()
+        return format_of("openai_chat"), COMPATIBLE, Routed()
     if provider in ("", "mistral_ai") and _MISTRAL.fullmatch(path):
-        return wire("openai_chat"), "mistral", Routed()
+        return format_of("openai_chat"), "mistral", Routed()
     if provider in ("", "gcp.vertex_ai") and (vertex := _VERTEX.fullmatch(path)) is not None:
         routed = Routed(unquote(vertex["model"]), vertex["stream"] is not None)
         if vertex["whose"] == "anthropic":
-            return wire("anthropic"), "", routed
-        return wire("openai_chat"), "mistral", routed
+            return format_of("anthropic"), "", routed
+        return format_of("openai_chat"), "mistral", routed
     return None

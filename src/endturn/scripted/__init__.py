@@ -4,7 +4,7 @@
     with provider.serve() as url:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
 
-It speaks every wire format, streamed and not; the URL's path says which. It gives one choice, checks no key, and knows
+It speaks every format, streamed and not; the URL's path says which. It gives one choice, checks no key, and knows
 no other endpoint. What it answers is what it was told to: apart from `fit` and `essay`, no limit of the request changes
 a reply.
 """
@@ -22,7 +22,9 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.scripted.loopback import Answer, Asked, Server, Transport
+from endturn.formats import FORMATS, known_dialect
+from endturn.formats import format_of as _format_of
+from endturn.scripted.loopback import Answer, RequestSummary, Server, Transport
 from endturn.scripted.rendering import Received, Rendering, refusal
 from endturn.scripted.script import (
     Ending,
@@ -48,8 +50,6 @@ from endturn.scripted.script import (
     tokens,
     truncate,
 )
-from endturn.wires import WIRES, known_dialect
-from endturn.wires import wire as _wire
 
 __all__ = [
     "Ending",
@@ -92,15 +92,15 @@ class ScriptedProvider:
             `by_conversation` plays it to each conversation from the start.
         exhausted: what follows the last reply: an "error" (a UsageError; over HTTP a 400 that says so), the "last"
             reply again, or the "cycle" from the start.
-        wire: the format that the provider function imitates; over HTTP the path decides.
+        format: the format that the provider function imitates; over HTTP the path decides.
         dialect: whose variant of that format: "mistral", whose SDK wants tool calls whole; of text completions "tgi".
 
     Raises:
-        UsageError: there is no such wire or dialect, or the script is none.
+        UsageError: there is no such format or dialect, or the script is none.
 
     Attributes:
         received: what arrived, in order; `requests` is the same, parsed only.
-        wire, provider, dialect: what a controller needs to know of a provider function.
+        format, provider, dialect: what a controller needs to know of a provider function.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class ScriptedProvider:
         *,
         key: Callable[[Request], str] = lambda request: "",
         exhausted: Exhausted = "error",
-        wire: str = "openai_chat",
+        format: str = "openai_chat",
         dialect: str = "",
     ) -> None:
         self.received: list[Received] = []
-        self.wire = _wire(wire).NAME
-        self.dialect = known_dialect(_wire(wire), dialect)
+        self.format = _format_of(format).NAME
+        self.dialect = known_dialect(_format_of(format), dialect)
         self._prompter = Prompter(script, key=key, exhausted=exhausted)
         self._number = count(1)
 
@@ -125,8 +125,8 @@ class ScriptedProvider:
 
     @property
     def provider(self) -> str:
-        """The name of the provider that the wire belongs to."""
-        return _wire(self.wire).PROVIDER
+        """The name of the provider that the format belongs to."""
+        return _format_of(self.format).PROVIDER
 
     def complete(self, request: Request) -> ChatResponse:
         """Play the next reply, as a provider function.
@@ -175,18 +175,18 @@ class ScriptedProvider:
         return Server(self._respond).running()
 
     def _perform(self, request: Request, *, stream: bool) -> Rendering:
-        body = _wire(self.wire).encode(request, stream=stream, dialect=self.dialect)
-        return self._play(Received(request=request, wire=self.wire, stream=stream, body=body))
+        body = _format_of(self.format).encode(request, stream=stream, dialect=self.dialect)
+        return self._play(Received(request=request, format=self.format, stream=stream, body=body))
 
     def _play(self, received: Received) -> Rendering:
         self.received.append(received)
         reply = self._prompter.next(received.request)
-        dialect = self.dialect if received.wire == self.wire else ""
+        dialect = self.dialect if received.format == self.format else ""
         return Rendering(reply, received, next(self._number), dialect=dialect)
 
-    def _respond(self, asked: Asked) -> Answer:
-        found = ((name, _wire(name).routed(asked.method, asked.path)) for name in WIRES)
-        name, routed = next(((name, routed) for name, routed in found if routed is not None), (self.wire, None))
+    def _respond(self, asked: RequestSummary) -> Answer:
+        found = ((name, _format_of(name).routed(asked.method, asked.path)) for name in FORMATS)
+        name, routed = next(((name, routed) for name, routed in found if routed is not None), (self.format, None))
         if routed is None:
             path = asked.path.partition("?")[0]
             return refusal(name, Failure(404, "unknown_url", message=f"there is no {asked.method} {path} here"))
@@ -197,12 +197,12 @@ class ScriptedProvider:
             if routed.retrieve is not None:
                 request = Request(model="", messages=(), retrieve=routed.retrieve)
             else:
-                request = _wire(name).request(body)
+                request = _format_of(name).request(body)
         except (ValueError, TypeError, AttributeError, DecodeError) as error:
             return refusal(name, Failure(400, message=f"the request is not in the provider's format: {error}"))
         headers = {header: value for header, value in asked.headers.items() if header not in _SECRET}
-        stream = bool(_wire(name).inspect(body).stream)
-        received = Received(request=request, wire=name, stream=stream, body=body, headers=headers)
+        stream = bool(_format_of(name).request_summary(body).stream)
+        received = Received(request=request, format=name, stream=stream, body=body, headers=headers)
         try:
             return self._play(received).answer()
         except UsageError as error:

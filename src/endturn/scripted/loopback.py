@@ -28,7 +28,7 @@ HOST: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestSummary:
     """One HTTP request. Header names are lower case; the path is as it was sent, its query included."""
 
     method: str
@@ -57,7 +57,7 @@ class Answer:
     pace_s: float = 0.0
 
 
-Respond = Callable[[Asked], Answer]
+Respond = Callable[[RequestSummary], Answer]
 
 
 class Transport:
@@ -103,9 +103,9 @@ class Transport:
         """Nothing is held."""
 
 
-def _asked(request: Any, body: bytes) -> Asked:
+def _asked(request: Any, body: bytes) -> RequestSummary:
     path = request.url.raw_path.decode("ascii")
-    return Asked(method=request.method, path=path, headers=dict(request.headers), body=body)
+    return RequestSummary(method=request.method, path=path, headers=dict(request.headers), body=body)
 
 
 class _Playback:
@@ -277,7 +277,7 @@ def _handler(respond: Respond) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, body: bytes) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            answer = respond(Asked(method=self.command, path=self.path, headers=headers, body=body))
+            answer = respond(RequestSummary(method=self.command, path=self.path, headers=headers, body=body))
             self._pause(answer.delay_s)
             if answer.ending is Ending.HUNG_UP:
                 self.close_connection = True

@@ -1,4 +1,4 @@
-"""One scripted reply in one wire's own words: a body, a stream's events, or an error answer."""
+"""One scripted reply in one format's own words: a body, a stream's events, or an error answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
+from endturn.formats import Context, Event, format_of, framing
+from endturn.formats.reading import listed, reasons_of
 from endturn.scripted.loopback import Answer
 from endturn.scripted.script import Ending, Failure, Reply, tokens
 from endturn.stop import Row, Stop, StopReason
-from endturn.wires import Context, Event, framing, wire
-from endturn.wires.reading import listed, reasons_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Received:
     """One request that arrived. `headers` are lower case and without credentials; `body` is as it was sent."""
 
     request: Request
-    wire: str
+    format: str
     stream: bool
     body: Json
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -32,10 +32,10 @@ class Rendering:
     def __init__(self, reply: Reply, received: Received, number: int, *, dialect: str = "") -> None:
         self.reply = reply.clipped(received.request.max_tokens)
         self._received = received
-        self._wire = wire(received.wire)
+        self._format = format_of(received.format)
         self._number = number
-        asked = self._wire.inspect(received.body)
-        self._context = Context(dialect, self._wire.PROVIDER, asked)
+        asked = self._format.request_summary(received.body)
+        self._context = Context(dialect, self._format.PROVIDER, asked)
 
     def answer(self) -> Answer:
         """The reply as an HTTP response."""
@@ -43,8 +43,8 @@ class Rendering:
         if failure is not None and not (reply.text and self._received.stream):
             return _timed(self._refusal(failure), reply)
         if self._received.stream:
-            headers = self._headers(framing.CONTENT_TYPE[self._wire.FRAMING])
-            chunks = tuple(framing.frame(event, self._wire.FRAMING) for event in self._events())
+            headers = self._headers(framing.CONTENT_TYPE[self._format.FRAMING])
+            chunks = tuple(framing.frame(event, self._format.FRAMING) for event in self._events())
             return _timed(Answer(headers=headers, chunks=chunks), reply)
         content = self._content()
         # A body that breaks off announces its whole length; one that is tidily cut announces what it has.
@@ -63,7 +63,7 @@ class Rendering:
         match self.reply.ending:
             case Ending.WHOLE:
                 body = json.loads(self._content())
-                return self._wire.decode(body, ctx=self._context, headers=self._headers("application/json"))
+                return self._format.decode(body, ctx=self._context, headers=self._headers("application/json"))
             case Ending.TIDY:
                 raise DecodeError(f"{provider} answered 200 with half a body", provider=provider, status=200)
             case _:
@@ -81,7 +81,7 @@ class Rendering:
             self._check()
         if reply.ending is Ending.HUNG_UP:
             raise self._lost()
-        decoder = self._wire.decoder(self._context)
+        decoder = self._format.decoder(self._context)
         for number, event in enumerate(self._events()):
             if number and reply.pace_s:
                 yield float(reply.pace_s)
@@ -100,14 +100,14 @@ class Rendering:
     def _error(self, failure: Failure) -> ProviderError:
         """What a client would raise for the failure."""
         answer = self._refusal(failure)
-        return self._wire.decode_error(answer.status, answer.headers, b"".join(answer.chunks), ctx=self._context)
+        return self._format.decode_error(answer.status, answer.headers, b"".join(answer.chunks), ctx=self._context)
 
     def _refusal(self, failure: Failure) -> Answer:
-        answer = refusal(self._received.wire, failure, number=self._number)
+        answer = refusal(self._received.format, failure, number=self._number)
         return replace(answer, headers={**answer.headers, **self.reply.headers})
 
     def _headers(self, content_type: str) -> dict[str, str]:
-        request_id = self._wire.VOICE.request_id
+        request_id = self._format.VOICE.request_id
         return {"content-type": content_type, request_id: f"req_{self._number:08d}", **self.reply.headers}
 
     def _content(self) -> bytes:
@@ -118,7 +118,7 @@ class Rendering:
         assert isinstance(events, list)
         failure = self.reply.failure
         if failure is not None:
-            error = self._wire.reply_error(
+            error = self._format.reply_error(
                 failure.status, failure.code, failure.message, number=self._number, stream=True
             )
             assert isinstance(error, Event)
@@ -126,10 +126,10 @@ class Rendering:
         return events
 
     def _said(self, *, stream: bool) -> Json | list[Event]:
-        return self._wire.reply(self._response(), stream=stream, dialect=self._context.dialect)
+        return self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
 
     def _response(self) -> ChatResponse:
-        reply, voice = self.reply, self._wire.VOICE
+        reply, voice = self.reply, self._format.VOICE
         calls = tuple(
             call if call.id else call.but(id=f"{voice.call_id}{self._number:08d}_{position}")
             for position, call in enumerate(reply.calls)
@@ -152,7 +152,7 @@ class Rendering:
             return Stop(StopReason.MISSING, incomplete=True)
         if not isinstance(value, StopReason):
             return Stop(StopReason.UNKNOWN, value, mapped=False)
-        words, name = self._wire.VOICE.words, self._wire.NAME
+        words, name = self._format.VOICE.words, self._format.NAME
         has = reasons_of(self._rows) | words.keys()
         if value not in has:
             raise UsageError(
@@ -170,7 +170,7 @@ class Rendering:
 
     @property
     def _rows(self) -> Mapping[str, Row]:
-        return self._wire.REASONS.get(self._context.dialect) or self._wire.REASONS[""]
+        return self._format.REASONS.get(self._context.dialect) or self._format.REASONS[""]
 
     def _usage(self) -> Usage | None:
         usage, received = self.reply.usage, self._received
@@ -187,9 +187,9 @@ def _timed(answer: Answer, reply: Reply) -> Answer:
     return replace(answer, ending=reply.ending, delay_s=reply.delay_s, pace_s=reply.pace_s)
 
 
-def refusal(wire_name: str, failure: Failure, *, number: int = 0) -> Answer:
-    """An error answer in the wire's shape."""
-    speaks = wire(wire_name)
+def refusal(format_name: str, failure: Failure, *, number: int = 0) -> Answer:
+    """An error answer in the format's shape."""
+    speaks = format_of(format_name)
     body = speaks.reply_error(failure.status, failure.code, failure.message, number=number)
     content = json.dumps(body).encode()
     headers = {"content-type": "application/json", speaks.VOICE.request_id: f"req_{number:08d}"}

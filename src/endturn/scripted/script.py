@@ -56,7 +56,7 @@ class Reply:
 
     Attributes:
         text, reasoning, calls: the output.
-        stop: why it stops: a reason (told in the wire's own words), a raw value sent verbatim, or None for a null.
+        stop: why it stops: a reason (told in the format's own words), a raw value sent verbatim, or None for a null.
         fit: cut the output to the request's max_tokens; if that cuts anything, the reply stops with `max_tokens`.
         ending: what the connection does at the end.
         failure: an error instead of a reply; with text and a stream, an error event after that text.

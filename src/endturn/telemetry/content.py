@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from endturn import announce
 from endturn.errors import UsageError
+from endturn.formats.reading import items, member, text
 from endturn.records import Content
 from endturn.telemetry import schema
 from endturn.telemetry.messages import MessageWriter, Redact, RedactionFailed
-from endturn.wires.reading import items, member, text
 
 if TYPE_CHECKING:
     from endturn.chat import Request, Tool

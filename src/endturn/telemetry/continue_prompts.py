@@ -9,9 +9,9 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+from endturn.formats import RequestSummary
 from endturn.telemetry.fingerprints import only_text, results_of, role, text_of
 from endturn.telemetry.open_span import remember
-from endturn.wires import Asked
 
 LONGEST: Final = 600
 """Characters. A longer message says more than "go on"."""
@@ -57,7 +57,7 @@ class ContinuePrompts:
     def __init__(self) -> None:
         self._learnt: dict[bytes, None] = {}
 
-    def learn(self, asked: Asked) -> None:
+    def learn(self, asked: RequestSummary) -> None:
         """The last message of this request asks to go on."""
         last = asked.history[asked.length - 1] if asked.length else None
         if role(last) == "user" and text_of(last).strip():
@@ -97,7 +97,7 @@ def is_call_refused(messages: Sequence[Any]) -> bool:
     return not more and len(said) <= LONGEST and _patterns().unread.search(said) is not None
 
 
-def question_of(asked: Asked) -> bytes | None:
+def question_of(asked: RequestSummary) -> bytes | None:
     """The digest of the latest message of a call in which a user asks something; None where there is none."""
     for position in range(asked.length - 1, -1, -1):
         message = asked.history[position]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from endturn.wires import Asked
-from endturn.wires.reading import items, member, plain, text
+from endturn.formats import RequestSummary
+from endturn.formats.reading import items, member, plain, text
 
 _SPEAKERS: Final = {
     # Roles that are not "system", "user", "assistant" or "tool".
@@ -100,7 +100,7 @@ def _says_error(result: Any) -> bool:
     return is_marked or member(member(result, "response"), "error") is not None
 
 
-def digests(asked: Asked, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
+def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
     """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
 
     With `bare`, of what is left of them without system prompts, which many hosts write anew for each call: the time is

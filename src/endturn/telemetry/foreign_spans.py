@@ -22,12 +22,12 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanKind
 
 from endturn import announce
 from endturn.calls import Layer, open_call
+from endturn.formats.reading import number, text, text_or_none
 from endturn.records import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.open_span import remember
 from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
 from endturn.turns import declared_turn, end_turn
-from endturn.wires.reading import number, text, text_or_none
 
 OPEN: Final = 16_384
 """How many open spans are kept; the oldest is given up first."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from endturn.formats.reading import text
 from endturn.telemetry import schema
 from endturn.telemetry.attributes import raw_shown
-from endturn.wires.reading import text
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Message, Tool, ToolCall

@@ -16,12 +16,12 @@ from typing import Any, Final
 from opentelemetry.trace import StatusCode
 
 from endturn.errors import EndturnError
+from endturn.formats import Context, RequestSummary, format_of
+from endturn.formats.reading import count, member, text_or_none
 from endturn.providers import canonical
 from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
-from endturn.wires import Asked, Context, wire
-from endturn.wires.reading import count, member, text_or_none
 
 Attributes = Mapping[str, Any]
 
@@ -249,7 +249,11 @@ def _of_body(known: Attributes, provider: str, maximum: int | None) -> Stop | No
     body = _json(known.get("output.value"))
     if member(body, "object") != "response" or not isinstance(member(body, "status"), str):
         return None
-    return wire("openai_responses").whole(Context(provider=provider, asked=Asked(maximum=maximum)), body).stop
+    return (
+        format_of("openai_responses")
+        .summarize(Context(provider=provider, asked=RequestSummary(maximum=maximum)), body)
+        .stop
+    )
 
 
 def _has_failed(span: Any) -> bool:

@@ -16,13 +16,13 @@ from itertools import islice, takewhile
 from typing import Final
 
 from endturn import announce, records, turns
+from endturn.formats import RequestSummary
 from endturn.records import CallEnded, CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
 from endturn.telemetry.fingerprints import digests, role, text_of
 from endturn.turns import end_turn, outcome_of
-from endturn.wires import Asked
 
 IDLE_S: Final = 30.0
 """A turn that nobody has continued for so long has been left."""
@@ -99,10 +99,14 @@ class TurnInference:
         """The turn of a call that is about to be made in an explicit one or none, and what the call continues."""
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
             continuation = turn.continuation
-            if continuation is not None and continuation.strategy is Strategy.PROMPT and isinstance(asked, Asked):
+            if (
+                continuation is not None
+                and continuation.strategy is Strategy.PROMPT
+                and isinstance(asked, RequestSummary)
+            ):
                 self._prompts.learn(asked)
             return turn, continuation
-        if self._pending and isinstance(asked, Asked):
+        if self._pending and isinstance(asked, RequestSummary):
             self.sweep()
             found = self._find(asked, turn)
             if found is not None:
@@ -122,7 +126,7 @@ class TurnInference:
         turn = ended.started.turn
         if turn.kind is not TurnKind.OBSERVED or turn.outcome is not None or not (ended.whole and turn.cut):
             return
-        question = question_of(asked) if isinstance(asked, Asked) else None
+        question = question_of(asked) if isinstance(asked, RequestSummary) else None
         with self._lock:
             other = {cut.number for cut in self._pending.values() if cut.turn is turn and cut.question != question}
         # Where nothing is known of a call's messages, it may be to any of them.
@@ -139,9 +143,11 @@ class TurnInference:
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
         # A response in the background is over when it is recorded: nobody has fetched it.
-        is_paused = ended.stop.reason is StopReason.PAUSED and isinstance(asked, Asked) and not asked.background
+        is_paused = (
+            ended.stop.reason is StopReason.PAUSED and isinstance(asked, RequestSummary) and not asked.background
+        )
         is_cut = ended.stop.truncated or is_paused
-        if isinstance(asked, Asked) and (is_cut or (before is not None and failed)):
+        if isinstance(asked, RequestSummary) and (is_cut or (before is not None and failed)):
             cut = self._cut(ended, asked, tail, before, failed=not is_cut)
             if cut.keys:
                 with self._lock:
@@ -204,7 +210,7 @@ class TurnInference:
         for cut in over:
             _end(cut)
 
-    def _find(self, asked: Asked, turn: Turn | None) -> tuple[PendingTurn, Strategy] | None:
+    def _find(self, asked: RequestSummary, turn: Turn | None) -> tuple[PendingTurn, Strategy] | None:
         """The cut turn that a call continues, and how. Those that it shows to have been left end."""
         with self._lock:
             lengths = sorted(kind for kind in self._by_key if isinstance(kind, int) and kind <= asked.length)
@@ -232,7 +238,7 @@ class TurnInference:
                 break
         return None
 
-    def _candidates(self, asked: Asked, begins: Mapping[Key, int]) -> list[tuple[int, PendingTurn]]:
+    def _candidates(self, asked: RequestSummary, begins: Mapping[Key, int]) -> list[tuple[int, PendingTurn]]:
         """Turns that have one of these keys, each with where what the call adds to it begins.
 
         The longest history first, those found by name last; among equals those of the same model, then the latest.
@@ -244,7 +250,9 @@ class TurnInference:
         ]
         return sorted(found, key=lambda row: (-row[0], row[1].turn.model != asked.model))
 
-    def _judge(self, cut: PendingTurn, asked: Asked, begin: int, *, bare: bool) -> tuple[bool, Strategy | None]:
+    def _judge(
+        self, cut: PendingTurn, asked: RequestSummary, begin: int, *, bare: bool
+    ) -> tuple[bool, Strategy | None]:
         """Whether the call is of the same conversation, and how it continues the cut answer, if it does.
 
         Args:
@@ -275,7 +283,7 @@ class TurnInference:
             return True, Strategy.REPAIR
         return True, Strategy.PROMPT if len(rest) == 1 and self._prompts.is_one(rest[0]) else None
 
-    def _asked_again(self, cut: PendingTurn, asked: Asked) -> tuple[bool, Strategy | None]:
+    def _asked_again(self, cut: PendingTurn, asked: RequestSummary) -> tuple[bool, Strategy | None]:
         """The same of a call that adds nothing."""
         if asked.model != cut.turn.model:
             return False, None  # one prompt sent to several models: each has its own turn
@@ -287,7 +295,7 @@ class TurnInference:
         return True, Strategy.RESEND
 
     def _cut(
-        self, ended: CallEnded, asked: Asked, tail: str, before: PendingTurn | None, *, failed: bool
+        self, ended: CallEnded, asked: RequestSummary, tail: str, before: PendingTurn | None, *, failed: bool
     ) -> PendingTurn:
         """How the continuation of this call would be known; without keys where it could not be."""
         started = ended.started
@@ -322,7 +330,7 @@ def _names(response_id: str | None, conversation_id: str | None) -> list[Key]:
     return [(kind, name) for kind, name in named if name is not None]
 
 
-def _continue(cut: PendingTurn, strategy: Strategy, asked: Asked) -> tuple[Turn, Continuation]:
+def _continue(cut: PendingTurn, strategy: Strategy, asked: RequestSummary) -> tuple[Turn, Continuation]:
     turn = cut.turn
     turn.continuations += 1
     turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT

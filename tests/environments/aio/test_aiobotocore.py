@@ -23,7 +23,7 @@ from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.wires.others_bedrock_invoke import OTHERS, PROFILE
+from tests.formats.others_bedrock_invoke import OTHERS, PROFILE
 
 WORDS = "One two three four five six seven"
 ASK: dict[str, Any] = {
@@ -79,10 +79,10 @@ async def settle(told: Told, count: int) -> None:
 
 @asynccontextmanager
 async def client(
-    *replies: Reply, wire: str = "bedrock_converse", attempts: int = 1, **config: Any
+    *replies: Reply, format: str = "bedrock_converse", attempts: int = 1, **config: Any
 ) -> AsyncIterator[Any]:
     """aiobotocore's client, asking a scripted server."""
-    with ScriptedProvider(replies, wire=wire).serve() as url:
+    with ScriptedProvider(replies, format=format).serve() as url:
         async with made(url, attempts=attempts, **config) as asking:
             yield asking
 
@@ -199,7 +199,7 @@ async def by_entering(body: Any) -> bytes:
 @pytest.mark.parametrize("way", [by_read, by_iterating, by_lines, by_buffer, by_entering])
 async def test_a_body(told: Told, way: Callable[[Any], Awaitable[bytes]]) -> None:
     """The SDK's own body comes back; it is one record when its host has read it, however it does."""
-    async with client(truncate("One two three", after=2), wire=INVOKE) as asking:
+    async with client(truncate("One two three", after=2), format=INVOKE) as asking:
         answer = await asking.invoke_model(**PROMPT)
         assert type(answer["body"]) is StreamingBody
         assert not told.of(CallEnded)
@@ -209,14 +209,14 @@ async def test_a_body(told: Told, way: Callable[[Any], Awaitable[bytes]]) -> Non
 
 async def test_a_body_that_nobody_holds(told: Told) -> None:
     """Most hosts read it where it is given."""
-    async with client(say(WORDS), wire=INVOKE) as asking:
+    async with client(say(WORDS), format=INVOKE) as asking:
         assert json.loads(await (await asking.invoke_model(**PROMPT))["body"].read())
     assert told.only().stop.reason is StopReason.END_TURN
 
 
 async def test_bodies_that_are_not_read(told: Told) -> None:
     """Closed, dropped, left in the middle: `cancelled`."""
-    async with client(*[say(WORDS)] * 3, wire=INVOKE) as asking:
+    async with client(*[say(WORDS)] * 3, format=INVOKE) as asking:
         (await asking.invoke_model(**PROMPT))["body"].close()
         await asking.invoke_model(**PROMPT)
         async with (await asking.invoke_model(**PROMPT))["body"] as body:

@@ -18,7 +18,7 @@ from litellm import acompletion, aresponses, atext_completion, completion, respo
 import endturn
 from endturn.records import CallEnded, Strategy, TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, say, truncate
-from endturn.scripted.loopback import Answer, Asked, Server
+from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.environments.litellm.conftest import end_what_is_open
@@ -365,7 +365,7 @@ AWS = {"aws_region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_
 )
 def test_what_is_no_text(seen: Announced, ask: Callable[..., Any], asked: dict[str, Any]) -> None:
     """Embeddings, rankings, pictures, classes: asked, whatever is made of the answer, and not recorded."""
-    arrived: list[Asked] = []
+    arrived: list[RequestSummary] = []
     answer = Answer(headers={"content-type": "application/json"}, chunks=(b'{"data": [], "results": []}',))
     with Server(lambda request: arrived.append(request) or answer).running() as url:
         base = {"aws_bedrock_runtime_endpoint": url} if "bedrock" in asked["model"] else {"api_base": url}

@@ -1,0 +1,304 @@
+"""The Messages API of Anthropic, and of those who speak it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.errors import DecodeError, UsageError
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.anthropic_reader import NAME, REASONS, REPLY
+from endturn.formats.anthropic_reply import reply, reply_error
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.reading import SEGMENTS, count, items, member, minted, number, text
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+
+__all__ = [
+    "DEFAULT_MAX_TOKENS",
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "anthropic"
+FRAMING: Final = Framing.SSE
+VOICE: Final = Voice("msg_", "toolu_", "request-id")
+
+DEFAULT_MAX_TOKENS: Final = 4_096
+"""Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
+
+_OURS: Final = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "stream"})
+
+
+_PATH: Final = re.compile(rf"{SEGMENTS}/v1/messages")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request for a message goes."""
+    return Route("POST", "/v1/messages")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v1/messages`, after whatever a gateway puts before it."""
+    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out.
+
+    Raises:
+        UsageError: the request asks to fetch a response, which this format cannot.
+    """
+    if request.retrieve is not None:
+        raise UsageError("the Messages API cannot fetch a message by its id: use a provider function that can")
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS}
+    system = [message for message in request.messages if message.role == "system" and message.blocks is None]
+    if len(system) == 1:
+        body["system"] = system[0].content
+    elif system:
+        body["system"] = [part for message in system for part in _parts(message.content)]
+    body["messages"] = _messages(request.messages)
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            words = {"none": {"type": "none"}, "required": {"type": "any"}}
+            body["tool_choice"] = words.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.format is not None and request.format != {"type": "json_object"}:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": request.format}}
+    if stream:
+        body["stream"] = True
+    return body | request.extra
+
+
+def _parts(content: str | list[Json]) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    """The messages in the API's shape; the results of one batch of calls go together in one user message."""
+    written: list[Json] = []
+    results: list[Json] | None = None
+    for message in messages:
+        if message.role == "tool":
+            if results is None:
+                results = []
+                written.append({"role": "user", "content": results})
+            results.append(_result(message))
+            continue
+        results = None
+        if message.role == "assistant":
+            content = _said(message)
+            if content:
+                written.append({"role": "assistant", "content": content})
+        elif message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
+            written.append(message.blocks.items[0])
+        elif message.role == "user":
+            written.append({"role": "user", "content": message.content})
+    return written
+
+
+def _result(message: Message) -> Json:
+    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
+        return message.blocks.items[0]
+    result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
+    return {**result, "is_error": True} if message.is_error else result
+
+
+def _said(message: Message) -> str | list[Json]:
+    """An assistant message's content; empty where it says nothing, which the API refuses."""
+    if message.blocks is not None and message.blocks.format == NAME:
+        kept = {call.id for call in message.tool_calls}
+        return [block for block in message.blocks.items if _replayable(block, kept)]
+    uses = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+        for call in message.tool_calls
+    ]
+    if not uses and isinstance(message.content, str):
+        return message.content if message.content.strip() else ""
+    return [block for block in _parts(message.content) if _replayable(block, frozenset())] + uses
+
+
+def _replayable(block: Json, kept: set[str] | frozenset[str]) -> bool:
+    """Whether the API takes a block back: no call that left the history, no unsigned thinking, no empty text."""
+    match block.get("type"):
+        case "tool_use":
+            return block.get("id") in kept
+        case "thinking":
+            return bool(block.get("signature"))
+        case "text":
+            return bool(text(block.get("text")).strip())
+        case _:
+            return True
+
+
+def _tool(tool: Tool) -> Json:
+    written: Json = {"name": tool.name, "input_schema": tool.parameters}
+    return {**written, "description": tool.description} if tool.description else written
+
+
+def request(body: Json) -> Request:
+    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
+
+    Raises:
+        DecodeError: there is no model, or no list of messages.
+    """
+    model, messages = body.get("model"), body.get("messages")
+    if not isinstance(model, str) or not isinstance(messages, list):
+        raise DecodeError("a request of the Messages API has a `model` and a list of `messages`")
+    system = body.get("system")
+    history = [Message(role="system", content=system)] if isinstance(system, str | list) and system else []
+    for raw in messages:
+        history += _read_message(raw)
+    found: Json = {"model": model, "messages": tuple(history)}
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    choice = body.get("tool_choice")
+    words = {"auto": "auto", "none": "none", "any": "required"}
+    name = member(choice, "name")
+    if isinstance(name, str) and choice == {"type": "tool", "name": name}:
+        found["tool_choice"] = name
+    elif choice is not None and member(choice, "type") in words and len(choice) == 1:
+        found["tool_choice"] = words[choice["type"]]
+    elif choice is not None:
+        extra["tool_choice"] = choice
+    limit = count(body.get("max_tokens"))
+    if limit:
+        found["max_tokens"] = limit
+    if number(body.get("temperature")) is not None:
+        found["temperature"] = body["temperature"]
+    config = body.get("output_config")
+    schema = member(member(config, "format"), "schema")
+    if isinstance(schema, dict):
+        found["format"] = schema
+        if config == {"format": {"type": "json_schema", "schema": schema}}:
+            del extra["output_config"]
+    return Request(**found, extra=extra)
+
+
+def _read_message(raw: Any) -> list[Message]:
+    role, content = member(raw, "role"), member(raw, "content")
+    if role not in ("user", "assistant", "system") or not isinstance(content, str | list):
+        raise DecodeError("a message of the Messages API has a `role` of its own and a `content`")
+    if isinstance(content, list) and not all(isinstance(block, dict) for block in content):
+        raise DecodeError("the content of a message is text or a list of blocks")
+    if role == "system":  # In mid-conversation: it must stay where it is.
+        return [Message(role="system", content=content, blocks=Blocks(NAME, (raw,)))]
+    if isinstance(content, str):
+        return [Message(role=role, content=content)]
+    if role == "assistant":
+        calls = tuple(
+            ToolCall(
+                id=text(block.get("id")) or minted("history", position),
+                name=text(block.get("name")),
+                arguments=block.get("input") if isinstance(block.get("input"), dict) else None,
+            )
+            for position, block in enumerate(content)
+            if block.get("type") == "tool_use"
+        )
+        said = "".join(text(block.get("text")) for block in content if block.get("type") == "text")
+        return [Message(role="assistant", content=said, tool_calls=calls, blocks=Blocks(NAME, tuple(content)))]
+    found: list[Message] = []
+    rest: list[Json] = []
+    for block in content:
+        if block.get("type") == "tool_result":
+            found.append(_read_result(block))
+        else:
+            rest.append(block)
+    return [*found, Message(role="user", content=rest)] if rest or not found else found
+
+
+def _read_result(block: Json) -> Message:
+    content = block.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else text(content)
+    message = Message(
+        role="tool",
+        content=parts,
+        tool_call_id=text(block.get("tool_use_id")),
+        is_error=block.get("is_error") is True,
+    )
+    return message if _result(message) == block else message.but(blocks=Blocks(NAME, (block,)))
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    name, schema = member(raw, "name"), member(raw, "input_schema")
+    if not isinstance(name, str) or not isinstance(schema, dict):
+        return None  # A tool of the server: known by its type, without a schema.
+    return Tool(name=name, description=text(member(raw, "description")), parameters=schema)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
+
+    A pause is resent: the assistant's blocks verbatim, no user message after them.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: the API
+            refuses it there); `resend`.
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    blocks = _unfinished(cut)
+    if strategy == Strategy.PREFILL and blocks and blocks[-1].get("type") == "text":
+        blocks[-1] = {**blocks[-1], "text": text(blocks[-1].get("text")).rstrip()}
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks))) if blocks else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy)
+
+
+def _unfinished(cut: ChatResponse) -> list[Json]:
+    """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
+    if cut.blocks is None or cut.blocks.format != NAME:
+        return [{"type": "text", "text": cut.text}] if cut.text.strip() else []
+    answered = {block.get("tool_use_id") for block in cut.blocks.items}
+    kept = [
+        block
+        for block in cut.blocks.items
+        if _replayable(block, frozenset())
+        and (not text(block.get("type")).endswith("_tool_use") or block.get("id") in answered)
+    ]
+    while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
+        kept.pop()
+    return kept
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for."""
+    compacts = isinstance(kwargs.get("compaction"), Mapping)
+    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"), compaction=compacts)
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

@@ -1,0 +1,130 @@
+"""Bytes ↔ events of AWS's binary event stream, incrementally and in both directions.
+
+A message is: total length, headers' length, checksum of these eight bytes, headers, payload, checksum of all before
+(big-endian 32-bit numbers; CRC-32). https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html
+
+Written out because botocore, which reads it, does not write it, and is an extra that instrumentation does without.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from endturn.errors import DecodeError
+from endturn.formats import Event
+from endturn.formats.errors import shortened
+
+_PRELUDE: Final = struct.Struct(">III")
+_CRC: Final = struct.Struct(">I")
+_LONGEST: Final = _PRELUDE.size + 128 * 1024 + 24 * 1024 * 1024 + _CRC.size
+"""The longest message that botocore accepts: 128 KB of headers and 24 MB of payload."""
+
+_BYTES, _STRING = 6, 7
+# How many bytes a header's value takes, by its type; bytes and text say it themselves.
+_SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+
+
+class MessagesDecoder:
+    """Turns a stream's bytes, cut anywhere, into events: `{event type: payload}`, as boto3 gives them.
+
+    An exception is such an event too, named after its type, and so is an error, named after its code. A message that
+    the end of the stream cut off is none.
+    """
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that these bytes complete.
+
+        Raises:
+            DecodeError: a checksum is wrong, or a payload is not JSON.
+        """
+        self._rest += chunk
+        while len(self._rest) >= _PRELUDE.size:
+            total, headers, check = _PRELUDE.unpack_from(self._rest)
+            if binascii.crc32(self._rest[:8]) != check:
+                raise DecodeError("the provider's event stream is damaged: the checksum of a message's head is wrong")
+            if not _PRELUDE.size + headers + _CRC.size <= total <= _LONGEST:
+                raise DecodeError(f"the provider's event stream is damaged: a message of {total} bytes")
+            if len(self._rest) < total:
+                return
+            message = bytes(self._rest[:total])
+            del self._rest[:total]
+            if binascii.crc32(message[:-4]) != _CRC.unpack(message[-4:])[0]:
+                raise DecodeError("the provider's event stream is damaged: the checksum of a message is wrong")
+            end = _PRELUDE.size + headers
+            yield _event(_headers(message[_PRELUDE.size : end]), message[end:-4])
+
+    def close(self) -> list[Event]:
+        """Nothing: what is not whole is not given."""
+        self._rest.clear()
+        return []
+
+
+def _headers(data: bytes) -> dict[str, str]:
+    """The headers that are text: all that matter here are."""
+    found: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(data):
+            size = data[at]
+            name = data[at + 1 : at + 1 + size].decode()
+            kind = data[at + 1 + size]
+            at += size + 2
+            if kind in _SIZES:
+                at += _SIZES[kind]
+                continue
+            if kind not in (_BYTES, _STRING):
+                raise ValueError(f"its type is {kind}")
+            (length,) = struct.unpack_from(">H", data, at)
+            if kind == _STRING:
+                found[name] = data[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+        if at != len(data):
+            raise ValueError("the last one is cut")
+    except (IndexError, ValueError, struct.error) as error:
+        raise DecodeError(f"the provider's event stream is damaged: a header cannot be read ({error})") from None
+    return found
+
+
+def _event(headers: Mapping[str, str], payload: bytes) -> Event:
+    kind = headers.get(":message-type", "event")
+    if kind == "error":
+        code = headers.get(":error-code", "error")
+        return Event(None, {code: {"message": headers.get(":error-message") or code}})
+    name = headers.get(":exception-type" if kind == "exception" else ":event-type", "")
+    try:
+        return Event(None, {name: json.loads(payload) if payload else {}})
+    except (ValueError, RecursionError) as error:
+        readable = shortened(payload.decode("utf-8", "replace"))
+        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=readable) from None
+
+
+def message(event: Event) -> bytes:
+    """An event `{name: payload}` as a message. Bytes in the payload travel as base64, as AWS's JSON has them."""
+    ((name, payload),) = event.data.items()
+    raised = name.endswith("Exception")
+    kind, typed = ("exception", ":exception-type") if raised else ("event", ":event-type")
+    fields = {typed: name, ":content-type": "application/json", ":message-type": kind}
+    headers = b"".join(
+        struct.pack(">B", len(key)) + key.encode() + struct.pack(">BH", _STRING, len(value.encode())) + value.encode()
+        for key, value in fields.items()
+    )
+    content = json.dumps(payload, separators=(",", ":"), default=_base64).encode()
+    prelude = struct.pack(">II", _PRELUDE.size + len(headers) + len(content) + _CRC.size, len(headers))
+    head = prelude + _CRC.pack(binascii.crc32(prelude)) + headers + content
+    return head + _CRC.pack(binascii.crc32(head))
+
+
+def _base64(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,107 @@
+"""The Converse API of Amazon Bedrock: one format for all the models that it serves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from endturn.chat import Blocks, ChatResponse, Json, Request
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.bedrock_converse_reader import NAME, REASONS, REPLY
+from endturn.formats.bedrock_converse_reply import reply, reply_error
+from endturn.formats.bedrock_converse_request import encode, replayable, request
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.reading import SEGMENTS, items, member, text
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "aws.bedrock"
+FRAMING: Final = Framing.EVENTSTREAM
+VOICE: Final = Voice("", "tooluse_", "x-amzn-requestid")
+
+_PATH: Final = re.compile(rf"{SEGMENTS}/model/(.+)/converse(-stream)?")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request goes: the model is part of the path, quoted as botocore does, an ARN's ':' and '/' too."""
+    return Route("POST", f"/model/{quote(request.model, safe='')}/converse{'-stream' if stream else ''}")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/model/…/converse` or `converse-stream`, after whatever a gateway puts before it."""
+    found = _PATH.fullmatch(path.partition("?")[0]) if method == "POST" else None
+    return None if found is None else Routed(unquote(found[1]), found[2] is not None)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: models
+            refuse it there); `resend`.
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    blocks = _unfinished(cut)
+    if strategy == Strategy.PREFILL and blocks and "text" in blocks[-1]:
+        blocks[-1] = {"text": text(blocks[-1]["text"]).rstrip()}
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks))) if blocks else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="toolConfig.toolChoice")
+
+
+def _unfinished(cut: ChatResponse) -> list[Json]:
+    """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
+    if cut.blocks is None or cut.blocks.format != NAME:
+        return [{"text": cut.text}] if cut.text.strip() else []
+    answered = {member(block.get("toolResult"), "toolUseId") for block in cut.blocks.items}
+    kept = [
+        block
+        for block in cut.blocks.items
+        if replayable(block, frozenset())
+        and ("toolUse" not in block or member(block["toolUse"], "toolUseId") in answered)
+    ]
+    while kept and "reasoningContent" in kept[-1]:
+        kept.pop()
+    return kept
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for, of boto3 (`modelId`) or as a body (`model`)."""
+    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"))
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

@@ -1,0 +1,91 @@
+"""What can be done with a cut response, by format, provider and model: the record that decides how it is continued.
+
+Each entry has its source. What is not listed takes a prompt, which every chat format does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+_NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What one model behind one format can do.
+
+    Attributes:
+        prefill: it goes on with a last message that is the assistant's own.
+        retrieve: a response that is still being made can be fetched by its id.
+        json: a JSON format in a request constrains what is generated; else it is only asked for.
+        reasoning_off: what a request's `extra` must hold for the model to answer without thinking; empty where
+            nothing is known to do so.
+    """
+
+    prefill: bool = False
+    retrieve: bool = False
+    json: bool = True
+    reasoning_off: Mapping[str, Any] = field(default_factory=lambda: _NO_EXTRA)
+
+
+# Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so; LiteLLM's table,
+# `supports_assistant_prefill`, says of which).
+_CLAUDE: Final = re.compile(
+    r"claude-(?:instant|v?[12]\b|3(?:[.-]|$)|(?:sonnet|opus|haiku)-4(?:-[015])?(?=$|[@:]|-\d{8}|-v\d))"
+)
+_MISTRAL: Final = re.compile(r"mistral|mixtral|codestral|ministral|devstral|magistral|pixtral")
+
+_SERVERS: Final = frozenset({"vllm", "sglang"})
+"""Chat servers that take `continue_final_message`: a true prefill, whatever the model."""
+
+_RETRIEVES: Final = frozenset({"openai_responses", "gemini_interactions"})
+
+_REASONING_OFF: Final[Mapping[str, Mapping[str, Any]]] = {
+    "anthropic": {"thinking": {"type": "disabled"}},
+    "gemini": {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
+    "ollama": {"think": False},
+    "openai_chat": {"reasoning_effort": "none"},
+    "openai_responses": {"reasoning": {"effort": "none"}},
+    "cohere": {"thinking": {"type": "disabled"}},
+}
+_REASONING_OFF_BY_DIALECT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "openrouter": {"reasoning": {"enabled": False}},
+    "vllm": {"chat_template_kwargs": {"enable_thinking": False}},
+    "sglang": {"chat_template_kwargs": {"enable_thinking": False}},
+    "deepseek": {"thinking": {"type": "disabled"}},
+    "zai": {"thinking": {"type": "disabled"}},
+}
+
+
+def of(format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] | None = None) -> Capability:
+    """The record of a model.
+
+    Args:
+        format, dialect: how it is asked.
+        model: its name, a gateway's or region's prefix included.
+        json_format: what a request asks for, if it does.
+    """
+    off = _REASONING_OFF_BY_DIALECT.get(dialect) if format == "openai_chat" else None
+    return Capability(
+        prefill=_prefills(format, dialect, model.lower()),
+        retrieve=format in _RETRIEVES,
+        # Anthropic constrains by a schema alone: "any JSON" cannot be told it.
+        json=format != "completions" and not (format == "anthropic" and json_format == {"type": "json_object"}),
+        reasoning_off=off if off is not None else _REASONING_OFF.get(format, _NO_EXTRA),
+    )
+
+
+def _prefills(format: str, dialect: str, model: str) -> bool:
+    match format:
+        case "completions":
+            return True
+        case "anthropic" | "bedrock_converse" | "bedrock_invoke":
+            return _CLAUDE.search(model) is not None
+        case "openai_chat":
+            return dialect in _SERVERS or (dialect == "mistral" and _MISTRAL.search(model) is not None)
+        case _:
+            return False

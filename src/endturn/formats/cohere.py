@@ -1,0 +1,288 @@
+"""Cohere's chat API: v2, which our client speaks and a scripted server answers; v1's requests, bodies and events too.
+
+Over HTTP, v1 streams lines of JSON where v2 streams server-sent events; Bedrock's Command R speaks v1 within AWS's
+messages. Whoever has v1's events, each as an object, reads them here: the dialect "v1" is its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.errors import DecodeError, UsageError
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, cohere_v1, summarizing
+from endturn.formats.cohere_reader import NAME, REASONS, REPLY
+from endturn.formats.cohere_reply import call_of, reply, reply_error
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.reading import (
+    SEGMENTS,
+    arguments,
+    items,
+    member,
+    minted,
+    text,
+)
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "cohere"
+FRAMING: Final = Framing.SSE
+VOICE: Final = Voice("c14c80c3-18eb-4519-9460-0000", "tool_", "x-debug-trace-id")
+
+_OURS: Final = frozenset(
+    {"model", "messages", "tools", "tool_choice", "max_tokens", "temperature", "seed", "response_format", "stream"}
+)
+_PATH: Final = re.compile(rf"{SEGMENTS}/v2/chat")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a chat request goes."""
+    return Route("POST", "/v1/chat" if dialect == "v1" else "/v2/chat")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v2/chat`, after whatever a gateway puts before it."""
+    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /v2/chat, or with the dialect "v1" that of /v1/chat.
+
+    The API knows no choice of one tool among several: that tool is offered alone, and required.
+
+    Raises:
+        UsageError: the request asks to fetch a response, which this format cannot.
+    """
+    if request.retrieve is not None:
+        raise UsageError("Cohere's chat API cannot fetch a response by its id: use a provider function that can")
+    if dialect == "v1":
+        return cohere_v1.encode(request, stream=stream)
+    body: Json = {"model": request.model, "messages": _messages(request.messages)}
+    named = [tool for tool in request.tools if tool.name == request.tool_choice]
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in named or request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = "NONE" if request.tool_choice == "none" else "REQUIRED"
+    if request.max_tokens is not None:
+        body["max_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.format is not None:
+        body["response_format"] = _format(request.format)
+    if stream:
+        body["stream"] = True
+    return body | request.extra
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    return [written for message in messages if (written := _written(message)) is not None]
+
+
+def _written(message: Message) -> Json | None:
+    """One message in v2's shape; None for an assistant message that says nothing, which the API refuses."""
+    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
+        block = message.blocks.items[0]
+        return _replayed(message, block) if message.role == "assistant" else block
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
+    if message.role != "assistant":
+        return {"role": message.role, "content": message.content}
+    written: Json = {"role": "assistant"}
+    if message.text.strip():
+        written["content"] = message.content
+    if message.tool_calls:
+        written["tool_calls"] = [call_of(call) for call in message.tool_calls]
+    return written if len(written) > 1 else None
+
+
+def _replayed(message: Message, block: Json) -> Json | None:
+    """A message as the provider wrote it, but for empty parts, and calls that were taken out of the history since.
+
+    Their plan goes with the last of them.
+    """
+    kept = {call.id for call in message.tool_calls}
+    calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
+    content = block.get("content")
+    if isinstance(content, list):
+        content = [part for part in content if _says(part)]
+    gone = ("content", "tool_calls") if calls else ("content", "tool_calls", "tool_plan")
+    written = {name: value for name, value in block.items() if name not in gone}
+    if content:
+        written["content"] = content
+    if calls:
+        written["tool_calls"] = calls
+    return written if calls or _visible(content) else None
+
+
+def _says(part: Any) -> bool:
+    kind = member(part, "type")
+    return kind not in ("text", "thinking") or bool(text(member(part, kind)).strip())
+
+
+def _visible(content: Any) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    return any(member(part, "type") != "thinking" for part in items(content))
+
+
+def _tool(tool: Tool) -> Json:
+    function: Json = {"name": tool.name, "parameters": tool.parameters}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _format(format_: Json) -> Json:
+    return format_ if format_ == {"type": "json_object"} else {"type": "json_object", "json_schema": format_}
+
+
+def request(body: Json) -> Request:
+    """A request body as our Request: of v2, or of v1, which has a `message` and no `messages`.
+
+    What ours has no word for travels in `extra`, verbatim.
+
+    Raises:
+        DecodeError: there is no model, or no list of messages.
+    """
+    if "message" in body and "messages" not in body:
+        return cohere_v1.request(body)
+    model, messages = body.get("model"), body.get("messages")
+    if not isinstance(model, str) or not isinstance(messages, list):
+        raise DecodeError("a chat request has a `model` and a list of `messages`")
+    found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    choice = body.get("tool_choice")
+    words = {"NONE": "none", "REQUIRED": "required"}
+    if tools and isinstance(choice, str) and choice in words:
+        found["tool_choice"] = words[choice]
+    elif choice is not None:
+        extra["tool_choice"] = choice
+    for name, kind in (("max_tokens", int), ("temperature", int | float), ("seed", int)):
+        value = body.get(name)
+        if isinstance(value, kind) and not isinstance(value, bool) and (name != "max_tokens" or value > 0):
+            found[name] = value
+        elif value is not None:
+            extra[name] = value
+    schema = body.get("response_format")
+    if isinstance(schema, dict) and schema != {"type": "text"}:
+        inner = schema.get("json_schema")
+        found["format"] = inner if isinstance(inner, dict) else schema
+        if _format(found["format"]) != schema:
+            extra["response_format"] = schema
+    elif schema is not None:
+        extra["response_format"] = schema
+    return Request(**found, extra=extra)
+
+
+def _message(raw: Any) -> Message:
+    """One message; the raw one goes along where ours would be written differently."""
+    role, content = member(raw, "role"), member(raw, "content")
+    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list | None):
+        raise DecodeError("a message of a chat request has a `role`, and text or a list of parts as its `content`")
+    calls = tuple(
+        ToolCall(
+            id=text(member(call, "id")) or minted("history", position),
+            name=text(member(function, "name")),
+            arguments_raw=text(member(function, "arguments")),
+            arguments=arguments(text(member(function, "arguments"))),
+        )
+        for position, call in enumerate(items(member(raw, "tool_calls")))
+        for function in (member(call, "function"),)
+    )
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else content or ""
+    if role == "assistant" and isinstance(parts, list):
+        parts = "".join(text(part.get("text")) for part in parts if part.get("type") == "text")
+    answers = text(member(raw, "tool_call_id")) or None
+    message = Message(role=role, content=parts, tool_calls=calls, tool_call_id=answers)
+    return message if _written(message) == raw else message.but(blocks=Blocks(NAME, (raw,)))
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    function = member(raw, "function")
+    name, parameters = member(function, "name"), member(function, "parameters")
+    if not isinstance(name, str) or not isinstance(parameters, dict):
+        return None
+    return Tool(name=name, description=text(member(function, "description")), parameters=parameters)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped);
+            `resend` (the answer verbatim, nothing after it).
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
+    partial = cut.message().but(
+        content=said, tool_calls=(), blocks=_unfinished(cut, strip=strategy == Strategy.PREFILL)
+    )
+    return asking_on(request, partial if said.strip() else None, prompt=prompt, strategy=strategy)
+
+
+def _unfinished(cut: ChatResponse, *, strip: bool) -> Blocks | None:
+    """The message of a cut response without its calls and their plan, and without thinking that led to nothing."""
+    if cut.blocks is None or cut.blocks.format != NAME:
+        return None
+    message = cut.blocks.items[0]
+    content = [dict(part) for part in items(message.get("content")) if _says(part)]
+    while content and content[-1].get("type") == "thinking":
+        content.pop()
+    if strip and content and content[-1].get("type") == "text":
+        content[-1]["text"] = text(content[-1].get("text")).rstrip()
+    kept = {name: value for name, value in message.items() if name not in ("tool_calls", "tool_plan")}
+    return Blocks(NAME, ({**kept, "content": content},))
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for; of v1, the new message stands after its history."""
+    history, system = items(kwargs.get("messages")), None
+    if not history and isinstance(kwargs.get("message"), str):
+        system = text(kwargs.get("preamble")) or None
+        history = (*items(kwargs.get("chat_history")), {"role": "user", "content": kwargs["message"]})
+    return asked(NAME, kwargs, history, system)
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

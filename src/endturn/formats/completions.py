@@ -1,0 +1,266 @@
+"""Formats that continue a text prompt: OpenAI's legacy completions, and a dialect for every service with its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from endturn.chat import ChatResponse, Json, Message, Request
+from endturn.errors import DecodeError, UsageError
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.completions_reader import NAME, REPLY
+from endturn.formats.completions_reply import reply, reply_error
+from endturn.formats.completions_shapes import SHAPES, Shape, asked_in
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
+from endturn.records import Strategy
+from endturn.stop_reasons import tables
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "openai"
+FRAMING: Final = Framing.SSE
+REASONS: Final = tables(NAME)
+# The format has no word of its own for the full window.
+VOICE: Final = Voice("cmpl-", "call_", "x-request-id")
+
+# dialect → path of a whole answer, path of a stream.
+_ROUTES: Final[Mapping[str, tuple[str, str]]] = {
+    "tgi": ("/generate", "/generate_stream"),
+    "sglang": ("/generate", "/generate"),
+    "llamacpp": ("/completion", "/completion"),
+    "watsonx": ("/text/generation?version=2023-05-02", "/text/generation_stream?version=2023-05-02"),
+    "alephalpha": ("/complete", "/complete"),
+}
+_BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "claude_text"})
+
+# Ollama has an /api/generate of its own.
+_PATH: Final = re.compile(
+    rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete|(?:/deployments/[^/]+)?/text/generation(?P<w>_stream)?)"
+    rf"|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/completions"
+    rf"|{SEGMENTS}(?<!/api)/generate(?P<tgi>_stream)?"
+)
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a prompt goes.
+
+    Raises:
+        UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke` reaches.
+    """
+    if dialect in _BEDROCK:
+        raise UsageError(f"the completions dialect {dialect!r} has no path of its own: use the format 'bedrock_invoke'")
+    whole, streamed = _ROUTES.get(dialect, ("/completions", "/completions"))
+    return Route("POST", streamed if stream else whole)
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """The paths of all dialects, after whatever a gateway puts before them, with `/v1` or without; Azure's deployments.
+
+    TGI and watsonx say in the path whether the answer is streamed.
+    """
+    found = _PATH.fullmatch(path.partition("?")[0])
+    if method != "POST" or found is None:
+        return None
+    if "/text/generation" in path:
+        return Routed(stream=found["w"] is not None)
+    return Routed(found["model"], stream=True if found["tgi"] else None)
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of a request for text. The formats know no tools and no JSON format: both are left out.
+
+    The prompt of a single user message is its text. Of more, it is a plain transcript: system messages as they are,
+    `User: …`, `Assistant: …`, `Tool: …`, a blank line between, and `Assistant: ` at the end (Claude's text format:
+    `Human:` and `Assistant:`, always). Assistant messages at the very end are what the answer begins with: their text
+    follows the prompt, as it is.
+
+    Args:
+        dialect: whose; it decides every name. The families of Bedrock have the model in the path alone.
+
+    Raises:
+        UsageError: the request asks to fetch a response, which no such format can.
+    """
+    if request.retrieve is not None:
+        raise UsageError("a text completion cannot be fetched by its id: use a provider function that can")
+    shape = SHAPES.get(dialect, SHAPES[""])
+    body: Json = {shape.prompt: _prompt(request.messages, shape)}
+    if shape.names:
+        body = {shape.names: request.model, **body}
+    settings: Json = dict(shape.fixed)
+    limit = request.max_tokens or shape.demanded
+    if limit is not None:
+        settings[shape.limit] = limit
+    if request.temperature is not None:
+        settings |= _temperature(request.temperature, dialect)
+    if request.seed is not None and shape.seed:
+        settings[shape.seed] = request.seed
+    if not shape.settings:
+        body |= settings
+    elif settings:
+        body[shape.settings] = settings
+    if stream and dialect not in ("tgi", "watsonx", *(_BEDROCK - {"command"})):
+        body["stream"] = True
+        if shape is SHAPES[""]:
+            # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
+            body["stream_options"] = {"include_usage": True}
+    return _merged(body, request.extra)
+
+
+def _temperature(value: float, dialect: str) -> Json:
+    if dialect != "tgi":
+        return {"temperature": value}
+    # TGI refuses 0, and samples only where it is told to.
+    return {"temperature": value, "do_sample": True} if value > 0 else {"do_sample": False}
+
+
+def _merged(body: Json, extra: Json) -> Json:
+    """A body with more members; those of the settings go among the settings."""
+    nested = {
+        name: {**body[name], **value}
+        for name, value in extra.items()
+        if isinstance(value, dict) and isinstance(body.get(name), dict)
+    }
+    return body | extra | nested
+
+
+def _prompt(messages: tuple[Message, ...], shape: Shape) -> str:
+    end = len(messages)
+    while end and messages[end - 1].role == "assistant":
+        end -= 1
+    asked, begun = messages[:end], "".join(message.text for message in messages[end:])
+    alone = len(asked) == 1 and asked[0].role == "user"
+    claude = shape is SHAPES["claude_text"]
+    if not asked or (alone and (not claude or shape.user_says.rstrip() in asked[0].text)):
+        return (asked[0].text if asked else "") + begun
+    spoken = {"user": shape.user_says, "assistant": shape.model_says, "tool": "Tool: ", "system": ""}
+    turns = [
+        spoken[message.role] + (" " if claude and message.role == "assistant" else "") + message.text
+        for message in asked
+        if message.text
+    ]
+    return ("" if claude else "\n\n").join([*turns, shape.model_says]) + begun
+
+
+def request(body: Json) -> Request:
+    """A request body of any dialect as our Request: the prompt is one user message.
+
+    What ours has no word for travels in `extra`, verbatim: a list of prompts too, of which the message holds the first.
+
+    Raises:
+        DecodeError: there is no prompt.
+    """
+    dialect = asked_in(body)
+    shape = SHAPES[dialect]
+    prompt = body.get(shape.prompt)
+    if not isinstance(prompt, str | list):
+        raise DecodeError("a request for a completion has a `prompt`, or another service's member in its place")
+    settings = body.get(shape.settings) if shape.settings else body
+    found: Json = {
+        "model": text(body.get(shape.names or "model")) or text(body.get("model")),
+        "messages": (Message(role="user", content=_first(prompt)),),
+    }
+    limit, seed, temperature = count(member(settings, shape.limit)), None, number(member(settings, "temperature"))
+    if shape.seed:
+        seed = member(settings, shape.seed)
+    if limit:
+        found["max_tokens"] = limit
+    if temperature is not None:
+        found["temperature"] = temperature
+    if isinstance(seed, int) and not isinstance(seed, bool):
+        found["seed"] = seed
+    known = {**encode(Request(**found), stream=True, dialect=dialect), "stream": body.get("stream")}
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
+        known[shape.prompt] = prompt
+    return Request(**found, extra=_left(body, {"model": body.get("model"), **known}))
+
+
+def _first(prompt: str | list[Any]) -> str:
+    """The text of a prompt; of several, that of the first that is text. Token numbers are none."""
+    return prompt if isinstance(prompt, str) else next((text(each) for each in prompt if isinstance(each, str)), "")
+
+
+def _left(body: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
+    """The members of a body that our own writing of it lacks, or has otherwise."""
+    left: Json = {}
+    for name, value in body.items():
+        written = known.get(name)
+        if isinstance(value, dict) and isinstance(written, dict):
+            inner = _left(value, written)
+            if inner:
+                left[name] = inner
+        elif name not in known or written != value:
+            left[name] = value
+    return left
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that goes on with a cut response: the same prompt, followed by the text so far.
+
+    Every strategy does the same, and no nudge is written: going on with a text is what these formats do. White space at
+    the text's end is left out, as a model writes it again with its next word.
+    """
+    said = cut.text.rstrip()
+    partial = (cut.message().but(content=said, tool_calls=(), blocks=None),) if said else ()
+    return request.but(messages=(*request.messages, *partial))
+
+
+_STOPS: Final = ("stop", "stop_sequences", "stopSequences")
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a call of an SDK, or a request body of any dialect, asks for, read in place."""
+    dialect = asked_in(kwargs)
+    shape = SHAPES[dialect]
+    settings = kwargs.get(shape.settings) if shape.settings else kwargs
+    prompt = kwargs.get(shape.prompt)
+    prompts = items(prompt)
+    several = len(prompts) if prompts and isinstance(prompts[0], str | list) else 1
+    said = _first(prompt) if isinstance(prompt, str | list) else ""
+    each = next((found for name in ("n", "num_generations", "numResults") if (found := count(kwargs.get(name)))), 1)
+    return RequestSummary(
+        model=text(kwargs.get(shape.names or "model")) or text(kwargs.get("model")),
+        maximum=count(member(settings, shape.limit)),
+        choices=several * each,
+        stream=kwargs.get("stream") is True,
+        stream_usage=bool(dialect) or member(kwargs.get("stream_options"), "include_usage") is True,
+        temperature=number(member(settings, "temperature")),
+        top_p=number(member(settings, "top_p")),
+        top_k=count(member(settings, "k" if dialect == "command" else "top_k")),
+        stop_sequences=next(filter(None, (texts(member(settings, name)) for name in _STOPS)), ()),
+        seed=seed_of(member(settings, shape.seed)) if shape.seed else None,
+        history=({"role": "user", "content": said},) if said else (),
+        length=1 if said else 0,
+    )
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

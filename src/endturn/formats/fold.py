@@ -1,0 +1,460 @@
+"""One response while it arrives: a format's reader says what is in it, the fold puts it together.
+
+What is true of every format stands here, once: the first terminal wins; a clean reason that text follows was none; the
+last call of a cut answer is open, whatever a server closed; an error before the end breaks the answer; one that comes
+after it is a detail. Telemetry takes the summary and keeps no content; clients take the response.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Protocol, assert_never
+
+from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall, Usage
+from endturn.errors import DecodeError
+from endturn.formats import TAIL, Context, Event, ResponseSummary
+from endturn.formats.errors import broken, error_of, label_of, quota, shortened
+from endturn.formats.parts import (
+    Block,
+    Call,
+    End,
+    Fault,
+    Head,
+    Part,
+    Reason,
+    Reasoning,
+    Reopened,
+    Running,
+    ServerCall,
+    Text,
+    Token,
+    Tokens,
+    Vocabulary,
+    Window,
+)
+from endturn.formats.reading import arguments, plain
+from endturn.stop import Resume, Row, Stop, find_row, find_stop, raw_text
+
+
+class Reader(Protocol):
+    """Turns the events of one response, or one whole body, into parts. It sees parsed JSON, and never raises."""
+
+    def __call__(self, event: Any, /) -> Iterator[Part]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """How a format answers.
+
+    Attributes:
+        name: the format's.
+        reader: makes a reader, given what must be known and whether content is kept.
+        rows: the table of stop reasons that holds for a response.
+        faulty: what is wrong with the shape of an event, or of a whole body, in a sentence; None where nothing is.
+        failed: the error that an event or a body reports in the place of an answer.
+        blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
+        has_end: an event of its own ends a response; otherwise the reason does.
+        closes_calls: the format says when a call is whole; otherwise the next call does, or a reason that is no cut.
+        splits: several choices, where one was asked for, are parts of one answer.
+    """
+
+    name: str
+    reader: Callable[[Context, bool], Reader]
+    rows: Callable[[Context], Mapping[str, Row]]
+    faulty: Callable[[Any, bool], str | None]
+    failed: Callable[[Any], Any]
+    blocks: Callable[[Fold], Iterable[Json]] | None = None
+    has_end: bool = False
+    closes_calls: bool = True
+    splits: bool = False
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    choice: int
+    position: int
+    pieces: list[str] = field(default_factory=list)
+    given: Json | None = None
+    closed: bool = False
+    builtin: bool = False
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One of several answers: why it stopped, and what it holds."""
+
+    raw: str | None = None
+    own: str | None = None
+    detail: str | None = None
+    early: bool = False  # it stopped, and went on
+    spoke: bool = False
+    refused: bool = False
+    last: _Call | None = None
+
+
+class Fold:
+    """Takes parts, gives deltas; `summary` and `response` say what it all came to, at any time.
+
+    Args:
+        keep: hold the content too, for `response`.
+    """
+
+    def __init__(self, ctx: Context, reply: Reply, *, keep: bool) -> None:
+        self.ctx, self.reply, self.keep = ctx, reply, keep
+        self.rows = reply.rows(ctx)
+        self.id: str | None = None
+        self.model: str | None = None
+        self.usage: Usage | None = None
+        self.window = ctx.window
+        self.token: str | None = None
+        self._checkpoint = False
+        self.running: str | None = None
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: dict[Hashable, _Call] = {}
+        self.server_calls: set[Hashable] = set()
+        self.choices: dict[int, _Choice] = {}
+        self._blocks: dict[Hashable, list[Json]] = {}
+        self.tail, self.chars = "", 0
+        self.whole = False
+        self.ended = False
+        self.error: Any = None
+        self.broken = False
+
+    def add(self, part: Part) -> Delta | None:
+        """Take the next part."""
+        match part:
+            case Text():
+                return self._text(part)
+            case Reasoning(text, at):
+                if text and self._speaks(at) is not None and self._counts(at) and self.keep:
+                    self.reasoning.append(text)
+                    return Delta(reasoning=text)
+            case Call():
+                return self._call(part)
+            case Block(key, piece, begins):
+                if begins:
+                    self._blocks[key] = []
+                self._blocks.setdefault(key, []).append(piece)
+            case Head(id_, model, replaces):
+                self.id = id_ if replaces and id_ else self.id or id_
+                self.model = model if replaces and model else self.model or model
+            case Tokens(usage):
+                self.usage = usage
+            case Window(tokens):
+                self.window = tokens
+            case Vocabulary(rows):
+                self.rows = rows
+            case ServerCall(key):
+                self.server_calls.add(key)
+            case Running(raw):
+                self.running = raw
+            case Token(token, checkpoint):
+                self.token, self._checkpoint = token, checkpoint
+            case Reason(raw, at, detail, own):
+                choice = self.choices.setdefault(at, _Choice())
+                word, row = raw_text(raw), self._row(choice)
+                if word is not None and (choice.raw is None or (choice.early and not (row and row.incomplete))):
+                    choice.raw, choice.detail, choice.own = word, detail, own or word
+            case Reopened():
+                self.ended, self.token = False, None
+                for choice in self.choices.values():
+                    choice.raw = choice.own = choice.detail = None
+            case End(whole):
+                self.ended = True
+                self.whole = self.whole or whole
+            case Fault(error):
+                self._fault(error)
+            case _:
+                assert_never(part)
+        return None
+
+    def _text(self, part: Text) -> Delta | None:
+        text, at, refusal = part
+        if refusal:  # Whatever it says, and if it says nothing.
+            self.choices.setdefault(at, _Choice()).refused = True
+        choice = self._speaks(at) if text else None
+        if choice is None:
+            return None
+        choice.spoke = True
+        if at and not self._counts(at):
+            return None
+        self.tail = (self.tail + text)[-TAIL:]
+        self.chars += len(text)
+        if not self.keep:
+            return None
+        self.text.append(text)
+        return Delta(text=text)
+
+    def _speaks(self, at: int) -> _Choice | None:
+        """The choice that says something more. A clean reason before that was none; after a cut nothing counts."""
+        choice = self.choices.get(at)
+        if choice is None:
+            choice = self.choices[at] = _Choice()
+        elif choice.raw is not None and not self.reply.has_end:
+            row = self._row(choice)
+            if row is not None and row.incomplete:
+                return None
+            choice.raw = choice.own = choice.detail = None
+            choice.early = True
+        return choice
+
+    def _call(self, part: Call) -> Delta | None:
+        call, says = self.calls.get(part.key), part.arguments
+        started = call is None
+        speaks = started or says or part.name
+        choice = self._speaks(part.choice) if speaks else self.choices.get(part.choice)
+        if choice is None:
+            return None
+        if call is None:
+            position = sum(self._counts(each.choice) and not each.builtin for each in self.calls.values())
+            call = self.calls[part.key] = _Call(part.id, part.name, part.choice, position, builtin=part.builtin)
+            choice.spoke = True
+        choice.last = call
+        call.name = call.name or part.name
+        if part.closed is not None:
+            call.closed = part.closed
+        told = any(call.pieces) or call.given is not None
+        if isinstance(says, str):
+            if part.replaces and says:
+                call.pieces.clear()
+            call.pieces.append(says)
+        elif says is not None:  # the whole of what pieces may have said before
+            call.pieces.clear()
+            call.given = says
+        repeats = (told and (part.replaces or isinstance(says, dict))) or (part.replaces and not says)
+        silent = not started and (says is None or repeats)
+        if silent or call.builtin or not self.keep or not self._counts(part.choice):
+            return None
+        id_, name = (call.id, call.name or None) if started else (None, None)
+        if isinstance(says, dict):  # an empty one of a call that is open holds the place of what is to come
+            says = json.dumps(says, ensure_ascii=False) if says or part.closed is not False else ""
+        return Delta(call=CallFragment(call.position, id_, name, says or ""))
+
+    def _fault(self, error: Any) -> None:
+        """An error: before the end it breaks the answer, unless that was cut anyway."""
+        if self.error is not None:
+            return
+        self.error = error
+        reasons = [choice for choice in self._counting() if choice.raw is not None]
+        over = self.ended if self.reply.has_end else bool(reasons)
+        rows = (self._row(choice) for choice in reasons)
+        self.broken = not over and not any(row is not None and row.incomplete for row in rows)
+
+    @property
+    def blocks(self) -> dict[Hashable, Json]:
+        """The blocks that were kept, each whole, by their keys in the order in which they began."""
+        return {key: joined(pieces) for key, pieces in self._blocks.items()}
+
+    def _counts(self, at: int) -> bool:
+        """Whether a choice is part of the answer: of several where one was asked for, all may be."""
+        return at == 0 or (self.reply.splits and self.ctx.asked.choices == 1)
+
+    def _counting(self) -> list[_Choice]:
+        return [choice for at, choice in sorted(self.choices.items()) if self._counts(at)]
+
+    def _client_calls(self) -> list[_Call]:
+        calls = self.calls.items()
+        return [call for key, call in calls if self._counts(call.choice) and key not in self.server_calls]
+
+    def _row(self, choice: _Choice) -> Row | None:
+        return None if choice.raw is None else find_row(choice.raw, self.rows)
+
+    def stop(self, *, left: bool = False) -> Stop:
+        """Why it stopped.
+
+        Args:
+            left: whoever read the stream stopped: a reason that had come counts without the event that ends it.
+        """
+        if self.broken:
+            return broken(self.error)
+        choices = self._counting()
+        said = min((each for each in choices if each.raw), key=lambda each: _rank(self._row(each)), default=None)
+        if self.reply.has_end:
+            # An error that broke nothing came after the end, or after a reason that it does not change.
+            ended = self.ended or self.error is not None or (left and said is not None)
+        else:
+            # A part of a split answer that spoke and never said why it stopped is cut, whatever another part says.
+            cut = not self.whole and any(each.spoke and not each.raw for each in choices)
+            ended = self.whole if said is None else not cut
+        self._close_calls(choices, said, ended)
+        calls = self._client_calls()
+        usage = self.usage or Usage()
+        detail = next((each.detail for each in choices if each.detail), None)
+        return find_stop(
+            self.running if said is None else said.raw,
+            self.rows,
+            terminal_seen=ended or (said is None and self.running is not None),
+            calls=len(calls),
+            calls_closed=all(call.closed for call in calls),
+            output_tokens=usage.output_tokens,
+            prompt_tokens=usage.input_tokens,
+            maximum=self.ctx.asked.maximum,
+            window=self.window,
+            refused=any(each.refused for each in choices),
+            detail=detail if self.error is None else label_of(self.error),
+        )
+
+    def _close_calls(self, choices: list[_Choice], said: _Choice | None, ended: bool) -> None:
+        """Which calls are whole: servers and proxies close the call that a limit cut, and fill it up to valid JSON."""
+        if said is not None:
+            row = self._row(said)
+            cut = ended and (row is None or row.incomplete)
+        else:
+            row = self.rows.get("")
+            cut = ended and (self.running is not None if row is None else row.incomplete)
+        if self.reply.closes_calls:
+            if cut and (calls := self._client_calls()):
+                calls[-1].closed = False
+            return
+        for choice in choices:
+            own = self._row(choice) if choice.raw is not None else row
+            for call in self.calls.values():
+                if self.choices.get(call.choice) is not choice:
+                    continue
+                if call is not choice.last:
+                    call.closed = True
+                elif said is None:
+                    # Nothing says that the last call is whole but the call itself.
+                    call.closed = self.whole and arguments("".join(call.pieces)) is not None
+                else:
+                    call.closed = ended and own is not None and not own.incomplete
+
+    def summary(self, *, left: bool = False) -> ResponseSummary:
+        """What telemetry needs of it."""
+        reasons = tuple(self.choices[at].own or self.running for at in sorted(self.choices)) or (self.running,)
+        return ResponseSummary(self.stop(left=left), self.usage, self.id, self.model, self.tail, self.chars, reasons)
+
+    def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:
+        """All of it."""
+        stop = self.stop()
+        blocks = self.reply.blocks
+        content = tuple(self.blocks.values()) if blocks is None else (*blocks(self),)
+        return ChatResponse(
+            text="".join(self.text),
+            tool_calls=tuple(_tool_call(call) for call in self._client_calls() if not call.builtin),
+            usage=self.usage,
+            reasoning="".join(self.reasoning) or None,
+            stop=stop,
+            id=self.id,
+            model=self.model,
+            blocks=Blocks(self.reply.name, content) if content else None,
+            token=self.token if self._checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
+            quota=quota(headers),
+        )
+
+
+def _rank(row: Row | None) -> int:
+    """Which part of a split answer speaks for all, lowest first: an unknown end, a cut, a call of tools."""
+    if row is None:
+        return 0
+    return 1 if row.incomplete else 2 if row.reason == "tool_call" else 3
+
+
+def _tool_call(call: _Call) -> ToolCall:
+    raw = "".join(call.pieces)
+    return ToolCall(
+        id=call.id,
+        name=call.name,
+        arguments_raw=raw or ("" if call.pieces and call.given is None else None),
+        arguments=arguments(raw) if raw else call.given,
+        closed=call.closed,
+    )
+
+
+def joined(pieces: Sequence[Mapping[str, Any]]) -> Json:
+    """The pieces of one object together: texts and lists one after the other, objects joined, of all else the last."""
+    whole: Json = {}
+    for name in dict.fromkeys(name for piece in pieces for name in piece):
+        values = [piece[name] for piece in pieces if piece.get(name) is not None] or [None]
+        if len(values) > 1 and all(isinstance(value, str) for value in values) and name not in ("type", "id", "name"):
+            whole[name] = "".join(values)
+        elif len(values) > 1 and all(isinstance(value, list) for value in values):
+            whole[name] = [*chain.from_iterable(values)]
+        elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):
+            whole[name] = joined(values)
+        else:
+            whole[name] = values[-1]
+    return whole
+
+
+# --- A response that is read ----------------------------------------------------------------------------------------
+
+
+class Summarizer:
+    """Reads what telemetry needs of a response, from the events of a stream or from one body."""
+
+    def __init__(self, reply: Reply, ctx: Context) -> None:
+        self._fold = Fold(ctx, reply, keep=False)
+        self._read = reply.reader(ctx, False)
+
+    def feed(self, event: Any) -> None:
+        """Read one event, or one whole body. Never raises over what a provider sent."""
+        data = event.data if event.__class__ is Event else event
+        for part in self._read(data if data.__class__ is dict else plain(data)):
+            self._fold.add(part)
+
+    def close(self, *, left: bool = False) -> ResponseSummary:
+        """What was seen."""
+        return self._fold.summary(left=left)
+
+    @property
+    def over(self) -> bool:
+        return self._fold.ended and not self._fold.whole
+
+    @property
+    def broken(self) -> bool:
+        return self._fold.broken
+
+
+class Decoder:
+    """Builds a response from a stream's events; `close` may be called at any point."""
+
+    def __init__(self, reply: Reply, ctx: Context) -> None:
+        self._reply, self._ctx = reply, ctx
+        self._fold = Fold(ctx, reply, keep=True)
+        self._read = reply.reader(ctx, True)
+
+    def feed(self, event: Event) -> Iterable[Delta]:
+        """The deltas of one event.
+
+        Raises:
+            DecodeError: the event is not one of this format.
+            ProviderError: the stream reports an error before its end; `partial` holds what had arrived.
+        """
+        if (wrong := self._reply.faulty(event.data, False)) is not None:
+            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(event.data)))
+        deltas = tuple(delta for part in self._read(event.data) if (delta := self._fold.add(part)) is not None)
+        if self._fold.broken:
+            said = self._reply.failed(event.data) or {**event.data, "error": self._fold.error}
+            failure = error_of(200, {}, said, ctx=self._ctx)
+            failure.partial = self.close()
+            raise failure
+        return deltas
+
+    def close(self) -> ChatResponse:
+        """What arrived, as a response."""
+        return self._fold.response()
+
+
+def decoded(reply: Reply, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
+    """A whole body as a response.
+
+    Raises:
+        DecodeError: it is none of this format.
+        ProviderError: it is an error that came under a status of success, as gateways send them.
+    """
+    body = plain(body)
+    if (error := reply.failed(body)) is not None:
+        raise error_of(200, headers or {}, error, ctx=ctx)
+    if (wrong := reply.faulty(body, True)) is not None:
+        raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
+    fold = Fold(ctx, reply, keep=True)
+    for part in reply.reader(ctx, True)(body):
+        fold.add(part)
+    return fold.response(headers)

@@ -1,0 +1,390 @@
+"""The Interactions API of Google: models and agents, whose answers are steps, and which the server may keep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, unquote
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.errors import DecodeError
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME, REASONS, REPLY
+from endturn.formats.gemini_interactions_reply import reply, reply_error
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.reading import (
+    SEGMENTS,
+    SETTINGS,
+    items,
+    member,
+    minted,
+    output_type,
+    text,
+    text_or_none,
+)
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+from endturn.stop import Resume
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "gcp.gemini"
+FRAMING: Final = Framing.SSE
+# The API has one word for an answer that is cut, whatever cut it.
+VOICE: Final = Voice("v1_", "call_", "x-request-id")
+
+_OURS: Final = frozenset(
+    {"model", "input", "system_instruction", "tools", "stream", "response_format", "previous_interaction_id"}
+    | {"continuation_token", "generation_config"}
+)
+_CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
+_CHOICES: Final = {"auto": "auto", "none": "none", "any": "required"}
+
+_PATH: Final = re.compile(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request goes; a response that is still being made is fetched by its id."""
+    if request.retrieve is not None:
+        return Route("GET", f"/interactions/{quote(request.retrieve, safe='')}{'?stream=true' if stream else ''}")
+    return Route("POST", "/interactions")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v1/interactions`, `/v1beta/…`, after whatever a gateway puts before; or one below it that is fetched."""
+    way, _, query = path.partition("?")
+    found = _PATH.fullmatch(way)
+    if found is None or method != ("POST" if found["id"] is None else "GET"):
+        return None
+    if found["id"] is None:
+        return Routed()
+    return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(found["id"]))
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /interactions; nothing for a request that only fetches.
+
+    A request with a continuation token and the id of the interaction that it came from has no input: the server kept
+    it. Where it keeps nothing (`store` is false) the same input goes along again.
+
+    An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
+    """
+    if request.retrieve is not None:
+        return {}
+    body: Json = {"model": request.model} if request.model else {}
+    system = [message.text for message in request.messages if message.role == "system"]
+    if system:
+        body["system_instruction"] = "\n\n".join(system)
+    if request.token is None or request.previous_id is None or request.extra.get("store") is False:
+        body["input"] = _steps(request.messages)
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    config: Json = {name: value for name, ours in _CONFIG.items() if (value := getattr(request, ours)) is not None}
+    if request.tool_choice != "auto":
+        words = {"none": "none", "required": "any"}
+        named = {"allowed_tools": {"mode": "any", "tools": [request.tool_choice]}}
+        config["tool_choice"] = words.get(request.tool_choice, named)
+    given = request.extra.get("generation_config")
+    if config or given is not None:
+        body["generation_config"] = config | given if isinstance(given, dict) else config
+    if request.format is not None:
+        body["response_format"] = _format(request.format)
+    if request.previous_id is not None:
+        body["previous_interaction_id"] = request.previous_id
+    if request.token is not None:
+        body["continuation_token"] = request.token
+    if stream:
+        body["stream"] = True
+    return body | {name: value for name, value in request.extra.items() if name != "generation_config"}
+
+
+def _steps(messages: Sequence[Message]) -> list[Json]:
+    """The messages as steps. A result names its function, as far as the call is among the messages."""
+    written: list[Json] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        if message.role == "assistant":
+            names |= {call.id: call.name for call in message.tool_calls}
+            written += _said(message)
+        elif message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
+            written += message.blocks.items
+        elif message.role == "tool":
+            written.append(_result(message, names))
+        elif message.role == "user":
+            written.append({"type": "user_input", "content": _parts(message.content)})
+    return written
+
+
+def _parts(content: str | list[Json]) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _result(message: Message, names: Mapping[str, str]) -> Json:
+    call = message.tool_call_id or ""
+    result: Json = {"type": "function_result", "call_id": call, "result": message.content}
+    if call in names:
+        result["name"] = names[call]
+    return {**result, "is_error": True} if message.is_error else result
+
+
+def _said(message: Message) -> list[Json]:
+    """An assistant message as steps; none where it says nothing."""
+    if message.blocks is not None and message.blocks.format == NAME:
+        kept = {call.id for call in message.tool_calls}
+        return [step for step in message.blocks.items if _replayable(step, kept)]
+    steps: list[Json] = []
+    if message.text.strip():
+        steps.append({"type": "model_output", "content": _parts(message.content)})
+    return steps + [
+        {"type": CLIENT_CALL, "id": call.id, "name": call.name, "arguments": call.arguments or {}}
+        for call in message.tool_calls
+    ]
+
+
+def _replayable(step: Json, kept: Container[Any]) -> bool:
+    """Whether the API takes a step back: no call that left the history, no unsigned thought, no empty output."""
+    match step.get("type"):
+        case "function_call":
+            return step.get("id") in kept
+        case "thought":
+            return bool(step.get("signature"))
+        case "model_output":
+            return any(
+                member(part, "type") != "text" or text(member(part, "text")).strip()
+                for part in items(step.get("content"))
+            )
+        case _:
+            return True
+
+
+def _tool(tool: Tool) -> Json:
+    written: Json = {"type": "function", "name": tool.name, "parameters": tool.parameters}
+    return {**written, "description": tool.description} if tool.description else written
+
+
+def _format(format_: Json) -> Json:
+    form: Json = {"type": "text", "mime_type": "application/json"}
+    return form if format_ == {"type": "json_object"} else {**form, "schema": format_}
+
+
+def request(body: Json) -> Request:
+    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
+
+    Raises:
+        DecodeError: it names neither a model nor an agent, or its input is of no kind that there is.
+    """
+    model, given = body.get("model"), body.get("input")
+    if not isinstance(model, str) and not isinstance(body.get("agent"), str):
+        raise DecodeError("a request of the Interactions API has a `model` or an `agent`")
+    if not isinstance(given, str | list | dict | None):
+        raise DecodeError("the `input` of an interaction is text, content, or a list of contents or of steps")
+    system = text(body.get("system_instruction"))
+    history = [Message(role="system", content=system)] if system else []
+    found: Json = {"model": text(model), "messages": (*history, *_history(given))}
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    left = _read_config(body.get("generation_config"), found)
+    if left:
+        extra["generation_config"] = left
+    form = body.get("response_format")
+    schema = member(form, "schema")
+    known = schema if isinstance(schema, dict) else {"type": "json_object"}
+    if isinstance(form, dict) and _format(known) == form:
+        found["format"] = known
+    elif form is not None:
+        extra["response_format"] = form
+    found["previous_id"] = text_or_none(body.get("previous_interaction_id"))
+    found["token"] = text_or_none(body.get("continuation_token"))
+    return Request(**found, extra=extra)
+
+
+def _read_config(config: Any, found: Json) -> Json:
+    """Put what ours has words for into `found`; what is left of the generation's settings."""
+    if not isinstance(config, dict):
+        return {}
+    left = dict(config)
+    for name, ours in _CONFIG.items():
+        value = config.get(name)
+        if SETTINGS[ours](value) is not None and (value or ours != "max_tokens"):
+            found[ours] = left.pop(name)
+    choice = config.get("tool_choice")
+    allowed = member(choice, "allowed_tools")
+    names = items(member(allowed, "tools"))
+    if isinstance(choice, str) and choice in _CHOICES:
+        found["tool_choice"] = _CHOICES[left.pop("tool_choice")]
+    elif choice == {"allowed_tools": {"mode": "any", "tools": list(names[:1])}} and names and isinstance(names[0], str):
+        found["tool_choice"] = names[0]
+        del left["tool_choice"]
+    return left
+
+
+def _history(given: Any) -> list[Message]:
+    """The input as messages: neighbouring steps of the model are one message."""
+    if isinstance(given, str | dict):
+        return [Message(role="user", content=given if isinstance(given, str) else [given])]
+    if not all(isinstance(step, dict) for step in items(given)):
+        raise DecodeError("a step of an interaction's input is an object")
+    found: list[Message] = []
+    names: dict[str, str] = {}
+    answer: list[Json] = []
+    loose: list[Json] = []  # Contents that stand in no step: one message of the user.
+    for step in [*items(given), {"type": "user_input", "content": None}]:
+        kind = text(step.get("type"))
+        if loose and kind in ("user_input", "function_result"):
+            found.append(Message(role="user", content=loose))
+            loose = []
+        if kind in ("user_input", "function_result"):
+            if answer:
+                found.append(_read_answer(answer))
+                names |= {call.id: call.name for call in found[-1].tool_calls}
+                answer = []
+            if kind == "function_result":
+                found.append(_read_result(step, names))
+            elif step.get("content") is not None:
+                found.append(_read_input(step))
+        elif kind in CONTENT:
+            loose.append(step)
+        else:
+            answer.append(step)
+    return found
+
+
+def _read_answer(steps: list[Json]) -> Message:
+    said = (
+        text(member(part, "text"))
+        for step in steps
+        if step.get("type") == "model_output"
+        for part in items(step.get("content"))
+        if member(part, "type") == "text"
+    )
+    calls = tuple(
+        ToolCall(
+            id=text(step.get("id")) or minted("history", place),
+            name=text(step.get("name")),
+            arguments=step.get("arguments") if isinstance(step.get("arguments"), dict) else None,
+        )
+        for place, step in enumerate(steps)
+        if step.get("type") == CLIENT_CALL
+    )
+    return Message(role="assistant", content="".join(said), tool_calls=calls, blocks=Blocks(NAME, tuple(steps)))
+
+
+def _read_input(step: Json) -> Message:
+    content = step.get("content")
+    parts = [part for part in items(content) if isinstance(part, dict)]
+    alone = member(parts[0], "text") if len(parts) == 1 else None
+    plain = Message(role="user", content=alone if isinstance(alone, str) else parts)
+    if _steps((plain,)) == [step]:
+        return plain
+    exact = Message(role="user", content=parts)
+    return exact if _steps((exact,)) == [step] else exact.but(blocks=Blocks(NAME, (step,)))
+
+
+def _read_result(step: Json, names: Mapping[str, str]) -> Message:
+    result = step.get("result")
+    inner = result.get("content") if isinstance(result, dict) else result
+    content = [part for part in inner if isinstance(part, dict)] if isinstance(inner, list) else text(inner)
+    call = text(step.get("call_id"))
+    message = Message(role="tool", content=content, tool_call_id=call, is_error=step.get("is_error") is True)
+    return message if _result(message, names) == step else message.but(blocks=Blocks(NAME, (step,)))
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    name, schema = member(raw, "name"), member(raw, "parameters")
+    if member(raw, "type") != "function" or not isinstance(name, str) or not isinstance(schema, dict):
+        return None  # A tool of the server.
+    return Tool(name=name, description=text(member(raw, "description")), parameters=schema)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by the other strategies.
+        strategy: `prompt`; `prefill` (the partial answer is the last step); `resend` (the answer verbatim, nothing
+            after it); `native_token` (the response's token, with the interaction that gave it, as the SDK does).
+    """
+    if strategy == Strategy.NATIVE_TOKEN or (cut.stop.resume is Resume.NATIVE_TOKEN and cut.token is not None):
+        kept = cut.id is not None and request.extra.get("store") is not False
+        return request.but(token=cut.token, previous_id=cut.id if kept else request.previous_id)
+    request = request.but(token=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    steps = _unfinished(cut)
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(steps))) if steps else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="generation_config.tool_choice")
+
+
+def _unfinished(cut: ChatResponse) -> list[Json]:
+    """The steps of a cut response that may be replayed: no call without its result, no thought at the end."""
+    if cut.blocks is None or cut.blocks.format != NAME:
+        return [{"type": "model_output", "content": _parts(cut.text)}] if cut.text.strip() else []
+    answered = {step.get("call_id") for step in cut.blocks.items}
+    kept = [
+        step
+        for step in cut.blocks.items
+        if _replayable(step, ()) and (not text(step.get("type")).endswith("_call") or step.get("id") in answered)
+    ]
+    while kept and kept[-1].get("type") == "thought":
+        kept.pop()
+    return kept
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a call of the SDK, or a body, asks for, read in place. A bare text is shown as one message of the user."""
+    body = member(kwargs.get("request"), "body") or kwargs
+    given, form = member(body, "input"), member(body, "response_format")
+    history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
+    found = asked(NAME, body, history, text_or_none(member(body, "system_instruction")))
+    if _is_json(form) or member(body, "response_mime_type") == "application/json":
+        return replace(found, output_type="json")
+    kind = output_type(next(iter(items(form)), form), member(body, "response_modalities"))
+    return replace(found, output_type=kind)
+
+
+def _is_json(form: Any) -> bool:
+    """Whether an output format, or one of several, is JSON: with that type, or a bare schema as older callers give."""
+    if isinstance(form, list | tuple):
+        return any(_is_json(each) for each in form)
+    kind = member(form, "type")
+    if kind in ("audio", "image", "video") or form is None:
+        return False
+    return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

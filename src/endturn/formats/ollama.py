@@ -1,0 +1,266 @@
+"""Ollama's own API: `/api/chat`, and what `/api/generate` says, in lines of JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.errors import DecodeError, UsageError
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.ollama_reader import NAME, REASONS, REPLY
+from endturn.formats.ollama_reply import call_of, reply, reply_error
+from endturn.formats.reading import (
+    SEGMENTS,
+    SETTINGS,
+    arguments,
+    items,
+    member,
+    minted,
+    text,
+)
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+from endturn.stop import StopReason
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "ollama"
+FRAMING: Final = Framing.NDJSON
+VOICE: Final = Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"})
+
+_OURS: Final = frozenset({"model", "messages", "prompt", "system", "tools", "stream", "format", "options"})
+_OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
+
+_PATH: Final = re.compile(rf"{SEGMENTS}/api/(?:chat|generate)")
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request goes."""
+    return Route("POST", "/api/chat")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/api/chat` or `/api/generate`, after whatever a gateway puts before it."""
+    bare = path.partition("?")[0]
+    if method != "POST" or not _PATH.fullmatch(bare):
+        return None
+    return Routed(operation="text_completion" if bare.endswith("/generate") else None)
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /api/chat. `stream` is always said: the API streams where it is not.
+
+    The API cannot be told to call a tool: any choice but "none", which leaves the tools out, is the model's.
+
+    Raises:
+        UsageError: the request asks to fetch a response, which this format cannot.
+    """
+    if request.retrieve is not None:
+        raise UsageError("Ollama cannot fetch a response by its id: use a provider function that can")
+    body: Json = {"model": request.model, "messages": _messages(request.messages), "stream": stream}
+    if request.tools and request.tool_choice != "none":
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.format is not None:
+        body["format"] = "json" if request.format == {"type": "json_object"} else request.format
+    options = {name: value for name, ours in _OPTIONS.items() if (value := getattr(request, ours)) is not None}
+    given = request.extra.get("options")
+    if options or given is not None:
+        body["options"] = options | given if isinstance(given, dict) else options
+    return body | {name: value for name, value in request.extra.items() if name != "options"}
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    """The messages in the format's shape. A result names its tool, as far as the call is among the messages."""
+    written: list[Json] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        names |= {call.id: call.name for call in message.tool_calls}
+        one = _written(message, names)
+        if one is not None:
+            written.append(one)
+    return written
+
+
+def _written(message: Message, names: Mapping[str, str]) -> Json | None:
+    """One message in the format's shape; None for an assistant message that says nothing."""
+    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
+        return _replayed(message, message.blocks.items[0])
+    written: Json = {"role": message.role, "content": message.text}
+    if message.role == "tool":
+        call = message.tool_call_id or ""
+        written["tool_call_id"] = call
+        if call in names:
+            written["tool_name"] = names[call]
+    elif message.role == "assistant":
+        if message.tool_calls:
+            written["tool_calls"] = [call_of(call) for call in message.tool_calls]
+        elif not message.text.strip():
+            return None
+    return written
+
+
+def _replayed(message: Message, block: Json) -> Json | None:
+    """A message as the server wrote it, but for calls that were taken out of the history since."""
+    if message.role != "assistant":
+        return block
+    kept = {call.id for call in message.tool_calls}
+    calls = [call for place, call in enumerate(items(block.get("tool_calls"))) if _id_of(call, place) in kept]
+    written = {name: value for name, value in block.items() if name != "tool_calls"}
+    if calls:
+        written["tool_calls"] = calls
+    return written if calls or text(written.get("content")).strip() or written.get("images") else None
+
+
+def _id_of(call: Any, place: int) -> str:
+    """A call's id; the one that it is given here, where the history's has none, as that of older servers and SDKs."""
+    return text(member(call, "id")) or minted("history", place)
+
+
+def _tool(tool: Tool) -> Json:
+    function: Json = {"name": tool.name, "parameters": tool.parameters}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def request(body: Json) -> Request:
+    """A request body of this format as our Request; a prompt is a user's message. The rest travels in `extra`.
+
+    Raises:
+        DecodeError: there is no model, or neither a list of messages nor a prompt.
+    """
+    model, messages, prompt = body.get("model"), body.get("messages"), body.get("prompt")
+    if not isinstance(model, str) or not isinstance(messages, list | None) or not isinstance(prompt, str | None):
+        raise DecodeError("a request of Ollama has a `model`, and a list of `messages` or a `prompt`")
+    history = [_message(raw) for raw in messages or ()]
+    if messages is None:  # Of /api/generate. Without a prompt it only loads the model.
+        system = text(body.get("system"))
+        history += [Message(role="system", content=system)] if system else []
+        history += [Message(role="user", content=prompt)] if prompt else []
+    found: Json = {"model": model, "messages": tuple(history)}
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    form = body.get("format")
+    if isinstance(form, dict):
+        found["format"] = form
+    elif form == "json":
+        found["format"] = {"type": "json_object"}
+    elif form:
+        extra["format"] = form
+    left = dict(body["options"]) if isinstance(body.get("options"), dict) else {}
+    for name, ours in _OPTIONS.items():
+        value = left.get(name)
+        # -1 is no limit, -2 the window: neither is a number of tokens.
+        if SETTINGS[ours](value) is not None and (value or ours != "max_tokens"):
+            found[ours] = left.pop(name)
+    if left:
+        extra["options"] = left
+    return Request(**found, extra=extra)
+
+
+def _message(raw: Any) -> Message:
+    """One message; the raw one goes along where ours would be written differently."""
+    role, content = member(raw, "role"), member(raw, "content")
+    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | None):
+        raise DecodeError("a message of Ollama has a `role` of its own, and a `content` of text")
+    calls = tuple(
+        ToolCall(
+            id=_id_of(call, place),
+            name=text(member(function, "name")),
+            arguments=given if isinstance(given, dict) else arguments(text(given)),
+        )
+        for place, call in enumerate(items(member(raw, "tool_calls")))
+        for function in (member(call, "function"),)
+        for given in (member(function, "arguments"),)
+    )
+    answers = member(raw, "tool_call_id")
+    message = Message(
+        role=role,
+        content=content or "",
+        tool_calls=calls,
+        tool_call_id=answers if isinstance(answers, str) else None,
+    )
+    return message if _written(message, {}) == raw else message.but(blocks=Blocks(NAME, (raw,)))
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    function = member(raw, "function")
+    name, parameters = member(function, "name"), member(function, "parameters")
+    if not isinstance(name, str):
+        return None
+    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
+    return Tool(name=name, description=text(member(function, "description")), **known)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, which the server goes on with, its
+            trailing whitespace stripped); `resend` (the answer verbatim, nothing after it).
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
+    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said)) if said.strip() else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy)
+
+
+def _visible(cut: ChatResponse, said: str) -> Blocks | None:
+    """The message of a cut response without its calls; None where another format wrote it."""
+    if cut.blocks is None or cut.blocks.format != NAME or not cut.blocks.items:
+        return None
+    kept = {name: value for name, value in cut.blocks.items[0].items() if name != "tool_calls"}
+    return Blocks(NAME, ({**kept, "content": said},))
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for.
+
+    The API streams where `stream` is not said, the SDK does not; nothing tells the arguments of one from the body of
+    the other. What is not said is read as the SDK means it: the SDK always says it in the bodies that it sends.
+    """
+    history, prompt, system = items(kwargs.get("messages")), kwargs.get("prompt"), kwargs.get("system")
+    if not history and isinstance(prompt, str):
+        history = ({"role": "user", "content": prompt},)
+    return asked(NAME, kwargs, history, system if isinstance(system, str) else None)
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

@@ -1,0 +1,342 @@
+"""The chat completions format, as OpenAI wrote it and as everyone else speaks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.errors import DecodeError, UsageError
+from endturn.formats import Context, Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.openai_chat_objects import unwrapped
+from endturn.formats.openai_chat_reader import NAME, REPLY
+from endturn.formats.openai_chat_reply import call_of, reply, reply_error
+from endturn.formats.openai_chat_words import shows
+from endturn.formats.reading import (
+    SEGMENTS,
+    arguments,
+    count,
+    items,
+    member,
+    minted,
+    text,
+)
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+from endturn.stop import StopReason
+from endturn.stop_reasons import tables
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+# OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
+_OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
+_OURS: Final = frozenset(
+    {"model", "model_id", "messages", "tools", "tool_choice", "temperature", "seed", "response_format", "max_tokens"}
+    | {"max_completion_tokens", "stream", "stream_options"}
+)
+
+PROVIDER: Final = "openai"
+FRAMING: Final = Framing.SSE
+REASONS: Final = tables(NAME)
+# A refusal is a member of the message, and its reason is the usual one.
+VOICE: Final = Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"})
+
+_PATH: Final = re.compile(
+    rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
+    rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
+)
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a chat request goes; watsonx serves it below `/text`, and streams elsewhere."""
+    if dialect == "watsonx":
+        return Route("POST", "/text/chat_stream" if stream else "/text/chat")
+    return Route("POST", "/chat/completions")
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v1/chat/completions` after whatever a gateway puts before it, or without `/v1`; Azure's and IBM's own paths."""
+    found = _PATH.fullmatch(path.partition("?")[0])
+    if method != "POST" or found is None:
+        return None
+    return Routed(found["model"], stream=True if found["stream"] else None)
+
+
+_GOES_ON: Final[Mapping[str, Any]] = {"continue_final_message": True, "add_generation_prompt": False}
+"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /chat/completions.
+
+    Args:
+        dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
+
+    Raises:
+        UsageError: the request asks to fetch a response, which this format cannot.
+    """
+    if request.retrieve is not None:
+        raise UsageError("the chat format cannot fetch a response by its id: use a provider function that can")
+    body: Json = {"messages": _messages(request.messages)}
+    body = {"model_id" if dialect == "watsonx" else "model": request.model, **body}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            named = request.tool_choice not in ("none", "required")
+            choice = {"type": "function", "function": {"name": request.tool_choice}}
+            body["tool_choice"] = choice if named else request.tool_choice
+    if request.max_tokens is not None and not {"max_tokens", "max_completion_tokens"} & request.extra.keys():
+        body["max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.seed is not None:
+        body["random_seed" if dialect == "mistral" else "seed"] = request.seed
+    if request.format is not None:
+        body["response_format"] = _format(request.format)
+    if stream and dialect != "watsonx":
+        body["stream"] = True
+        # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
+        # usage always, and refuses the member (openai/openai-agents-python#442).
+        if dialect != "mistral":
+            body["stream_options"] = {"include_usage": True}
+    return body | request.extra
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    written = [each for message in messages if (each := _written(message)) is not None]
+    # A prefill that was answered is a message like any other: marked, it may only be the last.
+    return [{name: value for name, value in each.items() if name != "prefix"} for each in written[:-1]] + written[-1:]
+
+
+def _written(message: Message) -> Json | None:
+    """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
+    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
+        return _replayed(message, message.blocks.items[0])
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
+    if message.role != "assistant":
+        return {"role": message.role, "content": message.content}
+    if not message.content and not message.tool_calls:
+        return None
+    written: Json = {"role": "assistant", "content": message.content or None}
+    if message.tool_calls:
+        written["tool_calls"] = [call_of(call) for call in message.tool_calls]
+    return written
+
+
+def _replayed(message: Message, block: Json) -> Json | None:
+    """A message as the provider wrote it, but for calls that were taken out of the history since."""
+    if message.role != "assistant":
+        return block
+    kept = {call.id for call in message.tool_calls}
+    calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
+    written = {name: value for name, value in block.items() if name not in ("tool_calls", "function_call", "audio")}
+    audio = text(member(block.get("audio"), "id"))
+    if audio:
+        written["audio"] = {"id": audio}  # All that OpenAI takes back of an answer that was spoken.
+    elif not written.get("content") and text(member(block.get("audio"), "transcript")):
+        written["content"] = block["audio"]["transcript"]
+    if calls:
+        written["tool_calls"] = calls
+    elif message.tool_calls and block.get("function_call") is not None:
+        written["function_call"] = block["function_call"]
+    says = _says(written.get("content")) or written.get("refusal") or shows(written)
+    return written if calls or "function_call" in written or says else None
+
+
+def _says(content: Any) -> bool:
+    """Whether there is more in a content than thinking."""
+    if isinstance(content, list):
+        return any(member(part, "type") != "thinking" for part in content)
+    return bool(content)
+
+
+def _tool(tool: Tool) -> Json:
+    function: Json = {"name": tool.name, "parameters": tool.parameters}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _format(format_: Json) -> Json:
+    if format_ == {"type": "json_object"}:
+        return format_
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": format_}}
+
+
+def request(body: Json) -> Request:
+    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
+
+    Raises:
+        DecodeError: there is no model, or no list of messages.
+    """
+    model, messages = body.get("model") or body.get("model_id"), body.get("messages")
+    if not isinstance(model, str) or not isinstance(messages, list):
+        raise DecodeError("a chat request has a `model` and a list of `messages`")
+    found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    choice = body.get("tool_choice")
+    named = member(member(choice, "function"), "name")
+    if choice in ("auto", "none", "required"):
+        found["tool_choice"] = choice
+    elif isinstance(named, str) and choice == {"type": "function", "function": {"name": named}}:
+        found["tool_choice"] = named
+    elif choice is not None:
+        extra["tool_choice"] = choice
+    limit = count(body.get("max_completion_tokens")) or count(body.get("max_tokens"))
+    if limit:
+        found["max_tokens"] = limit
+    for name, kind in (("temperature", int | float), ("seed", int)):
+        value = body.get(name)
+        if isinstance(value, kind) and not isinstance(value, bool):
+            found[name] = value
+        elif value is not None:
+            extra[name] = value
+    schema = body.get("response_format")
+    if isinstance(schema, dict) and schema != {"type": "text"}:
+        inner = member(schema.get("json_schema"), "schema")
+        found["format"] = inner if isinstance(inner, dict) else schema
+        if _format(found["format"]) != schema:
+            extra["response_format"] = schema
+    return Request(**found, extra=extra)
+
+
+def _message(raw: Any) -> Message:
+    """One message; the raw one goes along where ours would be written differently."""
+    role = member(raw, "role")
+    if not isinstance(raw, dict) or not isinstance(role, str):
+        raise DecodeError("a message of a chat request is an object with a `role`")
+    ours = {"developer": "system", "function": "tool"}.get(role, role)
+    content = raw.get("content")
+    if ours not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list | None):
+        raise DecodeError(f"a message of a chat request has no role {role!r} or no content of that kind")
+    calls = tuple(
+        ToolCall(
+            id=text(member(call, "id")) or minted("history", position),
+            name=text(member(function, "name")),
+            arguments_raw=text(member(function, "arguments")),
+            arguments=arguments(text(member(function, "arguments"))),
+        )
+        for position, call in enumerate(_calls(raw))
+        for function in (member(call, "function") or {},)
+    )
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else content or ""
+    answers = raw.get("tool_call_id")
+    message = Message.model_validate(
+        {
+            "role": ours,
+            "content": parts,
+            "tool_calls": calls,
+            "tool_call_id": answers if isinstance(answers, str) else None,
+        }
+    )
+    if _written(message) == raw:
+        return message
+    return message.but(blocks=Blocks(NAME, (raw,)))
+
+
+def _calls(raw: Json) -> Sequence[Any]:
+    """The calls of a message; the one of the deprecated `function_call` too, which has no id."""
+    legacy = raw.get("function_call")
+    return items(raw.get("tool_calls")) or ([{"function": legacy}] if isinstance(legacy, dict) else ())
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    function = member(raw, "function")
+    name, parameters = member(function, "name"), member(function, "parameters")
+    if not isinstance(name, str):
+        return None
+    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
+    return Tool(name=name, description=text(member(function, "description")), **known)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: servers
+            refuse it there); `resend` (the answer verbatim, nothing after it).
+        dialect: how a server is told to go on with a prefill.
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    extra = {name: value for name, value in request.extra.items() if name not in _GOES_ON}
+    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
+    # Without its calls, which are cut. Thinking that led to visible text is whole, and goes back where it came from.
+    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said))
+    messages = request.messages
+    if messages and messages[-1].role == "assistant":
+        # The answer that was cut went on with a prefill: both are one message, and servers take no two in a row.
+        said = messages[-1].text + said
+        messages, partial = messages[:-1], partial.but(content=said, blocks=None)
+    if strategy == Strategy.PREFILL and dialect in ("mistral", "deepseek"):
+        block = partial.blocks.items[0] if partial.blocks is not None else {"role": "assistant", "content": said}
+        partial = partial.but(blocks=Blocks(NAME, ({**block, "prefix": True},)))
+    elif strategy == Strategy.PREFILL and dialect in ("vllm", "sglang"):
+        extra |= _GOES_ON
+    so_far = request.but(messages=messages, extra=extra)
+    return asking_on(so_far, partial if said.strip() else None, prompt=prompt, strategy=strategy)
+
+
+def _visible(cut: ChatResponse, said: str) -> Blocks | None:
+    """The message of a cut response without its calls; None where another format wrote it, or it holds no content."""
+    if cut.blocks is None or cut.blocks.format != NAME or not cut.blocks.items[0].get("content"):
+        return None
+    gone = ("tool_calls", "function_call", "refusal")
+    kept = {name: value for name, value in cut.blocks.items[0].items() if name not in gone}
+    content = kept["content"]
+    if isinstance(content, list):
+        before = [part for part in content if member(part, "type") not in ("text", "refusal")]
+        kept["content"] = [*before, {"type": "text", "text": said}]
+    else:
+        kept["content"] = said
+    return Blocks(NAME, (kept,))
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for."""
+    return asked(NAME, kwargs, items(kwargs.get("messages")))
+
+
+def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
+    """A whole body as a response, or what an SDK hands out of one; raises as `decoded` does."""
+    return decoded(REPLY, unwrapped(body, choices=ctx.asked.choices), ctx=ctx, headers=headers)
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

@@ -1,0 +1,253 @@
+"""The Responses API of OpenAI, and of those who speak it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, unquote, urlencode
+
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
+from endturn.errors import DecodeError
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
+from endturn.formats.errors import error_of
+from endturn.formats.fold import Decoder, Summarizer, decoded
+from endturn.formats.next_request import asking_on, resent
+from endturn.formats.openai_responses_items import answered, paired, read, written
+from endturn.formats.openai_responses_objects import client_call
+from endturn.formats.openai_responses_reader import NAME, REPLY
+from endturn.formats.openai_responses_reasons import REASONS, WORDS
+from endturn.formats.openai_responses_reply import reply, reply_error
+from endturn.formats.reading import SEGMENTS, count, items, member, number, text
+from endturn.formats.request_members import asked
+from endturn.records import Strategy
+from endturn.stop import Resume
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "PROVIDER",
+    "REASONS",
+    "VOICE",
+    "decode",
+    "decode_error",
+    "decoder",
+    "encode",
+    "reply",
+    "reply_error",
+    "request",
+    "request_summary",
+    "resume",
+    "route",
+    "routed",
+    "summarize",
+    "summarizer",
+]
+
+PROVIDER: Final = "openai"
+FRAMING: Final = Framing.SSE
+VOICE: Final = Voice("resp_", "call_", "x-request-id", WORDS)
+
+_PATH: Final = re.compile(rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?")
+_OURS: Final = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "text"}
+    | {"previous_response_id", "stream"}
+)
+_CHOICES: Final = ("auto", "none", "required")
+_DONE: Final = ("completed", "failed", None)
+
+
+def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
+    """Where a request goes: to make a response, or to fetch one by its id.
+
+    A stream that is fetched begins after the event whose sequence number is `starting_after` in the request's `extra`.
+    """
+    if request.retrieve is None:
+        return Route("POST", "/responses")
+    query = {"stream": "true"} if stream else {}
+    after = count(request.extra.get("starting_after"))
+    if stream and after is not None:
+        query["starting_after"] = str(after)
+    return Route("GET", f"/responses/{quote(request.retrieve, safe='')}" + (f"?{urlencode(query)}" if query else ""))
+
+
+def routed(method: str, path: str) -> Routed | None:
+    """`/v1/responses` after whatever a gateway puts before it, or without `/v1`; Azure's older `/openai/responses`."""
+    place, _, query = path.partition("?")
+    found = _PATH.fullmatch(place)
+    if found is None:
+        return None
+    if method == "POST" and found["id"] is None:
+        return Routed()
+    if method == "GET" and found["id"] is not None:
+        return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(found["id"]))
+    return None
+
+
+def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+    """The body of POST /responses; nothing where a response is fetched. The API has no seed: it is left out.
+
+    A system message that stands first is the instructions; any other keeps its place among the items.
+    """
+    if request.retrieve is not None:
+        return {}
+    body: Json = {"model": request.model}
+    messages = request.messages
+    if messages and _instructs(messages[0]):
+        body["instructions"] = messages[0].content
+        messages = messages[1:]
+    body["input"] = written(messages, stored=request.extra.get("store") is not False)
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice != "auto":
+            named = request.tool_choice not in _CHOICES
+            body["tool_choice"] = {"type": "function", "name": request.tool_choice} if named else request.tool_choice
+    if request.max_tokens is not None:
+        body["max_output_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.format is not None:
+        body["text"] = _text(request.format)
+    if request.previous_id is not None:
+        body["previous_response_id"] = request.previous_id
+    if stream:
+        body["stream"] = True
+    return body | request.extra
+
+
+def _instructs(message: Message) -> bool:
+    return message.role == "system" and message.blocks is None and isinstance(message.content, str)
+
+
+def _tool(tool: Tool) -> Json:
+    # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
+    written: Json = {"type": "function", "name": tool.name, "parameters": tool.parameters, "strict": False}
+    return {**written, "description": tool.description} if tool.description else written
+
+
+def _text(format_: Json) -> Json:
+    if format_ == {"type": "json_object"}:
+        return {"format": format_}
+    return {"format": {"type": "json_schema", "name": "answer", "schema": format_}}
+
+
+def request(body: Json) -> Request:
+    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
+
+    Raises:
+        DecodeError: there is no model, or the input is neither text nor a list of items.
+    """
+    model, given = body.get("model"), body.get("input")
+    if not isinstance(model, str):
+        raise DecodeError("a request for a response has a `model`")
+    extra = {name: value for name, value in body.items() if name not in _OURS}
+    history = [] if given is None else read(given)
+    instructions = body.get("instructions")
+    if isinstance(instructions, str):
+        history.insert(0, Message(role="system", content=instructions))
+    elif instructions is not None:
+        extra["instructions"] = instructions
+    found: Json = {"model": model, "messages": tuple(history), **_settings(body, extra)}
+    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
+    if "tools" in body:
+        found["tools"] = tools
+        if [_tool(tool) for tool in tools] != body["tools"]:
+            extra["tools"] = body["tools"]
+    choice = body.get("tool_choice")
+    name = member(choice, "name")
+    if choice is not None and not tools:
+        extra["tool_choice"] = choice  # Among the server's own tools.
+    elif isinstance(choice, str) and choice in _CHOICES:
+        found["tool_choice"] = choice
+    elif isinstance(name, str) and choice == {"type": "function", "name": name}:
+        found["tool_choice"] = name
+    elif choice is not None:
+        extra["tool_choice"] = choice
+    return Request(**found, extra=extra)
+
+
+def _settings(body: Json, extra: Json) -> Json:
+    """The settings that our Request has words for; the others go into `extra`."""
+    found: Json = {}
+    limit, temperature = body.get("max_output_tokens"), body.get("temperature")
+    if count(limit):
+        found["max_tokens"] = count(limit)
+    elif limit is not None:
+        extra["max_output_tokens"] = limit
+    if number(temperature) is not None:
+        found["temperature"] = temperature
+    elif temperature is not None:
+        extra["temperature"] = temperature
+    previous = body.get("previous_response_id")
+    if isinstance(previous, str):
+        found["previous_id"] = previous
+    elif previous is not None:
+        extra["previous_response_id"] = previous
+    said = body.get("text")
+    form = member(said, "format")
+    kind = member(form, "type")
+    schema = member(form, "schema") if kind == "json_schema" else form if kind == "json_object" else None
+    if isinstance(schema, dict):
+        found["format"] = schema
+    if said is not None and (not isinstance(schema, dict) or _text(schema) != said):
+        extra["text"] = said
+    return found
+
+
+def _read_tool(raw: Any) -> Tool | None:
+    name, parameters = member(raw, "name"), member(raw, "parameters")
+    if member(raw, "type") != "function" or not isinstance(name, str):
+        return None  # A tool of the server, or one that takes text.
+    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
+    return Tool(name=name, description=text(member(raw, "description")), **known)
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
+
+    A response that is still being made is fetched. The API takes no prefill: it is prompted instead.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used where nothing is asked.
+        strategy: `prompt`; `resend` (the answer verbatim, nothing after it).
+    """
+    if cut.stop.resume is Resume.RETRIEVE_SAME_ID:
+        return request.but(retrieve=cut.id)
+    request = request.but(retrieve=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    partial = cut.message().but(tool_calls=(), blocks=_unfinished(cut))
+    answer = partial if written((partial,), stored=True) else None
+    return asking_on(request, answer, prompt=prompt, strategy=Strategy.PROMPT)
+
+
+def _unfinished(cut: ChatResponse) -> Blocks | None:
+    """The items of a cut response that may be replayed: no call without its result, no reasoning without its items."""
+    if cut.blocks is None or cut.blocks.format != NAME:
+        return None
+    results = answered(cut.blocks.items)
+
+    def whole(item: Json) -> bool:
+        if client_call(item):
+            return text(item.get("call_id")) in results
+        return not text(item.get("type")).endswith("_call") or item.get("status") in _DONE
+
+    return Blocks(NAME, tuple(paired(cut.blocks.items, whole)))
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for."""
+    given = kwargs.get("input")
+    history = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
+    return asked(NAME, kwargs, history, kwargs.get("instructions"))
+
+
+# What the format leaves nothing to add to.
+summarizer = partial(Summarizer, REPLY)
+decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)
+decode_error = error_of
+summarize = summarizing(summarizer)

@@ -1,0 +1,263 @@
+"""Reads foreign values in place, mappings or an SDK's objects, without trusting their types."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import blake2s
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from endturn.errors import UsageError
+from endturn.formats import TAIL
+from endturn.records import MOST
+from endturn.stop import Row, Stop, StopReason, find_row
+
+if TYPE_CHECKING:
+    from endturn.chat import Json
+
+SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
+"""What a gateway puts before a format's own path: any segments but a version, with which the path itself begins."""
+
+PLAIN: Final = (str, bytes, int, float, list, tuple)
+"""What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
+_PLAIN: Final = frozenset({*PLAIN, bool})
+
+
+def member(thing: Any, name: str) -> Any:
+    """The member of a mapping or the attribute of an object; None where there is none.
+
+    A pydantic model is read past its attribute protocol: asking one for what it lacks costs microseconds.
+    """
+    kind = thing.__class__
+    if kind is dict:
+        return thing.get(name)
+    if thing is None or kind in _PLAIN:
+        return None
+    try:
+        declared, extra = thing.__dict__, thing.__pydantic_extra__
+    except AttributeError:
+        return _member(thing, name)
+    if name in declared:
+        return declared[name]
+    return extra.get(name) if extra else None
+
+
+def _member(thing: Any, name: str) -> Any:
+    """The same for what is neither a plain dictionary nor a pydantic model."""
+    if isinstance(thing, Mapping):
+        return thing.get(name)
+    return None if isinstance(thing, PLAIN) else getattr(thing, name, None)
+
+
+def members(thing: Any) -> dict[str, Any] | None:
+    """All members of a plain dictionary, or of a pydantic model that has no more than its class declares; else None."""
+    if thing.__class__ is dict:
+        return thing
+    try:
+        return None if thing.__pydantic_extra__ else thing.__dict__
+    except AttributeError:
+        return None
+
+
+def text(value: Any) -> str:
+    """The value if it is text, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def text_or_none(value: Any) -> str | None:
+    """The value if it is text with something in it, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def count(value: Any) -> int | None:
+    """The value if it is a number of things (12, or 12.0 as some servers write it), at most MOST, else None."""
+    if value is None or value.__class__ is bool:
+        return None
+    if value.__class__ is int:
+        return value if 0 <= value <= MOST else None
+    if isinstance(value, float) and isfinite(value) and value == int(value):
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value <= MOST else None
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a number that a setting may be, else None: SDKs stand a sentinel where one was not given."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST else None
+
+
+def seed_of(value: Any) -> int | None:
+    """The value if it is a whole number that 64 bits hold, as a seed may be any of them; else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
+
+
+SETTINGS: Final[Mapping[str, Callable[[Any], float | None]]] = {
+    "max_tokens": count,
+    "temperature": number,
+    "seed": seed_of,
+}
+"""How the numbers of our Request are read, by their names in it."""
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts of a list, or of one that stands alone."""
+    return tuple(each for each in ((value,) if isinstance(value, str) else items(value)) if isinstance(each, str))
+
+
+_OUTPUTS: Final = {
+    "json": "json", "json_object": "json", "json_schema": "json", "application/json": "json",
+    "text": "text", "text/plain": "text", "image": "image", "audio": "speech",
+}  # fmt: skip
+
+
+def output_type(form: Any, modalities: Any = None) -> str | None:
+    """What a request's output format asks for, and its list of modalities: the first that is not text counts."""
+    kinds = [_OUTPUTS.get(each.lower()) for each in texts(modalities)]
+    other = next((kind for kind in kinds if kind in ("image", "speech")), None)
+    if other is not None or form is None:
+        return other
+    if isinstance(form, type):  # the SDK makes a schema of it
+        return "json"
+    return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
+
+
+def items(value: Any) -> Sequence[Any]:
+    """The value if it is a list or a tuple, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def plain(value: Any) -> Any:
+    """A mapping or an SDK's object as plain JSON; anything else as it is."""
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and not isinstance(value, Mapping):
+        return dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
+    return value
+
+
+def arguments(raw: str | None) -> Json | None:
+    """A call's arguments, parsed strictly: one JSON object without NaN, infinities or duplicate keys; else None."""
+    if not raw:
+        return None
+    try:
+        parsed = strict(raw)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def strict(raw: str) -> Any:
+    """JSON without NaN, infinities or duplicate keys.
+
+    Raises:
+        ValueError: it is something else, or too deep to read.
+    """
+    try:
+        return json.loads(raw, parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _reject(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not isfinite(value):
+        raise ValueError(f"{digits} is too large a number")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twice!r} is given twice")
+    return found
+
+
+class Nesting:
+    """How deep in an object a text stands that arrives in pieces. Nothing of it is kept, and none is read twice.
+
+    Attributes:
+        begun: an object has begun. over: it has been closed, and nothing has been opened since.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "begun", "over")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = self._escaped = False
+        self.begun = self.over = False
+
+    def add(self, piece: str) -> None:
+        """Take the next piece."""
+        for character in piece:
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped = character == "\\"
+                self._quoted = character != '"'
+            elif character == '"':
+                self._quoted = True
+            elif character in "{[":
+                self._depth += 1
+                self.begun, self.over = True, False
+            elif character in "}]":
+                self._depth -= 1
+                self.over = self.begun and self._depth == 0
+
+
+def minted(*parts: object) -> str:
+    """A call id for a call that came without one: the same for the same call of the same response, so replays agree."""
+    digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
+    return f"call_{digest.hexdigest()}"
+
+
+class Tail:
+    """The last visible characters of an answer, and how many there were.
+
+    What is kept of a stream costs it dearly, be it one word of each chunk: the SDK's next chunk cannot be made in the
+    memory of the last, which the processor's caches hold.
+    """
+
+    __slots__ = ("chars", "last")
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.chars = 0
+
+    def add(self, piece: str) -> None:
+        """Take the next piece of the text."""
+        self.chars += len(piece)
+        self.last = (self.last + piece)[-TAIL:]
+
+
+def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
+    """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it.
+
+    Raises:
+        UsageError: it has none of its own, and the format has no word for its reason.
+    """
+    if stop.reason is StopReason.MISSING or (stop.raw is None and stop.promoted_from is StopReason.MISSING):
+        return None
+    if stop.raw is not None and (stop.reason is StopReason.UNKNOWN or find_row(stop.raw, rows) is not None):
+        return stop.raw
+    found = next((raw for raw, row in rows.items() if row.reason is stop.reason and row.terminal), stop.raw)
+    if found is None:
+        raise UsageError(
+            f"this format has no word for {stop.reason.value!r}, only for {listed(reasons_of(rows))}: "
+            f"give the Stop a raw value that it has"
+        )
+    return found
+
+
+def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
+    """The reasons that a format has words for."""
+    return {row.reason for row in rows.values() if row.terminal}
+
+
+def listed(reasons: Collection[StopReason]) -> str:
+    """Reasons by name, in our own order."""
+    return ", ".join(reason.value for reason in StopReason if reason in reasons)

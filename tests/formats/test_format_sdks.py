@@ -1,0 +1,156 @@
+"""The real SDKs accept what reply() writes, and what encode() writes for them reads back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import httpx2
+import pytest
+from anthropic import Anthropic, AsyncAnthropic
+from openai import APIError, AsyncOpenAI, OpenAI
+
+from endturn.chat import ChatResponse, Json, Message, Request, Tool
+from endturn.formats import Context, Event, anthropic, format_of, framing, openai_chat
+from endturn.stop import StopReason
+from tests.formats.replies import ANTHROPIC, CHAT
+
+CTX = Context()
+REQUEST = Request(
+    model="m", messages=(Message(role="user", content="hi"),), tools=(Tool(name="weather"),), max_tokens=64
+)
+EACH = [pytest.param("openai_chat", name, id=f"chat-{name}") for name in CHAT if name != "null"] + [
+    pytest.param("anthropic", name, id=f"anthropic-{name}") for name in ANTHROPIC
+]
+
+
+class Server:
+    """Answers every request with one response, as a body or as a stream cut after some of its events."""
+
+    def __init__(self, api: str, response: ChatResponse, *, cut: int | None = None) -> None:
+        self.api = format_of(api)
+        self.response = response
+        self.cut = cut
+        self.asked: list[Json] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        """One answer."""
+        body = json.loads(request.content)
+        self.asked.append(body)
+        if not body.get("stream"):
+            return httpx2.Response(200, json=self.api.reply(self.response, stream=False))
+        events = cast(list[Event], self.api.reply(self.response, stream=True))[: self.cut]
+        content = b"".join(framing.frame(event) for event in events)
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+
+    def client(self) -> Any:
+        """The SDK's call that makes a response, synchronous."""
+        http = httpx2.Client(transport=httpx2.MockTransport(self))
+        if self.api.NAME == openai_chat.NAME:
+            return OpenAI(api_key="x", http_client=http, max_retries=0).chat.completions.create
+        return Anthropic(api_key="x", http_client=http, max_retries=0).beta.messages.create
+
+    def async_client(self) -> Any:
+        """The SDK's call that makes a response, asynchronous."""
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self))
+        if self.api.NAME == openai_chat.NAME:
+            return AsyncOpenAI(api_key="x", http_client=http, max_retries=0).chat.completions.create
+        return AsyncAnthropic(api_key="x", http_client=http, max_retries=0).beta.messages.create
+
+
+def response_of(api: str, name: str) -> ChatResponse:
+    """A hand-written body as a response."""
+    return format_of(api).decode((CHAT if api == "openai_chat" else ANTHROPIC)[name], ctx=CTX)
+
+
+@pytest.mark.parametrize(("api", "name"), EACH)
+def test_bodies(api: str, name: str) -> None:
+    """The SDK's object of a reply's body is the response again; the SDK sends what encode wrote."""
+    response = response_of(api, name)
+    server = Server(api, response)
+    asked = format_of(api).encode(REQUEST)
+    got = server.client()(**asked)
+    summarizer = format_of(api).summarizer(CTX)
+    summarizer.feed(got)
+    assert summarizer.close().stop == response.stop
+    again = format_of(api).decode(got, ctx=CTX)
+    assert (again.text, again.tool_calls, again.stop, again.usage) == (
+        response.text,
+        response.tool_calls,
+        response.stop,
+        response.usage,
+    )
+    assert server.asked == [asked]
+    assert format_of(api).request(server.asked[0]) == REQUEST
+
+
+@pytest.mark.parametrize(("api", "name"), EACH)
+def test_streams(api: str, name: str) -> None:
+    """A summarizer that is shown the SDK's own stream objects learns what the body said."""
+    response = response_of(api, name)
+    summarizer = format_of(api).summarizer(CTX)
+    stream: Iterator[Any] = Server(api, response).client()(**format_of(api).encode(REQUEST, stream=True))
+    for event in stream:
+        summarizer.feed(event)
+    seen = summarizer.close()
+    assert (seen.stop, seen.usage) == (response.stop, response.usage)
+    assert (seen.tail, seen.output_chars) == (response.text[-64:], len(response.text))
+
+
+@pytest.mark.parametrize(("api", "name"), [("openai_chat", "tool calls"), ("anthropic", "tool use")])
+async def test_asynchronous(api: str, name: str) -> None:
+    """The asynchronous SDKs give the same."""
+    response = response_of(api, name)
+    create = Server(api, response).async_client()
+    summarizer = format_of(api).summarizer(CTX)
+    summarizer.feed(await create(**format_of(api).encode(REQUEST)))
+    assert summarizer.close().stop == response.stop
+    summarizer = format_of(api).summarizer(CTX)
+    stream: AsyncIterator[Any] = await create(**format_of(api).encode(REQUEST, stream=True))
+    async for event in stream:
+        summarizer.feed(event)
+    assert summarizer.close().stop == response.stop
+
+
+@pytest.mark.parametrize("api", ["openai_chat", "anthropic"])
+def test_a_cut_stream_is_missing(api: str) -> None:
+    """A list of events cut short by the caller is a cut stream for the SDK too; it ends without an error."""
+    response = response_of(api, "text")
+    summarizer = format_of(api).summarizer(CTX)
+    for event in Server(api, response, cut=4).client()(**format_of(api).encode(REQUEST, stream=True)):
+        summarizer.feed(event)
+    seen = summarizer.close()
+    assert (seen.stop.reason, seen.output_chars > 0) == (StopReason.MISSING, True)
+
+
+def test_the_message_stream_of_anthropic_accumulates_a_reply() -> None:
+    """The SDK's own accumulator builds the same blocks from a reply's events."""
+    response = response_of("anthropic", "tool use")
+    http = httpx2.Client(transport=httpx2.MockTransport(Server("anthropic", response)))
+    summarizer = anthropic.summarizer(CTX)
+    with Anthropic(api_key="x", http_client=http).messages.stream(
+        model="m", max_tokens=64, messages=[{"role": "user", "content": "hi"}]
+    ) as stream:
+        for event in stream:
+            summarizer.feed(event)
+        final = stream.get_final_message()
+    assert summarizer.close().stop == response.stop
+    assert anthropic.decode(final, ctx=CTX).text == response.text
+    assert final.stop_reason == "tool_use"
+
+
+def test_the_openai_sdk_raises_over_an_error_chunk_and_the_watch_says_so() -> None:
+    """What a summarizer over HTTP sees of an error chunk is what the SDK raises."""
+    error = {"error": {"message": "boom", "type": "server_error"}}
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        content = framing.frame(Event(None, error))
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+
+    client = OpenAI(api_key="x", http_client=httpx2.Client(transport=httpx2.MockTransport(answer)))
+    with pytest.raises(APIError, match="boom"):
+        list(client.chat.completions.create(model="m", messages=[], stream=True))
+    summarizer = openai_chat.summarizer(CTX)
+    summarizer.feed(error)
+    assert (summarizer.close().stop.reason, summarizer.close().stop.raw) == (StopReason.ERROR, "server_error")
