@@ -41,12 +41,10 @@ from typing import Any, Final
 import openai
 from openai.resources.chat.completions import Completions
 from opentelemetry import _logs, metrics, trace
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs import export as logs_export
+from opentelemetry.sdk._logs import LoggerProvider, export as logs_export
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace import export as trace_export
+from opentelemetry.sdk.trace import TracerProvider, export as trace_export
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "overhead.md"

@@ -10,8 +10,7 @@ from itertools import count, islice
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation.policy import ContinuationPolicy

@@ -32,8 +32,7 @@ from langchain_core.output_parsers import PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import INVALID_SPAN
-from pydantic_ai import Agent, ModelRequest, ModelResponse, ModelSettings, TextPart
-from pydantic_ai import messages as pydantic_messages
+from pydantic_ai import Agent, ModelRequest, ModelResponse, ModelSettings, TextPart, messages as pydantic_messages
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider

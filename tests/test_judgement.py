@@ -16,7 +16,7 @@ from endturn import announce
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import Client
 from endturn.errors import ProviderError, RequestRejected
-from endturn.formats import Context, Event, RequestSummary, format_of, framing
+from endturn.formats import Context, Event, RequestSummary, format_of, framing, summarize
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import Resume, Stop, StopReason
 from endturn.telemetry import cleanup
@@ -198,7 +198,7 @@ def test_a_window_that_the_server_reports() -> None:
     api, ctx = format_of("openai_chat"), Context(dialect="lmstudio", window=131_072)
     assert api.decode(said, ctx=ctx).stop.reason is StopReason.MAX_TOKENS
     assert api.decode(reported, ctx=ctx).stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-    assert api.summarize(ctx, reported).stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
+    assert summarize(api, ctx, reported).stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
 
 
 # Nothing but thinking

@@ -7,8 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.errors import DecodeError, ProviderUnavailable, RequestRejected, UsageError

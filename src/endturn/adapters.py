@@ -30,7 +30,7 @@ from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, Format, dialect_in, format_of
-from endturn.formats.errors import shortened
+from endturn.formats.errors import error_of, shortened
 from endturn.formats.reading import count, member, plain
 from endturn.providers import provider_at
 from endturn.sdk_errors import Told, is_of, lost, told
@@ -395,7 +395,7 @@ class _Exchange:
             readable = shortened(said.content.decode("utf-8", "replace"))
             what = f"{name} answered {said.status} with what its SDK cannot read"
             return DecodeError(what, provider=name, status=said.status, body=readable)
-        return self._asking.format.decode_error(said.status, said.headers, said.content, ctx=self._context)
+        return error_of(said.status, said.headers, said.content, ctx=self._context)
 
     def _broken(self, said: Told, error: Exception) -> None:
         """An error within a stream, which the SDK raised: shown to the decoder as the event that it was."""

@@ -18,7 +18,7 @@ from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
 from endturn.formats import TAIL, Context, Event, Format, Framing, dialect_in, format_of, framing, known_dialect
-from endturn.formats.errors import quota, request_id, shortened
+from endturn.formats.errors import error_of, quota, request_id, shortened
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
@@ -269,7 +269,7 @@ class Exchange:
     def rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
         """What an answer says that is not a success. A key that it quotes is taken out."""
         content = self._endpoint.without_secrets(content)
-        return self._endpoint.format.decode_error(status, headers, content, ctx=self._context)
+        return error_of(status, headers, content, ctx=self._context)
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """A stream's headers have arrived."""

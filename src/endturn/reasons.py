@@ -14,8 +14,7 @@ from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.formats.errors import says_of_stop
 from endturn.providers import PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
-from endturn.stop_reasons import COMPATIBLE, Api
-from endturn.stop_reasons import apis as apis_of
+from endturn.stop_reasons import COMPATIBLE, Api, apis as apis_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, reject
-from hypothesis import strategies as st
+from hypothesis import given, reject, strategies as st
 
 from endturn.chat import Tool
 from endturn.continuation import fit

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from endturn.continuation.policy import TABLES, ContinuationPolicy
 from endturn.continuation.presets import PRESETS

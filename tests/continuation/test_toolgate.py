@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from endturn.chat import ToolCall
 from endturn.continuation.payload import Malformed, strict_object

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from endturn.errors import ProviderError
-from endturn.formats import Event, framing
+from endturn.formats import Event, framing, summarize
 from endturn.stop import StopReason, raw_text
 from tests.formats.recorded import RECORDED, Recorded
 
@@ -160,7 +160,7 @@ class Case:
         summarizer.feed(thing)
         seen = summarizer.close()
         assert seen.stop == response.stop, "summarizer and decode disagree"
-        assert self.api.summarize(self.ctx, thing) == seen, "a whole body is read otherwise than by a summarizer"
+        assert summarize(self.api, self.ctx, thing) == seen, "a whole body is read otherwise than by a summarizer"
         return response.stop.reason
 
     def stream(self, events: list[Event]) -> StopReason | None:

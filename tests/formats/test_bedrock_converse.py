@@ -10,6 +10,7 @@ import pytest
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.formats import Context, Event, RequestSummary, Routed, bedrock_converse
+from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_bedrock_converse import (
@@ -290,7 +291,7 @@ def test_an_exception_after_the_end_is_detail(before: int | None) -> None:
 def test_error_answers(status: int, headers: dict[str, str], body: Json, kind: type[ProviderError], label: str) -> None:
     """The exception's name comes as a header or as `__type`; it is in the message, with the request's id beside it."""
     known = {**headers, "x-amzn-RequestId": "1f-2"}
-    error = bedrock_converse.decode_error(status, known, json.dumps(body).encode(), ctx=CTX)
+    error = error_of(status, known, json.dumps(body).encode(), ctx=CTX)
     assert type(error) is kind
     assert f"aws.bedrock answered {label}" in str(error)
     assert (error.status, error.request_id) == (status, "1f-2")

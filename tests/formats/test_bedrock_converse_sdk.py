@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from endturn.chat import Json, Message, Request, Tool
-from endturn.formats import Context, Event, Framing, Summarizer, bedrock_converse, framing
+from endturn.formats import Context, Event, Framing, Summarizer, bedrock_converse, framing, summarize
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -97,7 +97,7 @@ def test_bodies(name: str) -> None:
     with sending(body, []) as asking:
         got = asking.converse(modelId="m", messages=HI)
     again = bedrock_converse.decode(got, ctx=CTX)
-    seen = bedrock_converse.summarize(CTX, got)
+    seen = summarize(bedrock_converse, CTX, got)
     assert seen.stop == again.stop == response.stop
     assert seen.usage == again.usage == response.usage
     assert (again.text, again.tool_calls, again.blocks) == (response.text, response.tool_calls, response.blocks)
@@ -144,7 +144,7 @@ def test_scripted_replies(name: str) -> None:
     summarizer = bedrock_converse.summarizer(CTX)
     for each in events:
         summarizer.feed(each)
-    assert summarizer.close().stop.reason is bedrock_converse.summarize(CTX, got).stop.reason is reason
+    assert summarizer.close().stop.reason is summarize(bedrock_converse, CTX, got).stop.reason is reason
 
 
 def test_what_boto3_sends_is_what_encode_writes() -> None:

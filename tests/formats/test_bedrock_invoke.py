@@ -11,8 +11,15 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import Context, Event, RequestSummary, bedrock_invoke, format_of
-from endturn.formats import bedrock_invoke_families as families
+from endturn.formats import (
+    Context,
+    Event,
+    RequestSummary,
+    bedrock_invoke,
+    bedrock_invoke_families as families,
+    format_of,
+    summarize,
+)
 from endturn.formats.bedrock_invoke_families import FAMILIES, of
 from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
@@ -186,7 +193,7 @@ def test_a_body_may_arrive_in_any_form(name: str) -> None:
     answer = {"ResponseMetadata": {"HTTPHeaders": {}}, "contentType": "application/json"}
     for body in (data, data.decode(), bytearray(data), {**answer, "body": data}, {**answer, "body": io.BytesIO(data)}):
         stream = body.get("body") if isinstance(body, dict) else None
-        seen = bedrock_invoke.summarize(context(name), body)
+        seen = summarize(bedrock_invoke, context(name), body)
         if isinstance(stream, io.BytesIO):
             assert stream.tell() == 0
             assert seen.stop.reason is StopReason.MISSING
@@ -217,7 +224,7 @@ def test_headers_tell_the_tokens_of_a_body() -> None:
     body, ctx = mistral("One", "length"), context("mistral:")
     assert bedrock_invoke.decode(body, ctx=ctx, headers=headers).usage == Usage(12, 9)
     answer = {"ResponseMetadata": {"HTTPHeaders": headers}, "body": json.dumps(body)}
-    assert bedrock_invoke.summarize(ctx, answer).usage == Usage(12, 9)
+    assert summarize(bedrock_invoke, ctx, answer).usage == Usage(12, 9)
     assert bedrock_invoke.decode(llama("One", "stop", 3, 4), ctx=ctx, headers=headers).usage == Usage(3, 4)
 
 
@@ -428,9 +435,9 @@ def test_what_is_in_nobodys_words_is_not_cut(body: Any) -> None:
     """An answer that holds no text, of a model that nobody knows, is `unknown`; cut in its midst it is `missing`."""
     ctx, data = Context("", "aws.bedrock", RequestSummary(model=PROFILE)), json.dumps(body).encode()
     for form in (body, data, Event(None, {"chunk": {"bytes": data}})):
-        stop = bedrock_invoke.summarize(ctx, form).stop
+        stop = summarize(bedrock_invoke, ctx, form).stop
         assert (stop.reason, stop.detail, stop.truncated) == (StopReason.UNKNOWN, "unreadable", False)
-    assert bedrock_invoke.summarize(ctx, data[:-1]).stop.reason is StopReason.MISSING
+    assert summarize(bedrock_invoke, ctx, data[:-1]).stop.reason is StopReason.MISSING
     if isinstance(body, dict):
         assert streamed([chunk(body)], ctx).stop.reason is StopReason.UNKNOWN
     summarizer = bedrock_invoke.summarizer(ctx)
@@ -453,7 +460,7 @@ def test_what_is_in_nobodys_words_is_not_cut(body: Any) -> None:
 def test_a_reply_without_a_reason_is_missing(body: Json) -> None:
     """What is in a family's words, and says nothing of its stop, is cut."""
     assert (
-        bedrock_invoke.summarize(Context("", "aws.bedrock", RequestSummary(model=PROFILE)), body).stop.reason
+        summarize(bedrock_invoke, Context("", "aws.bedrock", RequestSummary(model=PROFILE)), body).stop.reason
         is StopReason.MISSING
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from endturn.chat import Message, Request, ToolCall, Usage
-from endturn.formats import Context, Event, bedrock_invoke
+from endturn.formats import Context, Event, bedrock_invoke, summarize
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, say, truncate
 from endturn.stop import StopReason
 from tests.formats.replies_bedrock_invoke import MODELS
@@ -62,10 +62,11 @@ def test_replies_reach_boto3(family: str, reply: Reply) -> None:
         arguments = asked(family)
         ctx = context(arguments)
         answer = client.invoke_model(**arguments)
-        assert bedrock_invoke.summarize(ctx, answer).stop.reason is StopReason.MISSING  # its stream is not ours to read
+        # Its stream is not ours to read.
+        assert summarize(bedrock_invoke, ctx, answer).stop.reason is StopReason.MISSING
         body = answer["body"].read()
         whole = bedrock_invoke.decode(body, ctx=ctx)
-        assert bedrock_invoke.summarize(ctx, body).stop == whole.stop
+        assert summarize(bedrock_invoke, ctx, body).stop == whole.stop
         stream = client.invoke_model_with_response_stream(**asked(family, stream=True))["body"]
         decoder, summarizer = bedrock_invoke.decoder(ctx), bedrock_invoke.summarizer(ctx)
         for event in stream:

@@ -11,8 +11,18 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import ProviderError, RequestRejected
-from endturn.formats import FORMATS, Context, Event, RequestSummary, ResponseSummary, format_of, framing
-from endturn.formats import openai_chat as chat
+from endturn.formats import (
+    FORMATS,
+    Context,
+    Event,
+    RequestSummary,
+    ResponseSummary,
+    format_of,
+    framing,
+    openai_chat as chat,
+    summarize,
+)
+from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.stop_reasons import apis
@@ -80,7 +90,7 @@ def test_the_watch_agrees(said: Said) -> None:
     if said.body is not None:
         expected = chat.decode(said.body, ctx=ctx)
         bodies = (said.body, cast(Any, ChatCompletion).construct(**said.body))
-        for seen in (*(watched([body], ctx) for body in bodies), *(chat.summarize(ctx, body) for body in bodies)):
+        for seen in (*(watched([body], ctx) for body in bodies), *(summarize(chat, ctx, body) for body in bodies)):
             assert (seen.stop, seen.usage) == (expected.stop, expected.usage)
             assert (seen.tail, seen.output_chars) == (expected.text[-64:], len(expected.text))
         again = chat.decode(chat.reply(expected, stream=False), ctx=ctx)
@@ -282,7 +292,7 @@ def test_groqs_malformed_call_is_to_be_repaired() -> None:
     """HTTP 400 `tool_use_failed`: the model wrote a call that Groq could not parse; it was not the host's fault."""
     body = b"""{"error": {"message": "Failed to call a function. Please adjust your prompt.", "type":
         "invalid_request_error", "code": "tool_use_failed", "failed_generation": "<function=f>{\\"a\\": "}}"""
-    error = chat.decode_error(400, {}, body, ctx=Context(dialect="groq", provider="groq"))
+    error = error_of(400, {}, body, ctx=Context(dialect="groq", provider="groq"))
     assert type(error) is RequestRejected
     assert error.stop is not None
     assert (error.stop.reason, error.stop.resume) == (StopReason.ERROR, Resume.REPAIR)

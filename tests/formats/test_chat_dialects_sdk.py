@@ -11,25 +11,21 @@ import groq
 import mistralai.client as mistralai
 import pytest
 import together
-from groq.types.chat import chat_completion as groq_body
-from groq.types.chat import chat_completion_chunk as groq_chunk
+from groq.types.chat import chat_completion as groq_body, chat_completion_chunk as groq_chunk
 from huggingface_hub import ChatCompletionOutput, ChatCompletionStreamOutput, TextGenerationOutput
 from huggingface_hub.inference._generated.types import text_generation as tgi
-from mistralai.client.models import chatcompletionchoice as mistral_body
-from mistralai.client.models import completionresponsestreamchoice as mistral_chunk
-from openai.types.chat import chat_completion as openai_body
-from openai.types.chat import chat_completion_chunk as openai_chunk
-from together.types.chat import chat_completion as together_body
-from together.types.chat import chat_completion_chunk as together_chunk
-from xai_sdk.chat import Chunk as XaiChunk  # type: ignore[import-untyped]
-from xai_sdk.chat import Response as XaiResponse
+from mistralai.client.models import (
+    chatcompletionchoice as mistral_body,
+    completionresponsestreamchoice as mistral_chunk,
+)
+from openai.types.chat import chat_completion as openai_body, chat_completion_chunk as openai_chunk
+from together.types.chat import chat_completion as together_body, chat_completion_chunk as together_chunk
+from xai_sdk.chat import Chunk as XaiChunk, Response as XaiResponse  # type: ignore[import-untyped]
 from xai_sdk.proto import chat_pb2, sample_pb2, usage_pb2  # type: ignore[import-untyped]
 
-from endturn.formats import Context, RequestSummary, ResponseSummary, framing
-from endturn.formats import openai_chat as chat
+from endturn.formats import Context, RequestSummary, ResponseSummary, framing, openai_chat as chat, summarize
 from endturn.scripted import Reply, ScriptedProvider, call, cut, reason, say, truncate
-from endturn.scripted.loopback import Answer, Server
-from endturn.scripted.loopback import RequestSummary as Received
+from endturn.scripted.loopback import Answer, RequestSummary as Received, Server
 from endturn.stop import StopReason
 from tests.formats.replies_chat_dialects import SAID, Said
 
@@ -158,7 +154,7 @@ async def test_scripted_replies(name: str, kind: str) -> None:
     for things in ([whole], [awhole], chunks, achunks):
         seen = watched(things, ctx)
         assert (seen.stop, seen.tail, seen.output_chars) == (decoded.stop, decoded.text, len(decoded.text))
-    assert chat.summarize(ctx, whole).stop == decoded.stop
+    assert summarize(chat, ctx, whole).stop == decoded.stop
 
 
 @each_sdk

@@ -9,6 +9,7 @@ import pytest
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, RequestSummary, Routed, cohere
+from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_cohere import (
@@ -185,11 +186,11 @@ def test_an_error_under_a_status_of_success_raises() -> None:
 def test_a_prompt_that_is_too_large_is_a_stop_reason() -> None:
     """The API answers 400 with "too many tokens: …", which is said of the output's limit too."""
     message = "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292."
-    error = cohere.decode_error(400, {}, f'{{"message": "{message}"}}'.encode(), ctx=CTX)
+    error = error_of(400, {}, f'{{"message": "{message}"}}'.encode(), ctx=CTX)
     assert error.stop is not None
     assert error.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
     output = b'{"message": "too many tokens: max tokens must be less than or equal to 4096"}'
-    assert cohere.decode_error(400, {}, output, ctx=CTX).stop is None
+    assert error_of(400, {}, output, ctx=CTX).stop is None
 
 
 @pytest.mark.behaviour(6)

@@ -16,7 +16,7 @@ from cohere.errors import BadRequestError, InternalServerError, TooManyRequestsE
 from cohere.types import ChatFinishReason, FinishReason
 from cohere.v2.types import V2ChatResponse
 
-from endturn.formats import Context, ResponseSummary, cohere
+from endturn.formats import Context, ResponseSummary, cohere, summarize
 from endturn.formats.errors import error_of
 from endturn.scripted import (
     ScriptedProvider,
@@ -205,7 +205,7 @@ def test_v1_through_its_own_client(name: str) -> None:
         asking = sdk.Client(api_key="none", base_url="http://cohere", httpx_client=http)
         whole = asking.chat(message="hi")
         events = list(asking.chat_stream(message="hi"))
-    assert seen([whole], V1) == cohere.summarize(V1, BODIES[name])
+    assert seen([whole], V1) == summarize(cohere, V1, BODIES[name])
     assert cohere.decode(whole, ctx=V1).tool_calls == cohere.decode(BODIES[name], ctx=V1).tool_calls
     assert seen(events, V1) == seen(STREAMS[name], V1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import Context, Event, RequestSummary, completions
+from endturn.formats import Context, Event, RequestSummary, completions, summarize
 from endturn.formats.completions_shapes import SHAPES
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
@@ -182,7 +182,7 @@ def test_sglang_repeats_the_text(name: str, text: str) -> None:
 def test_sglang_answers_several_prompts_in_a_list() -> None:
     """The first counts; all reasons are seen."""
     body = [sglang("a", {"type": "stop"}), sglang("b", {"type": "length"})]
-    seen = completions.summarize(Context("sglang"), body)
+    seen = summarize(completions, Context("sglang"), body)
     assert (seen.stop.raw, seen.reasons, seen.tail) == ("stop", ("stop", "length"), "a")
 
 
@@ -190,7 +190,7 @@ def test_sglang_answers_several_prompts_in_a_list() -> None:
 def test_choice_0_counts() -> None:
     """Of several choices or prompts, whatever their order in the stream."""
     assert whole("several").stop.reason is StopReason.MAX_TOKENS
-    assert completions.summarize(Context(), BODIES["several"]).reasons == ("length", "stop")
+    assert summarize(completions, Context(), BODIES["several"]).reasons == ("length", "stop")
     response = streamed(STREAMS["two prompts"], Context())
     assert (response.text, response.stop.raw) == ("aA", "stop")
 

@@ -11,7 +11,7 @@ from openai.types import CompletionChoice
 
 from endturn.chat import ChatResponse, Message, Request
 from endturn.clients import Client
-from endturn.formats import Context, completions
+from endturn.formats import Context, completions, summarize
 from endturn.scripted import ScriptedProvider, block, cut, fail, reason, say, truncate
 from endturn.stop import StopReason
 
@@ -33,7 +33,7 @@ def test_replies_reach_the_sdk(name: str) -> None:
         answer = client.completions.create(model="m", prompt="Once upon", max_tokens=50)
         assert (answer.choices[0].text, answer.choices[0].finish_reason) == (text, raw)
         assert answer.usage is not None
-        seen = completions.summarize(CTX, answer)
+        seen = summarize(completions, CTX, answer)
         summarizer = completions.summarizer(CTX)
         said, why = "", None
         with client.completions.create(
@@ -61,7 +61,7 @@ async def test_replies_reach_the_async_sdk() -> None:
     with provider.serve() as url:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
             answer = await client.completions.create(model="m", prompt="Once upon")
-            assert completions.summarize(CTX, answer).stop.reason is StopReason.MAX_TOKENS
+            assert summarize(completions, CTX, answer).stop.reason is StopReason.MAX_TOKENS
             summarizer = completions.summarizer(CTX)
             async with await client.completions.create(model="m", prompt="Once upon", stream=True) as chunks:
                 async for chunk in chunks:

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from endturn.errors import DecodeError
 from endturn.formats import Event, Framing

@@ -20,7 +20,7 @@ CTX = Context(provider="openai")
 def error(status: int, body: Any, headers: dict[str, str] | None = None) -> ProviderError:
     """The exception for an answer."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return openai_chat.decode_error(status, headers or {}, raw, ctx=CTX)
+    return error_of(status, headers or {}, raw, ctx=CTX)
 
 
 @pytest.mark.parametrize(

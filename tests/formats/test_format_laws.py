@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import Context, Event, Format, Framing, framing
+from endturn.formats import Context, Event, Format, Framing, framing, summarize
+from endturn.formats.errors import error_of
 from endturn.stop import Stop, StopReason
 from endturn.stop_reasons import apis
 from tests.formats.recorded import CTX, RECORDED, Recorded
@@ -79,7 +79,7 @@ def test_watch_and_decode_agree_on_bodies(recorded: Recorded, name: str) -> None
             continue
         summarizer = api.summarizer(ctx)
         summarizer.feed(thing)
-        for seen in (summarizer.close(), api.summarize(ctx, thing)):
+        for seen in (summarizer.close(), summarize(api, ctx, thing)):
             assert seen.stop == expected.stop
             assert (seen.usage, seen.id, seen.model) == (expected.usage, expected.id, expected.model)
             assert seen.tail == expected.text[-64:]
@@ -277,7 +277,7 @@ def test_any_json_is_survived(recorded: Recorded, data: st.DataObject) -> None:
         streamed(api, [Event(None, thing)], ctx)
     arguments = ("messages", "max_tokens", "system", "n", "contents", "config", "input", "prompt", "inferenceConfig")
     api.request_summary(thing if isinstance(thing, dict) else dict.fromkeys(arguments, thing))
-    api.decode_error(400, {}, repr(thing).encode("utf-8", "replace"), ctx=ctx)
+    error_of(400, {}, repr(thing).encode("utf-8", "replace"), ctx=ctx)
     if isinstance(thing, dict):
         with suppress(ProviderError):
             api.request(thing)

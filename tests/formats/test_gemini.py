@@ -11,7 +11,8 @@ from google.genai import types
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, RequestRejected, UsageError
-from endturn.formats import Context, Event, RequestSummary, Route, Routed, gemini
+from endturn.formats import Context, Event, RequestSummary, Route, Routed, gemini, summarize
+from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_gemini import (
@@ -108,7 +109,7 @@ def test_a_blocked_prompt_has_no_candidates(reason: str) -> None:
     assert (
         stop
         == streamed([Event(None, blocked(reason))]).stop
-        == gemini.summarize(CTX, body_object(blocked(reason))).stop
+        == summarize(gemini, CTX, body_object(blocked(reason))).stop
     )
 
 
@@ -172,7 +173,7 @@ def test_snake_case_is_read_in_place_too() -> None:
     """The SDK's objects dumped by their names: JSON in the other spelling."""
     for name in BODIES:
         dumped = body_object(BODIES[name]).model_dump(exclude_none=True)
-        seen, expected = gemini.summarize(CTX, dumped), gemini.summarize(CTX, BODIES[name])
+        seen, expected = summarize(gemini, CTX, dumped), summarize(gemini, CTX, BODIES[name])
         assert seen == expected, name
         assert gemini.decode(dumped, ctx=CTX).stop == expected.stop, name
 
@@ -231,7 +232,7 @@ def test_a_stream_without_sse_is_one_array() -> None:
     """Asked for without `alt=sse`: the chunks are the same."""
     chunks = [event.data for event in STREAMS["tool calls"]]
     assert gemini.decode(chunks, ctx=CTX) == streamed(STREAMS["tool calls"])
-    assert gemini.summarize(CTX, chunks).stop == streamed(STREAMS["tool calls"]).stop
+    assert summarize(gemini, CTX, chunks).stop == streamed(STREAMS["tool calls"]).stop
 
 
 def test_choice_0_counts() -> None:
@@ -434,7 +435,7 @@ def test_a_prompt_that_is_too_long(said: str, array: bool) -> None:
     """A 400 that says so is the window's, in both forms of the body."""
     answer: Any = {"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}
     content = json.dumps([answer] if array else answer).encode()
-    error = gemini.decode_error(400, {}, content, ctx=CTX)
+    error = error_of(400, {}, content, ctx=CTX)
     assert isinstance(error, RequestRejected)
     assert error.stop is not None
     assert error.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
@@ -445,7 +446,7 @@ def test_error_answers(status: int) -> None:
     """What a scripted server says is read as what it means, in an answer and in a stream."""
     written = gemini.reply_error(status, None, None)
     assert isinstance(written, dict)
-    error = gemini.decode_error(status, {}, json.dumps(written).encode(), ctx=CTX)
+    error = error_of(status, {}, json.dumps(written).encode(), ctx=CTX)
     assert (error.status, error.retryable) == (status, status >= 429)
     event = gemini.reply_error(status, None, None, stream=True)
     assert isinstance(event, Event)

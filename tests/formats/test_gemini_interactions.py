@@ -9,6 +9,7 @@ import pytest
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, RequestSummary, gemini_interactions
+from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from tests.formats.replies_gemini_interactions import (
@@ -155,10 +156,10 @@ def test_an_error_in_a_stream(code: str, reason: str, status: int) -> None:
 def test_an_error_answer_of_a_filter() -> None:
     """An answer that is refused has the filter's code."""
     body = b'{"error": {"code": "spii", "message": "Sensitive information."}}'
-    failure = api.decode_error(400, {}, body, ctx=CTX)
+    failure = error_of(400, {}, body, ctx=CTX)
     assert failure.stop is not None
     assert (failure.stop.reason, failure.stop.raw) == (StopReason.SAFETY_BLOCKED, "spii")
-    assert api.decode_error(503, {}, b"<html>", ctx=CTX).stop is None
+    assert error_of(503, {}, b"<html>", ctx=CTX).stop is None
     with pytest.raises(ProviderError, match="malformed"):
         api.decode({"error": {"code": "invalid_request", "message": "malformed"}}, ctx=CTX)
 

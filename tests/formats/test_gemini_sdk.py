@@ -13,7 +13,7 @@ from google.genai import errors, types
 from google.oauth2.credentials import Credentials
 
 from endturn.chat import Usage
-from endturn.formats import Context, ResponseSummary, gemini
+from endturn.formats import Context, ResponseSummary, gemini, summarize
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -194,7 +194,7 @@ def test_a_token_that_the_sdk_is_told_not_to_follow() -> None:
     """The pause is seen, and the token is on the candidate, as bytes."""
     with sdk(ScriptedProvider([pause("So far")])) as models:
         answer = models.generate_content(**asked(automatic_continuation=False))
-    stop = gemini.summarize(Context(), answer).stop
+    stop = summarize(gemini, Context(), answer).stop
     assert (stop.reason, stop.raw) == (StopReason.PAUSED, "CONTINUATION")
     assert isinstance(answer.candidates[0].continuation_token, bytes)
     assert gemini.decode(answer, ctx=Context()).token is not None
@@ -248,7 +248,7 @@ def test_a_reason_that_the_sdk_does_not_know() -> None:
     provider = ScriptedProvider([reason("A_NEW_REASON", "Hm")])
     with sdk(provider) as models, pytest.warns(UserWarning, match="A_NEW_REASON"):
         answer = models.generate_content(**asked())
-    assert gemini.summarize(Context(), answer).stop == Stop(StopReason.UNKNOWN, "A_NEW_REASON", mapped=False)
+    assert summarize(gemini, Context(), answer).stop == Stop(StopReason.UNKNOWN, "A_NEW_REASON", mapped=False)
     assert gemini.decode(answer, ctx=Context()).stop.raw == "A_NEW_REASON"
 
 
@@ -271,7 +271,7 @@ async def test_vertex(known: dict[str, Any]) -> None:
             assert answer.model_version == MODEL
         async with client.aio as models:
             answer = await models.models.generate_content(**asked())
-    assert gemini.summarize(Context(), answer).stop.reason is StopReason.END_TURN
+    assert summarize(gemini, Context(), answer).stop.reason is StopReason.END_TURN
     assert [(each.format, each.request.model, each.stream) for each in provider.received] == [
         ("gemini", MODEL, False),
         ("gemini", MODEL, True),

@@ -11,6 +11,7 @@ from ollama import Options
 from endturn.chat import ChatResponse, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import ProviderError, RequestRejected, UsageError
 from endturn.formats import Context, Event, RequestSummary, ollama
+from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from tests.formats.replies_ollama import BODIES, COUNTS, STREAMS, WINDOW, call, chat, context, end, line, message
@@ -134,10 +135,10 @@ def test_an_error_in_a_stream(said: str, reason: str) -> None:
 
 def test_error_answers() -> None:
     """An error's body is its sentence."""
-    error = ollama.decode_error(404, {}, b'{"error":"model \'m\' not found"}', ctx=CTX)
+    error = error_of(404, {}, b'{"error":"model \'m\' not found"}', ctx=CTX)
     assert isinstance(error, RequestRejected)
     assert "model 'm' not found" in str(error)
-    full = ollama.decode_error(400, {}, b'{"error":"the input length exceeds the context length"}', ctx=CTX)
+    full = error_of(400, {}, b'{"error":"the input length exceeds the context length"}', ctx=CTX)
     assert full.stop is not None
     assert full.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
     with pytest.raises(ProviderError, match="busy"):

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openai.types.chat import ChatCompletionChunk
 
 from endturn.chat import Blocks, ChatResponse, Delta, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import Context, Event, RequestSummary
-from endturn.formats import openai_chat as chat
+from endturn.formats import Context, Event, RequestSummary, openai_chat as chat, summarize
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies import (
@@ -189,7 +187,7 @@ def test_a_null_as_text_is_none_in_a_body_too() -> None:
     """The word is no reason, read the short way or the long."""
     body = chat_body({"content": "One"}, "null")
     assert (stop_of(body).reason, stop_of(body).raw) == (StopReason.MISSING, None)
-    assert chat.summarize(CTX, body).stop == stop_of(body)
+    assert summarize(chat, CTX, body).stop == stop_of(body)
 
 
 # A whole message at the end of a stream

@@ -17,8 +17,7 @@ from openai.types.responses.response_error import ResponseError
 from pydantic import BaseModel
 
 from endturn.chat import ChatResponse, Message, Request, Tool
-from endturn.formats import Context, Event, framing
-from endturn.formats import openai_responses as responses
+from endturn.formats import Context, Event, framing, openai_responses as responses, summarize
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -99,7 +98,7 @@ def test_scripted_replies_over_http(name: str) -> None:
         assert (seen.stop.reason, seen.stop.raw, seen.output_chars) == (expected, raw, len(reply.text))
         if name != "cut":
             got = client.responses.create(**ASKED)
-            whole = responses.summarize(CTX, got)
+            whole = summarize(responses, CTX, got)
             assert (whole.stop, whole.tail, got.output_text) == (
                 seen.stop,
                 seen.tail,
@@ -115,7 +114,7 @@ async def test_asynchronous(name: str) -> None:
     reply, expected, raw = CASES[name]
     with ScriptedProvider([reply, reply]).serve() as url:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
-            stop = responses.summarize(CTX, await client.responses.create(**ASKED)).stop
+            stop = summarize(responses, CTX, await client.responses.create(**ASKED)).stop
             assert (stop.reason, stop.raw) == (expected, raw)
             summarizer = responses.summarizer(CTX)
             async with await client.responses.create(**ASKED, stream=True) as events:
@@ -167,7 +166,7 @@ def test_helpers() -> None:
     with sdk(say('{"n": 3}'), say('{"n": 4}'), say("raw")) as (client, provider):
         parsed = client.responses.parse(**ASKED, text_format=Answer)
         assert parsed.output_parsed == Answer(n=3)
-        assert responses.summarize(CTX, parsed).stop.reason is StopReason.END_TURN
+        assert summarize(responses, CTX, parsed).stop.reason is StopReason.END_TURN
         with client.responses.stream(**ASKED, text_format=Answer) as stream:
             final = stream.get_final_response()
         assert final.output_parsed == Answer(n=4)
@@ -183,7 +182,7 @@ def test_a_job_is_fetched_by_its_id() -> None:
     """`retrieve` reaches the script as a request to fetch, streamed and not."""
     with sdk(pause(), say("Done."), say("Done.")) as (client, provider):
         made = client.responses.create(**ASKED, background=True)
-        assert responses.summarize(CTX, made).stop.reason is StopReason.PAUSED
+        assert summarize(responses, CTX, made).stop.reason is StopReason.PAUSED
         assert client.responses.retrieve(made.id).output_text == "Done."
         with client.responses.retrieve(made.id, stream=True, starting_after=3) as events:
             assert [event.type for event in events][-1] == "response.completed"

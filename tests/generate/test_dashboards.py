@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from endturn.errors import UsageError
-from endturn.generate import dashboards
-from endturn.generate import files as generated
+from endturn.generate import dashboards, files as generated
 from endturn.generate.config import RuleConfig
 from endturn.generate.dashboards import LABELS, NAMES, NEEDS, SOURCES
 from endturn.generate.promql import SERVICE, UnknownName

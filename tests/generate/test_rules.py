@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from endturn.generate import alerts as declared
-from endturn.generate import dashboards, manifests, rules
+from endturn.generate import alerts as declared, dashboards, manifests, rules
 from endturn.generate.alerts import Alert
 from endturn.generate.config import RuleConfig
 from endturn.telemetry import schema

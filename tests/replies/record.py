@@ -40,7 +40,8 @@ from pydantic import BaseModel
 
 from endturn.chat import Blocks, ChatResponse, Delta, Request
 from endturn.errors import EndturnError
-from endturn.formats import TAIL, Context, Event, Format, RequestSummary, ResponseSummary, format_of
+from endturn.formats import TAIL, Context, Event, Format, RequestSummary, ResponseSummary, format_of, summarize
+from endturn.formats.errors import error_of
 from endturn.stop import Resume, Stop, StopReason
 
 Json = dict[str, Any]
@@ -62,7 +63,7 @@ def read_whole(format_: str, case: Json) -> Read:
     """A body."""
     api, ctx, body, headers = format_of(format_), context(case), case["body"], case.get("headers")
     with_figures = {"ResponseMetadata": {"HTTPHeaders": headers}, "body": body}
-    seen = api.summarize(ctx, with_figures if headers and format_ == "bedrock_invoke" else body)
+    seen = summarize(api, ctx, with_figures if headers and format_ == "bedrock_invoke" else body)
     try:
         return seen, api.decode(body, ctx=ctx, headers=headers)
     except Exception as error:
@@ -136,7 +137,7 @@ def _summary(api: Format, body: Json) -> Json:
 def _error(api: Format, case: Json) -> Any:
     body = case["body"] if isinstance(case["body"], str) else json.dumps(case["body"])
     answered = body.encode("utf-8", "surrogateescape")
-    return raised(api.decode_error(case["status"], case.get("headers", {}), answered, ctx=context(case)))
+    return raised(error_of(case["status"], case.get("headers", {}), answered, ctx=context(case)))
 
 
 REQUESTS: Final[Mapping[str, Callable[[Format, Json], Any]]] = {

@@ -15,8 +15,7 @@ from endturn.scripted import Reply, ScriptedProvider, fail, say
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from tests.formats.others_bedrock_invoke import OTHERS, PICTURES, PROFILE
-from tests.formats.replies import message
-from tests.formats.replies import say as said_block
+from tests.formats.replies import message, say as said_block
 from tests.formats.replies_bedrock_invoke import MODELS
 from tests.telemetry.mocked import Records, settle
 

@@ -261,7 +261,7 @@ BREAKS = {
     "ended": ("endturn.telemetry.turn_inference.TurnInference.ended", explode),
     "request": ("endturn.instrumentation.exchange.Sent.__new__", explode),
     "recognition": ("endturn.instrumentation.exchange.endpoint", explode),
-    "error": ("endturn.formats.openai_chat.decode_error", explode),
+    "error": ("endturn.instrumentation.body.error_of", explode),
     "answer": ("endturn.instrumentation.body.Answer", explode),
     "responses": ("endturn.formats.openai_responses.summarizer", Exploding),
     "responses being made": ("endturn.instrumentation.background_responses.keep", explode),

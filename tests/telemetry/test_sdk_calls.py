@@ -33,8 +33,7 @@ from endturn.instrumentation.instrument import uninstrument
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from tests.formats import replies_completions as texts
-from tests.formats import replies_openai_responses as responses
+from tests.formats import replies_completions as texts, replies_openai_responses as responses
 from tests.formats.replies import DONE_EVENT, anthropic_stream, chat_body, message, named, said, say, use, used
 from tests.formats.replies_cohere import BODIES, STREAMS
 from tests.telemetry.mocked import (

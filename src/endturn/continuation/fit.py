@@ -23,8 +23,7 @@ from jsonschema import Draft202012Validator, FormatChecker, SchemaError, Validat
 from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
-from pydantic import Field, TypeAdapter
-from pydantic import ValidationError as Unlike
+from pydantic import Field, TypeAdapter, ValidationError as Unlike
 from pydantic_core import SchemaError as Unreadable
 from referencing import Registry
 from referencing.exceptions import Unresolvable

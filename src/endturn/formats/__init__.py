@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from endturn.errors import ProviderError, UsageError
+from endturn.errors import UsageError
 from endturn.providers import PROVIDERS
 from endturn.records import Strategy
 from endturn.stop import Row, Stop, StopReason
@@ -198,17 +198,6 @@ class Summarizer(Protocol):
     def close(self, *, left: bool = False) -> ResponseSummary: ...
 
 
-def summarizing(summarizer: Callable[[Context], Summarizer]) -> Callable[[Context, Any], ResponseSummary]:
-    """What a summarizer sees of a whole body, as a function of what must be known and the body."""
-
-    def summarize(ctx: Context, body: Any) -> ResponseSummary:
-        watching = summarizer(ctx)
-        watching.feed(body)
-        return watching.close()
-
-    return summarize
-
-
 class Format(Protocol):
     """The names that every format module has."""
 
@@ -232,8 +221,6 @@ class Format(Protocol):
 
     def decoder(self, ctx: Context) -> Decoder: ...
 
-    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes, *, ctx: Context) -> ProviderError: ...
-
     def resume(
         self, request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
     ) -> Request: ...
@@ -241,8 +228,6 @@ class Format(Protocol):
     def request_summary(self, kwargs: Mapping[str, Any]) -> RequestSummary: ...
 
     def summarizer(self, ctx: Context) -> Summarizer: ...
-
-    def summarize(self, ctx: Context, body: Any) -> ResponseSummary: ...
 
     def request(self, body: Json) -> Request:
         """A request's body as ours; `model` and `stream` are in it, wherever the format has them."""
@@ -274,6 +259,13 @@ def format_of(name: str) -> Format:
         raise UsageError(f"no format is called {name!r}; the formats are: {', '.join(FORMATS)}")
     module: Any = import_module(f"endturn.formats.{name}")
     return module  # type: ignore[no-any-return]  # a module is checked against the Protocol in tests/typing/api.py
+
+
+def summarize(speaks: Format, ctx: Context, body: Any) -> ResponseSummary:
+    """What telemetry needs of a whole body."""
+    summarizer = speaks.summarizer(ctx)
+    summarizer.feed(body)
+    return summarizer.close()
 
 
 def dialect_in(speaks: Format, provider: str) -> str:

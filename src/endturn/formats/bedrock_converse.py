@@ -9,37 +9,15 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Request
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.bedrock_converse_reader import NAME, REASONS, REPLY
-from endturn.formats.bedrock_converse_reply import reply, reply_error
-from endturn.formats.bedrock_converse_request import encode, replayable, request
-from endturn.formats.errors import error_of
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.bedrock_converse_reader import NAME as NAME, REASONS as REASONS, REPLY
+from endturn.formats.bedrock_converse_reply import reply as reply, reply_error as reply_error
+from endturn.formats.bedrock_converse_request import encode as encode, replayable, request as request
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import SEGMENTS, items, member, text
 from endturn.formats.request_members import asked
 from endturn.records import Strategy
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "aws.bedrock"
 FRAMING: Final = Framing.EVENTSTREAM
@@ -103,5 +81,3 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
 decode = partial(decoded, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

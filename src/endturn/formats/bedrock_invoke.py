@@ -10,36 +10,22 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import ChatResponse, Json, Request
-from endturn.formats import Event, Framing, RequestSummary, Route, Routed, Voice, completions, summarizing
-from endturn.formats.bedrock_converse_reply import reply_error
-from endturn.formats.bedrock_invoke_envelope import GUARDED, GUARDRAIL, METRICS, NAME, Decoder, Summarizer, decode
+from endturn.formats import Event, Framing, RequestSummary, Route, Routed, Voice, completions
+from endturn.formats.bedrock_converse_reply import reply_error as reply_error
+from endturn.formats.bedrock_invoke_envelope import (
+    GUARDED,
+    GUARDRAIL,
+    METRICS,
+    NAME as NAME,
+    Decoder,
+    Summarizer,
+    decode as decode,
+)
 from endturn.formats.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
-from endturn.formats.errors import error_of
 from endturn.formats.framing import DONE
 from endturn.formats.reading import SEGMENTS, text
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "aws.bedrock"
 FRAMING: Final = Framing.EVENTSTREAM
@@ -172,5 +158,3 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
 # What the format leaves nothing to add to.
 summarizer = Summarizer
 decoder = Decoder
-decode_error = error_of
-summarize = summarizing(Summarizer)

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Json, Usage
 from endturn.errors import DecodeError
-from endturn.formats import Context, Event, ResponseSummary
-from endturn.formats import Decoder as FamilyDecoder
-from endturn.formats import Summarizer as FamilyWatch
+from endturn.formats import Context, Decoder as FamilyDecoder, Event, ResponseSummary, Summarizer as FamilyWatch
 from endturn.formats.bedrock_invoke_families import Family, spoken, with_reasons
 from endturn.formats.errors import broken, error_of, label_of, shortened
 from endturn.formats.reading import count, member, text

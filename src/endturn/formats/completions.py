@@ -9,36 +9,14 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.completions_reader import NAME, REPLY
-from endturn.formats.completions_reply import reply, reply_error
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.completions_reader import NAME as NAME, REPLY
+from endturn.formats.completions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.completions_shapes import SHAPES, Shape, asked_in
-from endturn.formats.errors import error_of
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
 from endturn.records import Strategy
 from endturn.stop_reasons import tables
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
@@ -262,5 +240,3 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
 decode = partial(decoded, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

@@ -13,8 +13,7 @@ from typing import Any, Final, Protocol, assert_never
 from pydantic_core import from_json
 
 from endturn.errors import DecodeError
-from endturn.formats import Event, Framing
-from endturn.formats import aws_eventstream as aws
+from endturn.formats import Event, Framing, aws_eventstream as aws
 from endturn.formats.errors import shortened
 
 DONE: Final = "[DONE]"

@@ -15,12 +15,11 @@ from urllib.parse import quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.errors import error_of
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.gemini_contents import contents, messages, parts, unfinished
-from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
-from endturn.formats.gemini_reply import WORDS, reply, reply_error
+from endturn.formats.gemini_reader import NAME as NAME, REASONS as REASONS, REPLY, either
+from endturn.formats.gemini_reply import WORDS, reply as reply, reply_error as reply_error
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
@@ -32,27 +31,6 @@ from endturn.formats.reading import (
 from endturn.formats.request_members import asked
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "gcp.gemini"
 FRAMING: Final = Framing.SSE
@@ -284,5 +262,3 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
 decode = partial(decoded, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

@@ -11,11 +11,10 @@ from urllib.parse import parse_qs, quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.errors import error_of
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.fold import Decoder, Summarizer, decoded
-from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME, REASONS, REPLY
-from endturn.formats.gemini_interactions_reply import reply, reply_error
+from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME as NAME, REASONS as REASONS, REPLY
+from endturn.formats.gemini_interactions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
@@ -30,27 +29,6 @@ from endturn.formats.reading import (
 from endturn.formats.request_members import asked
 from endturn.records import Strategy
 from endturn.stop import Resume
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "gcp.gemini"
 FRAMING: Final = Framing.SSE
@@ -386,5 +364,3 @@ def _is_json(form: Any) -> bool:
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
 decode = partial(decoded, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.errors import error_of
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.ollama_reader import NAME, REASONS, REPLY
-from endturn.formats.ollama_reply import call_of, reply, reply_error
+from endturn.formats.ollama_reader import NAME as NAME, REASONS as REASONS, REPLY
+from endturn.formats.ollama_reply import call_of, reply as reply, reply_error as reply_error
 from endturn.formats.reading import (
     SEGMENTS,
     SETTINGS,
@@ -27,27 +26,6 @@ from endturn.formats.reading import (
 from endturn.formats.request_members import asked
 from endturn.records import Strategy
 from endturn.stop import StopReason
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "ollama"
 FRAMING: Final = Framing.NDJSON
@@ -262,5 +240,3 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
 decode = partial(decoded, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

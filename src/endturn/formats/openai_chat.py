@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Context, Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.errors import error_of
+from endturn.formats import Context, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_chat_objects import unwrapped
-from endturn.formats.openai_chat_reader import NAME, REPLY
-from endturn.formats.openai_chat_reply import call_of, reply, reply_error
+from endturn.formats.openai_chat_reader import NAME as NAME, REPLY
+from endturn.formats.openai_chat_reply import call_of, reply as reply, reply_error as reply_error
 from endturn.formats.openai_chat_words import shows
 from endturn.formats.reading import (
     SEGMENTS,
@@ -30,27 +29,6 @@ from endturn.formats.request_members import asked
 from endturn.records import Strategy
 from endturn.stop import StopReason
 from endturn.stop_reasons import tables
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 # OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
 _OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
@@ -338,5 +316,3 @@ def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None)
 # What the format leaves nothing to add to.
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

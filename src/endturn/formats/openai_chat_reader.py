@@ -11,8 +11,7 @@ from endturn.formats import Context
 from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.framing import DONE
-from endturn.formats.openai_chat_calls import Call as Pieces
-from endturn.formats.openai_chat_calls import find, repeated
+from endturn.formats.openai_chat_calls import Call as Pieces, find, repeated
 from endturn.formats.openai_chat_message import Kept
 from endturn.formats.openai_chat_objects import unwrapped, written
 from endturn.formats.openai_chat_words import error_in, usage_of, words_of

@@ -10,40 +10,18 @@ from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, summarizing
-from endturn.formats.errors import error_of
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_responses_items import answered, paired, read, written
 from endturn.formats.openai_responses_objects import client_call
-from endturn.formats.openai_responses_reader import NAME, REPLY
-from endturn.formats.openai_responses_reasons import REASONS, WORDS
-from endturn.formats.openai_responses_reply import reply, reply_error
+from endturn.formats.openai_responses_reader import NAME as NAME, REPLY
+from endturn.formats.openai_responses_reasons import REASONS as REASONS, WORDS
+from endturn.formats.openai_responses_reply import reply as reply, reply_error as reply_error
 from endturn.formats.reading import SEGMENTS, count, items, member, number, text
 from endturn.formats.request_members import asked
 from endturn.records import Strategy
 from endturn.stop import Resume
-
-__all__ = [
-    "FRAMING",
-    "NAME",
-    "PROVIDER",
-    "REASONS",
-    "VOICE",
-    "decode",
-    "decode_error",
-    "decoder",
-    "encode",
-    "reply",
-    "reply_error",
-    "request",
-    "request_summary",
-    "resume",
-    "route",
-    "routed",
-    "summarize",
-    "summarizer",
-]
 
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
@@ -249,5 +227,3 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
 decode = partial(decoded, REPLY)
-decode_error = error_of
-summarize = summarizing(summarizer)

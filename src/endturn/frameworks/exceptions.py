@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from endturn.chat import Usage
 from endturn.errors import UsageError
-from endturn.formats import Context, ResponseSummary, format_of
+from endturn.formats import Context, ResponseSummary, format_of, summarize
+from endturn.formats.errors import error_of
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.rows import meaning, tables_in
@@ -45,15 +46,6 @@ NAMED: Final[Mapping[tuple[str, str], StopReason]] = {
     ("strands", "MaxTokensReachedException"): StopReason.MAX_TOKENS,
 }
 """Package and class of exceptions that say why the model stopped by what they are, subclasses included."""
-
-_SPEAKS: Final = {
-    "anthropic": "anthropic",
-    "botocore": "bedrock_converse",
-    "cohere": "cohere",
-    "google": "gemini",
-    "ollama": "ollama",
-}
-"""Whose error answers an SDK raises; any other's are read as the chat format's."""
 
 _SHAPES: Final = (
     ("choices", "openai_chat"),
@@ -123,7 +115,7 @@ def _own(error: BaseException) -> ResponseSummary | None:
         seen = _dumped(getattr(error, "body", None))
         if seen is not None:
             return seen
-    said = _answered(error, families) or (_said(error) if root == "agents" else None)
+    said = _answered(error) or (_said(error) if root == "agents" else None)
     if said is not None:
         return ResponseSummary(said)
     if root == "litellm" and getattr(error, "blocked_content", None) is True:  # GuardrailRaisedException: it judged
@@ -144,7 +136,7 @@ def whole(response: Any) -> ResponseSummary | None:
             name = "completions"
     if name is None:
         return None
-    return format_of(name).summarize(Context(COMPATIBLE if name == "openai_chat" else ""), response)
+    return summarize(format_of(name), Context(COMPATIBLE if name == "openai_chat" else ""), response)
 
 
 def _of_pydantic(response: Any) -> ResponseSummary:
@@ -165,7 +157,7 @@ def _dumped(body: Any) -> ResponseSummary | None:
     return None
 
 
-def _answered(error: BaseException, families: list[tuple[str, str]]) -> Stop | None:
+def _answered(error: BaseException) -> Stop | None:
     """What the error answer that an SDK raised says of the stop."""
     answer = getattr(error, "response", None)
     status = (
@@ -196,8 +188,7 @@ def _answered(error: BaseException, families: list[tuple[str, str]]) -> Stop | N
         body = {name.lower(): value for name, value in body["Error"].items()}
     if not isinstance(body, bytes):
         body = (body if isinstance(body, str) else json.dumps(body, default=str)).encode()
-    speaks = next((_SPEAKS[root] for root, _ in families if root in _SPEAKS), "openai_chat")
-    return format_of(speaks).decode_error(status, {}, body, ctx=Context()).stop
+    return error_of(status, {}, body, ctx=Context()).stop
 
 
 def _content(answer: Any) -> bytes | None:

@@ -15,6 +15,7 @@ from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, Format, Framing, ResponseSummary
+from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
 from endturn.formats.reading import plain
 from endturn.records import Content
@@ -152,9 +153,7 @@ class Answer:
         if unpacker is not None:
             self.feed(unpacker.close())
         if self._status >= 300:
-            self.error = self._format.decode_error(
-                self._status, self._headers, b"".join(self._pieces), ctx=self._context
-            )
+            self.error = error_of(self._status, self._headers, b"".join(self._pieces), ctx=self._context)
             # Most say nothing of the model's stop but that there was none.
             return ResponseSummary(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
         if self._events is None:

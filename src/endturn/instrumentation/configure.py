@@ -12,8 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from signal import SIG_DFL, SIGTERM, getsignal
-from signal import signal as on_signal
+from signal import SIG_DFL, SIGTERM, getsignal, signal as on_signal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 

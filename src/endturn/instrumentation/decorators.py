@@ -6,8 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from contextvars import Context as Variables
-from contextvars import copy_context
+from contextvars import Context as Variables, copy_context
 from functools import partial
 from itertools import chain, count
 from typing import Any, TypeVar, overload

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import FORMATS, known_dialect
-from endturn.formats import format_of as _format_of
+from endturn.formats import FORMATS, format_of as _format_of, known_dialect
 from endturn.scripted.loopback import Answer, RequestSummary, Server, Transport
 from endturn.scripted.rendering import Received, Rendering, refusal
 from endturn.scripted.script import (

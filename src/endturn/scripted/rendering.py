@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, format_of, framing
+from endturn.formats.errors import error_of
 from endturn.formats.reading import listed, reasons_of
 from endturn.scripted.loopback import Answer
 from endturn.scripted.script import Ending, Failure, Reply, tokens
@@ -100,7 +101,7 @@ class Rendering:
     def _error(self, failure: Failure) -> ProviderError:
         """What a client would raise for the failure."""
         answer = self._refusal(failure)
-        return self._format.decode_error(answer.status, answer.headers, b"".join(answer.chunks), ctx=self._context)
+        return error_of(answer.status, answer.headers, b"".join(answer.chunks), ctx=self._context)
 
     def _refusal(self, failure: Failure) -> Answer:
         answer = refusal(self._received.format, failure, number=self._number)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from opentelemetry.trace import StatusCode
 
 from endturn.errors import EndturnError
-from endturn.formats import Context, RequestSummary, format_of
+from endturn.formats import Context, RequestSummary, format_of, summarize
 from endturn.formats.reading import count, member, text_or_none
 from endturn.providers import canonical
 from endturn.records import TurnOutcome
@@ -249,11 +249,9 @@ def _of_body(known: Attributes, provider: str, maximum: int | None) -> Stop | No
     body = _json(known.get("output.value"))
     if member(body, "object") != "response" or not isinstance(member(body, "status"), str):
         return None
-    return (
-        format_of("openai_responses")
-        .summarize(Context(provider=provider, asked=RequestSummary(maximum=maximum)), body)
-        .stop
-    )
+    return summarize(
+        format_of("openai_responses"), Context(provider=provider, asked=RequestSummary(maximum=maximum)), body
+    ).stop
 
 
 def _has_failed(span: Any) -> bool:

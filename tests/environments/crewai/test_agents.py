@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from crewai import LLM, Crew, Task
-from crewai import Agent as CrewAgent
+from crewai import LLM, Agent as CrewAgent, Crew, Task
 from crewai.tools import tool
 
 from endturn.scripted import Reply
