@@ -31,9 +31,10 @@ from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, Format, dialect_in, format_of
 from endturn.formats.errors import error_of, shortened
-from endturn.formats.reading import count, member, plain
+from endturn.formats.reading import count, member
 from endturn.providers import provider_at
 from endturn.sdk_errors import Told, is_of, lost, told
+from endturn.sdk_objects import dumped
 
 __all__ = ["SdkProvider", "provider"]
 
@@ -422,11 +423,8 @@ class _Exchange:
             ProviderError: it is an error, or not in the format; `partial` is what came before.
         """
         self._begun = True
-        inner = member(event, "data")
-        if member(event, "choices") is None and member(inner, "choices") is not None:  # Mistral's wrapping
-            event = inner
         try:
-            yield from self._decoder.feed(Event(None, plain(event)))
+            yield from self._decoder.feed(Event(None, dumped(event, choices=self._context.asked.choices)))
         except DecodeError as error:
             error.partial = error.partial or self._decoder.close()
             raise
@@ -444,7 +442,7 @@ class _Exchange:
             what = f"{name} answered {status} with a body that is empty, or was cut on its way: its SDK read nothing"
             raise DecodeError(what, provider=name, status=status)
         headers = member(about, "HTTPHeaders")
-        return self._asking.format.decode(plain(answer), ctx=self._context, headers=headers)
+        return self._asking.format.decode(dumped(answer), ctx=self._context, headers=headers)
 
     def response(self) -> ChatResponse:
         """What a stream came to."""

@@ -9,7 +9,7 @@ from typing import Any
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Context, Event, Format, Framing, RequestSummary, dialect_in, format_of, framing
-from endturn.formats.reading import plain
+from endturn.sdk_objects import dumped
 
 
 def read(
@@ -54,7 +54,7 @@ def _asked(speaks: Format, request: Request | Mapping[str, Any] | None) -> Reque
 
 def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
     """A body, or the events of a stream."""
-    reply = plain(reply)
+    reply = dumped(reply)
     if isinstance(reply, str | bytes | bytearray | memoryview):
         data = _bytes(reply).lstrip(b" \t\r\n\xef\xbb\xbf")
         if data[:1] not in (b"{", b"["):
@@ -79,7 +79,7 @@ def _events(given: Iterator[Any], stream: Framing) -> Iterator[Event]:
             yield from framing.events((_bytes(each) for each in chain([first], given)), stream)
             return
         for event in chain([first], given):
-            yield event if isinstance(event, Event) else Event(None, plain(event))
+            yield event if isinstance(event, Event) else Event(None, dumped(event))
 
 
 def _bytes(said: Any) -> bytes:

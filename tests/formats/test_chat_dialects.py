@@ -24,6 +24,7 @@ from endturn.formats import (
 )
 from endturn.formats.errors import error_of
 from endturn.records import Strategy
+from endturn.sdk_objects import dumped
 from endturn.stop import Resume, StopReason
 from endturn.stop_reasons import apis
 from tests.formats.replies_chat_dialects import DEEPSEEK_USAGE, LAST, SAID, XAI_USAGE, Said, bit, call, used, whole
@@ -50,7 +51,7 @@ def watched(things: Any, ctx: Context) -> ResponseSummary:
     """What a summarizer sees of a stream, or of a body in a list."""
     summarizer = chat.summarizer(ctx)
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     return summarizer.close()
 
 
@@ -90,7 +91,10 @@ def test_the_watch_agrees(said: Said) -> None:
     if said.body is not None:
         expected = chat.decode(said.body, ctx=ctx)
         bodies = (said.body, cast(Any, ChatCompletion).construct(**said.body))
-        for seen in (*(watched([body], ctx) for body in bodies), *(summarize(chat, ctx, body) for body in bodies)):
+        for seen in (
+            *(watched([body], ctx) for body in bodies),
+            *(summarize(chat, ctx, dumped(body)) for body in bodies),
+        ):
             assert (seen.stop, seen.usage) == (expected.stop, expected.usage)
             assert (seen.tail, seen.output_chars) == (expected.text[-64:], len(expected.text))
         again = chat.decode(chat.reply(expected, stream=False), ctx=ctx)

@@ -26,6 +26,7 @@ from xai_sdk.proto import chat_pb2, sample_pb2, usage_pb2  # type: ignore[import
 from endturn.formats import Context, RequestSummary, ResponseSummary, framing, openai_chat as chat, summarize
 from endturn.scripted import Reply, ScriptedProvider, call, cut, reason, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary as Received, Server
+from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 from tests.formats.replies_chat_dialects import SAID, Said
 
@@ -109,7 +110,7 @@ def watched(things: Any, ctx: Context) -> ResponseSummary:
     """What a summarizer sees."""
     summarizer = chat.summarizer(ctx)
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing, choices=ctx.asked.choices))
     return summarizer.close()
 
 
@@ -148,13 +149,13 @@ async def test_scripted_replies(name: str, kind: str) -> None:
         awhole = await sdk.aask(url)
         chunks = list(sdk.stream(url))
         achunks = [chunk async for chunk in sdk.astream(url)]
-    decoded = chat.decode(whole, ctx=ctx)
+    decoded = chat.decode(dumped(whole), ctx=ctx)
     assert (decoded.stop.reason, decoded.stop.raw) == (expected, raw)
     assert [call.arguments for call in decoded.tool_calls] == [call.arguments for call in reply.calls]
     for things in ([whole], [awhole], chunks, achunks):
         seen = watched(things, ctx)
         assert (seen.stop, seen.tail, seen.output_chars) == (decoded.stop, decoded.text, len(decoded.text))
-    assert summarize(chat, ctx, whole).stop == decoded.stop
+    assert summarize(chat, ctx, dumped(whole)).stop == decoded.stop
 
 
 @each_sdk
@@ -190,7 +191,7 @@ def test_their_habits_survive_their_sdks(name: str, said: Said) -> None:
         assert (seen.tail, seen.output_chars) == (plain.tail, plain.output_chars)
         assert seen.usage == plain.usage
     if whole is not None:
-        assert chat.decode(whole, ctx=said.context).text == said.text
+        assert chat.decode(dumped(whole), ctx=said.context).text == said.text
 
 
 @pytest.mark.parametrize("name", [name for name in SAID if name.startswith(("tgi", "huggingface", "together: eos"))])
@@ -264,7 +265,7 @@ def test_xais_reasons(name: str, expected: str, detail: str | None) -> None:
         assert (seen.tail, seen.output_chars, seen.id, seen.model) == ("One, two", 8, "r1", "grok-4")
         assert seen.usage is not None
         assert (seen.usage.input_tokens, seen.usage.output_tokens, seen.usage.cache_read_tokens) == (12, 8, 4)
-    decoded = chat.decode(response, ctx=XAI)
+    decoded = chat.decode(dumped(response), ctx=XAI)
     assert (decoded.text, decoded.reasoning, decoded.stop.raw) == ("One, two", "hm", name)
     assert response.finish_reason == name
 
@@ -283,7 +284,7 @@ def test_xais_calls() -> None:
     for things in (chunks, [folded(chunks)]):
         stop = watched(things, XAI).stop
         assert (stop.reason, stop.promoted_from) == (StopReason.TOOL_CALL, StopReason.END_TURN)
-    assert len(chat.decode(folded(chunks), ctx=XAI).tool_calls) == 2
+    assert len(chat.decode(dumped(folded(chunks)), ctx=XAI).tool_calls) == 2
 
 
 def test_xais_own_tools_are_steps_of_the_answer() -> None:

@@ -30,6 +30,7 @@ from endturn.scripted import (
     think,
     truncate,
 )
+from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from tests.formats.replies_cohere import BODIES, STREAMS
 
@@ -52,7 +53,7 @@ def seen(things: Any, ctx: Context = CTX) -> ResponseSummary:
     """What a summarizer makes of the SDK's objects."""
     summarizer = cohere.summarizer(ctx)
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     return summarizer.close()
 
 
@@ -95,7 +96,7 @@ def test_replies_reach_the_sdk(name: str, kind: str) -> None:
         read = seen(things)
         assert (read.stop.reason, read.stop.raw, read.tail) == (meaning, raw, said)
         assert read.usage is not None
-    assert cohere.decode(answer, ctx=CTX).text == said
+    assert cohere.decode(dumped(answer), ctx=CTX).text == said
 
 
 async def test_the_async_sdk() -> None:
@@ -206,7 +207,7 @@ def test_v1_through_its_own_client(name: str) -> None:
         whole = asking.chat(message="hi")
         events = list(asking.chat_stream(message="hi"))
     assert seen([whole], V1) == summarize(cohere, V1, BODIES[name])
-    assert cohere.decode(whole, ctx=V1).tool_calls == cohere.decode(BODIES[name], ctx=V1).tool_calls
+    assert cohere.decode(dumped(whole), ctx=V1).tool_calls == cohere.decode(BODIES[name], ctx=V1).tool_calls
     assert seen(events, V1) == seen(STREAMS[name], V1)
 
 

@@ -14,6 +14,7 @@ from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, Format, Framing, framing, summarize
 from endturn.formats.errors import error_of
+from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from endturn.stop_reasons import apis
 from tests.formats.recorded import CTX, RECORDED, Recorded
@@ -42,7 +43,7 @@ def watched(api: Format, things: Iterable[Any], ctx: Context = CTX) -> Stop:
     """What a summarizer makes of events or a body."""
     summarizer = api.summarizer(ctx)
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     return summarizer.close().stop
 
 
@@ -78,8 +79,8 @@ def test_watch_and_decode_agree_on_bodies(recorded: Recorded, name: str) -> None
         if thing is None:
             continue
         summarizer = api.summarizer(ctx)
-        summarizer.feed(thing)
-        for seen in (summarizer.close(), summarize(api, ctx, thing)):
+        summarizer.feed(dumped(thing))
+        for seen in (summarizer.close(), summarize(api, ctx, dumped(thing))):
             assert seen.stop == expected.stop
             assert (seen.usage, seen.id, seen.model) == (expected.usage, expected.id, expected.model)
             assert seen.tail == expected.text[-64:]
@@ -98,7 +99,7 @@ def test_watch_and_decoder_agree_on_streams(recorded: Recorded, name: str) -> No
             continue
         summarizer = api.summarizer(ctx)
         for thing in things:
-            summarizer.feed(thing)
+            summarizer.feed(dumped(thing))
         seen = summarizer.close()
         assert seen.stop == response.stop
         assert seen.usage == response.usage
@@ -115,7 +116,7 @@ def test_every_prefix_agrees_and_none_invents_an_end(recorded: Recorded, name: s
     final = streamed(api, events, ctx)[1].stop
     for event in events:
         text += "".join(delta.text for delta in decoder.feed(event))
-        summarizer.feed(event)
+        summarizer.feed(dumped(event))
         response = decoder.close()
         assert response.text == text
         assert summarizer.close().stop == response.stop
@@ -133,7 +134,7 @@ def test_what_follows_the_last_event_says_nothing(recorded: Recorded, name: str)
         whole.feed(event)
     for event in events:
         assert not summarizer.over
-        summarizer.feed(event)
+        summarizer.feed(dumped(event))
         if summarizer.over:
             break
     seen, all_seen = summarizer.close(), whole.close()
@@ -269,7 +270,7 @@ def test_any_json_is_survived(recorded: Recorded, data: st.DataObject) -> None:
     thing = data.draw(anything(WORDS[api.NAME]))
     ctx = recorded.context(data.draw(st.sampled_from(list(recorded.bodies))))
     summarizer = api.summarizer(ctx)
-    summarizer.feed(thing)
+    summarizer.feed(dumped(thing))
     summarizer.close()
     with suppress(ProviderError):
         api.decode(thing, ctx=ctx)

@@ -13,6 +13,7 @@ from openai import APIError, AsyncOpenAI, OpenAI
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.formats import Context, Event, anthropic, format_of, framing, openai_chat
+from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 from tests.formats.replies import ANTHROPIC, CHAT
 
@@ -72,9 +73,9 @@ def test_bodies(api: str, name: str) -> None:
     asked = format_of(api).encode(REQUEST)
     got = server.client()(**asked)
     summarizer = format_of(api).summarizer(CTX)
-    summarizer.feed(got)
+    summarizer.feed(dumped(got))
     assert summarizer.close().stop == response.stop
-    again = format_of(api).decode(got, ctx=CTX)
+    again = format_of(api).decode(dumped(got), ctx=CTX)
     assert (again.text, again.tool_calls, again.stop, again.usage) == (
         response.text,
         response.tool_calls,
@@ -92,7 +93,7 @@ def test_streams(api: str, name: str) -> None:
     summarizer = format_of(api).summarizer(CTX)
     stream: Iterator[Any] = Server(api, response).client()(**format_of(api).encode(REQUEST, stream=True))
     for event in stream:
-        summarizer.feed(event)
+        summarizer.feed(dumped(event))
     seen = summarizer.close()
     assert (seen.stop, seen.usage) == (response.stop, response.usage)
     assert (seen.tail, seen.output_chars) == (response.text[-64:], len(response.text))
@@ -104,12 +105,12 @@ async def test_asynchronous(api: str, name: str) -> None:
     response = response_of(api, name)
     create = Server(api, response).async_client()
     summarizer = format_of(api).summarizer(CTX)
-    summarizer.feed(await create(**format_of(api).encode(REQUEST)))
+    summarizer.feed(dumped(await create(**format_of(api).encode(REQUEST))))
     assert summarizer.close().stop == response.stop
     summarizer = format_of(api).summarizer(CTX)
     stream: AsyncIterator[Any] = await create(**format_of(api).encode(REQUEST, stream=True))
     async for event in stream:
-        summarizer.feed(event)
+        summarizer.feed(dumped(event))
     assert summarizer.close().stop == response.stop
 
 
@@ -119,7 +120,7 @@ def test_a_cut_stream_is_missing(api: str) -> None:
     response = response_of(api, "text")
     summarizer = format_of(api).summarizer(CTX)
     for event in Server(api, response, cut=4).client()(**format_of(api).encode(REQUEST, stream=True)):
-        summarizer.feed(event)
+        summarizer.feed(dumped(event))
     seen = summarizer.close()
     assert (seen.stop.reason, seen.output_chars > 0) == (StopReason.MISSING, True)
 
@@ -133,10 +134,10 @@ def test_the_message_stream_of_anthropic_accumulates_a_reply() -> None:
         model="m", max_tokens=64, messages=[{"role": "user", "content": "hi"}]
     ) as stream:
         for event in stream:
-            summarizer.feed(event)
+            summarizer.feed(dumped(event))
         final = stream.get_final_message()
     assert summarizer.close().stop == response.stop
-    assert anthropic.decode(final, ctx=CTX).text == response.text
+    assert anthropic.decode(dumped(final), ctx=CTX).text == response.text
     assert final.stop_reason == "tool_use"
 
 
@@ -152,5 +153,5 @@ def test_the_openai_sdk_raises_over_an_error_chunk_and_the_watch_says_so() -> No
     with pytest.raises(APIError, match="boom"):
         list(client.chat.completions.create(model="m", messages=[], stream=True))
     summarizer = openai_chat.summarizer(CTX)
-    summarizer.feed(error)
+    summarizer.feed(dumped(error))
     assert (summarizer.close().stop.reason, summarizer.close().stop.raw) == (StopReason.ERROR, "server_error")

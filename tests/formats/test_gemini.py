@@ -14,6 +14,7 @@ from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, Requ
 from endturn.formats import Context, Event, RequestSummary, Route, Routed, gemini, summarize
 from endturn.formats.errors import error_of
 from endturn.records import Strategy
+from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_gemini import (
     BODIES,
@@ -58,7 +59,7 @@ def watched(*things: Any, ctx: Context = CTX) -> Stop:
     """What a summarizer makes of chunks or a body."""
     summarizer = gemini.summarizer(ctx)
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     return summarizer.close().stop
 
 
@@ -109,7 +110,7 @@ def test_a_blocked_prompt_has_no_candidates(reason: str) -> None:
     assert (
         stop
         == streamed([Event(None, blocked(reason))]).stop
-        == summarize(gemini, CTX, body_object(blocked(reason))).stop
+        == summarize(gemini, CTX, dumped(body_object(blocked(reason)))).stop
     )
 
 
@@ -172,10 +173,10 @@ def test_a_member_that_the_sdk_makes_while_it_reads_has_its_value() -> None:
 def test_snake_case_is_read_in_place_too() -> None:
     """The SDK's objects dumped by their names: JSON in the other spelling."""
     for name in BODIES:
-        dumped = body_object(BODIES[name]).model_dump(exclude_none=True)
-        seen, expected = summarize(gemini, CTX, dumped), summarize(gemini, CTX, BODIES[name])
+        named = body_object(BODIES[name]).model_dump(exclude_none=True)
+        seen, expected = summarize(gemini, CTX, named), summarize(gemini, CTX, BODIES[name])
         assert seen == expected, name
-        assert gemini.decode(dumped, ctx=CTX).stop == expected.stop, name
+        assert gemini.decode(named, ctx=CTX).stop == expected.stop, name
 
 
 @pytest.mark.behaviour(4)
@@ -232,7 +233,7 @@ def test_a_stream_without_sse_is_one_array() -> None:
     """Asked for without `alt=sse`: the chunks are the same."""
     chunks = [event.data for event in STREAMS["tool calls"]]
     assert gemini.decode(chunks, ctx=CTX) == streamed(STREAMS["tool calls"])
-    assert summarize(gemini, CTX, chunks).stop == streamed(STREAMS["tool calls"]).stop
+    assert summarize(gemini, CTX, dumped(chunks)).stop == streamed(STREAMS["tool calls"]).stop
 
 
 def test_choice_0_counts() -> None:
@@ -240,7 +241,7 @@ def test_choice_0_counts() -> None:
     assert streamed(STREAMS["several"]).text == "Once upon"
     summarizer = gemini.summarizer(Context(asked=RequestSummary(choices=2)))
     for event in STREAMS["several"]:
-        summarizer.feed(event)
+        summarizer.feed(dumped(event))
     seen = summarizer.close()
     assert (seen.stop.reason, seen.reasons, seen.tail) == (StopReason.END_TURN, ("STOP", "SAFETY"), "Once upon")
 

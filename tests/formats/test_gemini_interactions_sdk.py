@@ -13,6 +13,7 @@ from google.genai._interactions import APIStatusError, BadRequestError
 
 from endturn.formats import Context, gemini_interactions
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, pause, say, think, truncate
+from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 
 CASES = {
@@ -61,7 +62,7 @@ def seen(things: list[Any]) -> StopReason:
     """What a summarizer makes of the SDK's objects."""
     summarizer = gemini_interactions.summarizer(Context())
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     return summarizer.close().stop.reason
 
 
@@ -76,7 +77,7 @@ def test_create(name: str) -> None:
     assert text_of(events) == text
     assert events[-1].event_type == "interaction.completed"
     assert (seen([body]), seen(events)) == (reason, reason)
-    assert gemini_interactions.decode(body, ctx=Context()).text == text
+    assert gemini_interactions.decode(dumped(body), ctx=Context()).text == text
 
 
 @each
@@ -102,7 +103,7 @@ def test_the_sdk_follows_tokens_by_itself(stream: bool) -> None:
         asking.close()
     summarizer = gemini_interactions.summarizer(Context())
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     found = summarizer.close()
     assert (found.stop.reason, found.tail) == (StopReason.END_TURN, "Chapter one. Chapter two.")
     first, second = provider.received

@@ -28,6 +28,7 @@ from endturn.scripted import (
     think,
     truncate,
 )
+from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from tests.formats.replies_gemini import BODIES, body_object
 
@@ -81,7 +82,7 @@ def watching(arguments: dict[str, Any]) -> Any:
 def see_all(summarizer: Any, chunks: Iterable[Any]) -> None:
     """Show a summarizer a whole stream."""
     for chunk in chunks:
-        summarizer.feed(chunk)
+        summarizer.feed(dumped(chunk))
 
 
 def check(seen: ResponseSummary, text: str, expected: StopReason, raw: str) -> None:
@@ -96,7 +97,7 @@ def test_bodies(reply: Reply, text: str, expected: StopReason, raw: str) -> None
     """Not streamed, synchronous."""
     with sdk(ScriptedProvider([reply])) as models:
         summarizer = watching(asked())
-        summarizer.feed(models.generate_content(**asked()))
+        summarizer.feed(dumped(models.generate_content(**asked())))
     check(summarizer.close(), text, expected, raw)
 
 
@@ -114,11 +115,11 @@ async def test_asynchronous(reply: Reply, text: str, expected: StopReason, raw: 
     """Both, asynchronous."""
     async with async_sdk(ScriptedProvider([reply, reply])) as models:
         summarizer = watching(asked())
-        summarizer.feed(await models.generate_content(**asked()))
+        summarizer.feed(dumped(await models.generate_content(**asked())))
         check(summarizer.close(), text, expected, raw)
         summarizer = watching(asked())
         async for chunk in await models.generate_content_stream(**asked()):
-            summarizer.feed(chunk)
+            summarizer.feed(dumped(chunk))
         check(summarizer.close(), text, expected, raw)
 
 
@@ -178,7 +179,7 @@ def test_the_sdk_follows_tokens_by_itself() -> None:
     provider = ScriptedProvider([pause("One "), say("two."), pause("One "), say("two.")])
     with sdk(provider) as models:
         summarizer = watching(asked())
-        summarizer.feed(models.generate_content(**asked()))
+        summarizer.feed(dumped(models.generate_content(**asked())))
         body = summarizer.close()
         summarizer = watching(asked())
         see_all(summarizer, models.generate_content_stream(**asked()))
@@ -194,10 +195,10 @@ def test_a_token_that_the_sdk_is_told_not_to_follow() -> None:
     """The pause is seen, and the token is on the candidate, as bytes."""
     with sdk(ScriptedProvider([pause("So far")])) as models:
         answer = models.generate_content(**asked(automatic_continuation=False))
-    stop = summarize(gemini, Context(), answer).stop
+    stop = summarize(gemini, Context(), dumped(answer)).stop
     assert (stop.reason, stop.raw) == (StopReason.PAUSED, "CONTINUATION")
     assert isinstance(answer.candidates[0].continuation_token, bytes)
-    assert gemini.decode(answer, ctx=Context()).token is not None
+    assert gemini.decode(dumped(answer), ctx=Context()).token is not None
 
 
 @pytest.mark.parametrize("tidy", [True, False], ids=["tidy", "broken"])
@@ -248,8 +249,8 @@ def test_a_reason_that_the_sdk_does_not_know() -> None:
     provider = ScriptedProvider([reason("A_NEW_REASON", "Hm")])
     with sdk(provider) as models, pytest.warns(UserWarning, match="A_NEW_REASON"):
         answer = models.generate_content(**asked())
-    assert summarize(gemini, Context(), answer).stop == Stop(StopReason.UNKNOWN, "A_NEW_REASON", mapped=False)
-    assert gemini.decode(answer, ctx=Context()).stop.raw == "A_NEW_REASON"
+    assert summarize(gemini, Context(), dumped(answer)).stop == Stop(StopReason.UNKNOWN, "A_NEW_REASON", mapped=False)
+    assert gemini.decode(dumped(answer), ctx=Context()).stop.raw == "A_NEW_REASON"
 
 
 VERTEX: dict[str, dict[str, Any]] = {
@@ -271,7 +272,7 @@ async def test_vertex(known: dict[str, Any]) -> None:
             assert answer.model_version == MODEL
         async with client.aio as models:
             answer = await models.models.generate_content(**asked())
-    assert summarize(gemini, Context(), answer).stop.reason is StopReason.END_TURN
+    assert summarize(gemini, Context(), dumped(answer)).stop.reason is StopReason.END_TURN
     assert [(each.format, each.request.model, each.stream) for each in provider.received] == [
         ("gemini", MODEL, False),
         ("gemini", MODEL, True),

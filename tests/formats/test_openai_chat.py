@@ -13,6 +13,7 @@ from endturn.chat import Blocks, ChatResponse, Delta, Json, Message, Request, To
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.formats import Context, Event, RequestSummary, openai_chat as chat, summarize
 from endturn.records import Strategy
+from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies import (
     CHAT,
@@ -109,7 +110,7 @@ def test_a_null_reason_in_a_body(calls: list[Json], reason: str) -> None:
     body = chat_body({"tool_calls": calls}, None)
     assert stop_of(body).reason == reason
     summarizer = chat.summarizer(CTX)
-    summarizer.feed(body)
+    summarizer.feed(dumped(body))
     assert summarizer.close().stop.reason == reason
 
 
@@ -179,7 +180,7 @@ def test_text_after_a_clean_reason_takes_it_back(events: list[Event], said: str,
     for things in (plain, [construct(**each) for each in plain]):
         summarizer = chat.summarizer(CTX)
         for thing in things:
-            summarizer.feed(thing)
+            summarizer.feed(dumped(thing))
         assert (summarizer.close().stop, summarizer.close().tail) == (response.stop, said)
 
 
@@ -187,7 +188,7 @@ def test_a_null_as_text_is_none_in_a_body_too() -> None:
     """The word is no reason, read the short way or the long."""
     body = chat_body({"content": "One"}, "null")
     assert (stop_of(body).reason, stop_of(body).raw) == (StopReason.MISSING, None)
-    assert summarize(chat, CTX, body).stop == stop_of(body)
+    assert summarize(chat, CTX, dumped(body)).stop == stop_of(body)
 
 
 # A whole message at the end of a stream
@@ -223,7 +224,7 @@ def test_a_message_at_the_end_of_a_stream_repeats_it(told: list[str], message: J
     for things in ([event.data for event in events], [construct(**event.data) for event in events]):
         summarizer = chat.summarizer(CTX)
         for thing in things:
-            summarizer.feed(thing)
+            summarizer.feed(dumped(thing))
         seen = summarizer.close()
         assert (seen.stop, seen.usage, seen.tail) == (response.stop, response.usage, said)
 
@@ -307,7 +308,7 @@ def test_several_choices_are_normalised_each_and_the_first_counts() -> None:
     response = chat.decode(body, ctx=ctx)
     assert (response.text, response.tool_calls, response.stop.reason) == ("one", (), StopReason.MAX_TOKENS)
     summarizer = chat.summarizer(ctx)
-    summarizer.feed(body)
+    summarizer.feed(dumped(body))
     seen = summarizer.close()
     assert seen.reasons == ("length", "tool_calls", None)
     assert (seen.stop, seen.output_chars) == (response.stop, 3)
@@ -474,7 +475,7 @@ def test_groqs_error_word_within_a_stream(word: str, raw: str, resume: Resume, d
     for events in ([*said, failed], [construct(**event.data) for event in (*said, failed)]):
         summarizer = chat.summarizer(ctx)
         for event in events:
-            summarizer.feed(event)
+            summarizer.feed(dumped(event))
         stop = summarizer.close().stop
         assert (stop.reason, stop.raw, stop.detail, stop.resume) == (StopReason.ERROR, raw, word, resume)
         assert stop == raised.value.partial.stop
@@ -650,7 +651,7 @@ def test_telemetry_and_clients_read_further_arguments_alike(odd: Event, tools: i
     construct: Any = ChatCompletionChunk.construct
     summarizer = chat.summarizer(CTX)
     for number, event in enumerate(events):
-        summarizer.feed(construct(**event.data) if sdk else event.data)
+        summarizer.feed(dumped(construct(**event.data) if sdk else event.data))
         response = streamed(*events[: number + 1])
         seen = summarizer.close()
         assert (seen.stop, seen.usage, seen.tail) == (response.stop, response.usage, response.text)
@@ -674,7 +675,7 @@ def test_what_stands_beside_empty_words_is_read(
     construct: Any = ChatCompletionChunk.construct
     summarizer = chat.summarizer(CTX)
     for event in (chunk({"content": "Hi"}), chunk({"content": "", **delta}, **beside)):
-        summarizer.feed(construct(**event.data) if sdk else event.data)
+        summarizer.feed(dumped(construct(**event.data) if sdk else event.data))
     seen = summarizer.close()
     assert (seen.tail, seen.usage and seen.usage.output_tokens) == (said, spent)
 
@@ -682,7 +683,10 @@ def test_what_stands_beside_empty_words_is_read(
 def test_mistral_answers_in_parts() -> None:
     """Content may be a list, in bodies and in deltas."""
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "42"}]
-    for response in (chat.decode(chat_body({"content": parts}), ctx=CTX), streamed(chunk({"content": parts}, "stop"))):
+    for response in (
+        chat.decode(chat_body({"content": parts}), ctx=CTX),
+        streamed(chunk({"content": parts}, "stop")),
+    ):
         assert (response.text, response.reasoning) == ("42", "hm")
 
 

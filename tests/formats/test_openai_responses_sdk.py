@@ -32,6 +32,7 @@ from endturn.scripted import (
     think,
     truncate,
 )
+from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 from tests.formats.replies_openai_responses import BODIES, context
 
@@ -93,12 +94,12 @@ def test_scripted_replies_over_http(name: str) -> None:
         summarizer = responses.summarizer(CTX)
         with client.responses.create(**ASKED, stream=True) as events:
             for event in events:
-                summarizer.feed(event)
+                summarizer.feed(dumped(event))
         seen = summarizer.close()
         assert (seen.stop.reason, seen.stop.raw, seen.output_chars) == (expected, raw, len(reply.text))
         if name != "cut":
             got = client.responses.create(**ASKED)
-            whole = summarize(responses, CTX, got)
+            whole = summarize(responses, CTX, dumped(got))
             assert (whole.stop, whole.tail, got.output_text) == (
                 seen.stop,
                 seen.tail,
@@ -114,26 +115,26 @@ async def test_asynchronous(name: str) -> None:
     reply, expected, raw = CASES[name]
     with ScriptedProvider([reply, reply]).serve() as url:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
-            stop = summarize(responses, CTX, await client.responses.create(**ASKED)).stop
+            stop = summarize(responses, CTX, dumped(await client.responses.create(**ASKED))).stop
             assert (stop.reason, stop.raw) == (expected, raw)
             summarizer = responses.summarizer(CTX)
             async with await client.responses.create(**ASKED, stream=True) as events:
                 async for event in events:
-                    summarizer.feed(event)
+                    summarizer.feed(dumped(event))
             assert summarizer.close().stop == stop
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_bodies(name: str) -> None:
     """The SDK's object of a reply's body is the response again; the SDK sends what encode wrote."""
-    response = responses.decode(BODIES[name], ctx=context(name))
+    response = responses.decode(dumped(BODIES[name]), ctx=context(name))
     server = Server(response)
     request = Request(
         model="m", messages=(Message(role="user", content="hi"),), tools=(Tool(name="weather"),), max_tokens=64
     )
     asked = responses.encode(request)
     with server.client() as client:
-        again = responses.decode(client.responses.create(**asked), ctx=context(name))
+        again = responses.decode(dumped(client.responses.create(**asked)), ctx=context(name))
     assert (again.text, again.tool_calls, again.stop) == (response.text, response.tool_calls, response.stop)
     assert server.asked == [asked]
     assert responses.request(server.asked[0]) == request
@@ -142,14 +143,14 @@ def test_bodies(name: str) -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_streams(name: str) -> None:
     """The SDK's stream helper accumulates a reply's events, and hands them out: the same Stop is read."""
-    response = responses.decode(BODIES[name], ctx=context(name))
+    response = responses.decode(dumped(BODIES[name]), ctx=context(name))
     summarizer = responses.summarizer(context(name))
     with Server(response).client() as client, client.responses.stream(model="m", input="hi") as stream:
         for event in stream:
-            summarizer.feed(event)
+            summarizer.feed(dumped(event))
         if response.stop.raw == "completed":
             final = stream.get_final_response()
-            assert responses.decode(final, ctx=context(name)).stop == response.stop
+            assert responses.decode(dumped(final), ctx=context(name)).stop == response.stop
     seen = summarizer.close()
     assert seen.stop == response.stop
     assert (seen.tail, seen.output_chars) == (response.text[-64:], len(response.text))
@@ -166,7 +167,7 @@ def test_helpers() -> None:
     with sdk(say('{"n": 3}'), say('{"n": 4}'), say("raw")) as (client, provider):
         parsed = client.responses.parse(**ASKED, text_format=Answer)
         assert parsed.output_parsed == Answer(n=3)
-        assert summarize(responses, CTX, parsed).stop.reason is StopReason.END_TURN
+        assert summarize(responses, CTX, dumped(parsed)).stop.reason is StopReason.END_TURN
         with client.responses.stream(**ASKED, text_format=Answer) as stream:
             final = stream.get_final_response()
         assert final.output_parsed == Answer(n=4)
@@ -182,7 +183,7 @@ def test_a_job_is_fetched_by_its_id() -> None:
     """`retrieve` reaches the script as a request to fetch, streamed and not."""
     with sdk(pause(), say("Done."), say("Done.")) as (client, provider):
         made = client.responses.create(**ASKED, background=True)
-        assert summarize(responses, CTX, made).stop.reason is StopReason.PAUSED
+        assert summarize(responses, CTX, dumped(made)).stop.reason is StopReason.PAUSED
         assert client.responses.retrieve(made.id).output_text == "Done."
         with client.responses.retrieve(made.id, stream=True, starting_after=3) as events:
             assert [event.type for event in events][-1] == "response.completed"
@@ -199,7 +200,7 @@ def test_failures() -> None:
         summarizer = responses.summarizer(CTX)
         with client.responses.create(**ASKED, stream=True) as events:
             for event in events:
-                summarizer.feed(event)
+                summarizer.feed(dumped(event))
     seen = summarizer.close()
     assert (seen.stop.reason, seen.stop.raw, seen.tail) == (StopReason.ERROR, "server_error", "So far")
 

@@ -35,7 +35,7 @@ from endturn.formats.parts import (
     Vocabulary,
     Window,
 )
-from endturn.formats.reading import arguments, plain
+from endturn.formats.reading import arguments
 from endturn.stop import Resume, Row, Stop, find_row, find_stop, raw_text
 
 
@@ -396,7 +396,7 @@ class Summarizer:
     def feed(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
         data = event.data if event.__class__ is Event else event
-        for part in self._read(data if data.__class__ is dict else plain(data)):
+        for part in self._read(data):
             self._fold.add(part)
 
     def close(self, *, left: bool = False) -> ResponseSummary:
@@ -449,7 +449,6 @@ def decoded(reply: Reply, body: Any, *, ctx: Context, headers: Mapping[str, str]
         DecodeError: it is none of this format.
         ProviderError: it is an error that came under a status of success, as gateways send them.
     """
-    body = plain(body)
     if (error := reply.failed(body)) is not None:
         raise error_of(200, headers or {}, error, ctx=ctx)
     if (wrong := reply.faulty(body, True)) is not None:

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Context, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.openai_chat_objects import unwrapped
 from endturn.formats.openai_chat_reader import NAME as NAME, REPLY
 from endturn.formats.openai_chat_reply import call_of, reply as reply, reply_error as reply_error
 from endturn.formats.openai_chat_words import shows
@@ -308,11 +307,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, items(kwargs.get("messages")))
 
 
-def decode(body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
-    """A whole body as a response, or what an SDK hands out of one; raises as `decoded` does."""
-    return decoded(REPLY, unwrapped(body, choices=ctx.asked.choices), ctx=ctx, headers=headers)
-
-
 # What the format leaves nothing to add to.
 summarizer = partial(Summarizer, REPLY)
 decoder = partial(Decoder, REPLY)
+decode = partial(decoded, REPLY)

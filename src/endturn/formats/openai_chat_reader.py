@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Json
@@ -13,7 +13,6 @@ from endturn.formats.fold import Fold, Reply
 from endturn.formats.framing import DONE
 from endturn.formats.openai_chat_calls import Call as Pieces, find, repeated
 from endturn.formats.openai_chat_message import Kept
-from endturn.formats.openai_chat_objects import unwrapped, written
 from endturn.formats.openai_chat_words import error_in, usage_of, words_of
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
 from endturn.formats.reading import PLAIN, Nesting, Tail, count, items, member, minted, text, text_or_none
@@ -28,6 +27,11 @@ _NO_ID: Final = "null"
 """What Mistral's API once sent, and its SDK says, for a call without an id."""
 _NO_REASON: Final = frozenset({"null", "None"})
 """What some servers write for a reason that has not come: the word, as text."""
+
+
+def _written(arguments: Any) -> str:
+    """A call's arguments as text. Older servers of Hugging Face's give an object."""
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else text(arguments)
 
 
 class _Choice:
@@ -59,9 +63,9 @@ class Reader:
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk or a body."""
-        if event.__class__ is not dict or "choices" not in event:
-            event = unwrapped(event, choices=self._ctx.asked.choices)
-        get = event.get if event.__class__ is dict else partial(member, event)
+        if not isinstance(event, Mapping):
+            return
+        get = event.get
         if self._id is None or self._model is None:
             self._id = self._id or text_or_none(member(event, "id"))
             self._model = self._model or text_or_none(member(event, "model"))
@@ -162,7 +166,7 @@ class Reader:
         body = fragment if shape == "function_call" else member(fragment, "function") or member(fragment, "custom")
         at, id_, name = member(fragment, "index"), text(member(fragment, "id")), text(member(body, "name"))
         id_ = "" if id_ == _NO_ID else id_
-        piece = written(member(body, "arguments")) or text(member(body, "input"))
+        piece = _written(member(body, "arguments")) or text(member(body, "input"))
         counts = index == 0 or self._ctx.asked.choices == 1
         kept = self._kept if counts else None
         if not streamed and self._streamed:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.formats.reading import count, items, member, members, text
+from endturn.formats.reading import count, items, member, text
 
 # DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both, the first counts.
 THINKING: Final = ("reasoning_content", "reasoning")
@@ -51,9 +51,7 @@ def usage_of(usage: Any) -> Usage | None:
     """
     if usage is None:
         return None
-    # One look for all members: a model's stand in its `__dict__`, where it has none that its class does not declare.
-    known = members(usage)
-    get = partial(member, usage) if known is None else known.get
+    get = partial(member, usage)
     output, prompt = get("completion_tokens_details"), get("prompt_tokens_details")
     cached = None if prompt is None else count(member(prompt, "cached_tokens"))
     if cached is None:

@@ -22,43 +22,13 @@ SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
 """What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
-_PLAIN: Final = frozenset({*PLAIN, bool})
 
 
 def member(thing: Any, name: str) -> Any:
-    """The member of a mapping or the attribute of an object; None where there is none.
-
-    A pydantic model is read past its attribute protocol: asking one for what it lacks costs microseconds.
-    """
-    kind = thing.__class__
-    if kind is dict:
+    """The member of a mapping, or the attribute of an object among a request's arguments; None where there is none."""
+    if thing.__class__ is dict or isinstance(thing, Mapping):
         return thing.get(name)
-    if thing is None or kind in _PLAIN:
-        return None
-    try:
-        declared, extra = thing.__dict__, thing.__pydantic_extra__
-    except AttributeError:
-        return _member(thing, name)
-    if name in declared:
-        return declared[name]
-    return extra.get(name) if extra else None
-
-
-def _member(thing: Any, name: str) -> Any:
-    """The same for what is neither a plain dictionary nor a pydantic model."""
-    if isinstance(thing, Mapping):
-        return thing.get(name)
-    return None if isinstance(thing, PLAIN) else getattr(thing, name, None)
-
-
-def members(thing: Any) -> dict[str, Any] | None:
-    """All members of a plain dictionary, or of a pydantic model that has no more than its class declares; else None."""
-    if thing.__class__ is dict:
-        return thing
-    try:
-        return None if thing.__pydantic_extra__ else thing.__dict__
-    except AttributeError:
-        return None
+    return None if thing is None or isinstance(thing, PLAIN) else getattr(thing, name, None)
 
 
 def text(value: Any) -> str:

@@ -15,6 +15,7 @@ from endturn.formats.errors import error_of
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.rows import meaning, tables_in
+from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason, find_stop
 from endturn.stop_reasons import COMPATIBLE
 
@@ -136,7 +137,7 @@ def whole(response: Any) -> ResponseSummary | None:
             name = "completions"
     if name is None:
         return None
-    return summarize(format_of(name), Context(COMPATIBLE if name == "openai_chat" else ""), response)
+    return summarize(format_of(name), Context(COMPATIBLE if name == "openai_chat" else ""), dumped(response))
 
 
 def _of_pydantic(response: Any) -> ResponseSummary:

@@ -17,7 +17,6 @@ from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, Format, Framing, ResponseSummary
 from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
-from endturn.formats.reading import plain
 from endturn.records import Content
 from endturn.stop import Stop, StopReason
 
@@ -352,9 +351,9 @@ class ContentCapture:
             if isinstance(item, Event):
                 self._feed(item)
             elif self._is_stream:
-                self._feed(Event(None, plain(item)))
+                self._feed(Event(None, item))
             else:
-                self._body = plain(item)
+                self._body = item
         except (DecodeError, ProviderError):
             self._is_over = True  # the provider's error, or another format: what came before it is the answer
         except Exception:

@@ -23,6 +23,7 @@ from endturn.instrumentation.body import ContentCapture, capture, end_call, or_e
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
 from endturn.instrumentation.wrapping import Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
+from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
 from endturn.turns import TurnScope, start_turn
@@ -202,6 +203,7 @@ class _CallRun:
 
     def _see(self, item: Any) -> None:
         """Take a chunk, or a whole body, of a provider's or an SDK's."""
+        item = dumped(item, choices=self._context.asked.choices)
         if self._watch is None:
             # Anthropic's bodies and events say what they are; what has choices is of the chat format.
             kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"

@@ -1,50 +1,40 @@
-"""The chunk or body of the chat format within what other SDKs hand out: Mistral's events, xAI's protocol messages."""
+"""What an SDK hands out, as the JSON that it was made of: readers see nothing else."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Json
-from endturn.formats.reading import member, text
 
 _UNSET: Final = ("REASON_INVALID", "INVALID_ROLE", "TOOL_CALL_TYPE_INVALID")
 """The zeros of xAI's enums: protocol messages say them where nothing was said."""
 
 
-def unwrapped(thing: Any, *, choices: int = 1) -> Any:
-    """The chunk or body: of ours and of OpenAI's SDK it is the thing itself.
+def dumped(thing: Any, *, choices: int = 1) -> Any:
+    """An SDK's response, chunk or event as parsed JSON; JSON, and what is of no SDK that we know, as it is.
 
-    Mistral's SDK wraps each chunk in a `CompletionEvent` (mistralai 3.7). xAI's speaks gRPC: it hands out wrappers of
-    messages whose `outputs` are what others call choices (xai-sdk 1.21); each is translated to a small dictionary.
+    Pydantic models are dumped: OpenAI's, Anthropic's, Google's, Mistral's, Cohere's, Ollama's, LiteLLM's. Mistral's SDK
+    wraps each chunk in a `CompletionEvent` (mistralai 3.7). xAI's speaks gRPC: it hands out wrappers of messages whose
+    `outputs` are what others call choices (xai-sdk 1.21); they are written in the chat format.
 
     Args:
         choices: how many answers were asked for.
     """
-    if thing.__class__ is dict:
-        return thing["data"] if "choices" not in thing and isinstance(thing.get("data"), dict) else thing
-    if "choices" in getattr(thing, "__dict__", ()):
+    if isinstance(thing, Mapping | str | bytes | list | tuple) or thing is None:
         return thing
-    message = member(thing, "proto") or thing
+    if (dump := getattr(thing, "model_dump", None)) is not None:
+        wrapped = dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
+        inner = wrapped.get("data")
+        return inner if isinstance(inner, dict) and "choices" in inner else wrapped
+    message = getattr(thing, "proto", thing)
     kind = getattr(getattr(message, "DESCRIPTOR", None), "name", None)
     if kind in ("GetChatCompletionResponse", "GetChatCompletionChunk"):
-        return _translated(message, choices, whole=kind == "GetChatCompletionResponse")
-    inner = member(thing, "data")
-    return thing if inner is None or isinstance(thing, Mapping) else inner
+        return _in_chat_format(message, choices, whole=kind == "GetChatCompletionResponse")
+    return thing
 
 
-def written(arguments: Any) -> str:
-    """A call's arguments as text. Mistral's SDK and older servers of Hugging Face's give an object."""
-    if isinstance(arguments, Mapping):
-        try:
-            return json.dumps(arguments, ensure_ascii=False, default=str, skipkeys=True)
-        except (ValueError, RecursionError):
-            return ""
-    return text(arguments)
-
-
-def _translated(message: Any, choices: int, *, whole: bool) -> Json:
+def _in_chat_format(message: Any, choices: int, *, whole: bool) -> Json:
     """A GetChatCompletionResponse, or a GetChatCompletionChunk, in the chat format."""
     found: list[Json] = []
     for output in message.outputs:
