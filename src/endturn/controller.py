@@ -34,9 +34,9 @@ from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, 
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.standing import Abilities
-from endturn.continuation.toolgate import declared
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderError, UsageError
+from endturn.formats.settings import tool_schemas
 from endturn.records import Turn
 from endturn.stop import Stop, StopReason
 from endturn.transcript import Transcript
@@ -222,7 +222,7 @@ class _Controller:
         """Say once what cannot work: functions of which the model is told nothing, a mode that it cannot end."""
         if self._warned:
             return
-        names, mode = declared(request).keys(), self._policy.mode
+        names, mode = tool_schemas(request).keys(), self._policy.mode
         offered = termination.is_offered(mode, names)
         own = set() if self._tools is None else self._tools.keys() - (termination.FUNCTIONS[mode] if mode else set())
         if mode is not None and not offered and not self._policy.text_signals:

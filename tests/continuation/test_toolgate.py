@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 from endturn.chat import ToolCall
 from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
-from endturn.continuation.toolgate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, declared, judge, parse
+from endturn.continuation.toolgate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, judge, parse
+from endturn.formats.settings import tool_schemas
 from endturn.stop import Resume, StopReason
 from endturn.telemetry import schema
 from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
@@ -174,8 +175,8 @@ def test_a_tool_that_the_request_does_not_declare_is_unknown() -> None:
 )
 def test_tools_in_the_providers_own_shape_are_declared(shape: dict[str, Any]) -> None:
     """`extra` is merged in last, so what it says of tools is what the provider was told."""
-    assert declared(ask(tools=(SEARCH,))) == {"search": SEARCH}
-    assert declared(ask(tools=(NOW,), extra={"tools": [shape, {"type": "web_search"}, "?"]})) == {"search": SEARCH}
+    assert tool_schemas(ask(tools=(SEARCH,))) == {"search": SEARCH}
+    assert tool_schemas(ask(tools=(NOW,), extra={"tools": [shape, {"type": "web_search"}, "?"]})) == {"search": SEARCH}
 
 
 def test_an_object_that_a_format_gave_is_taken_as_it_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
 from endturn.continuation import termination
@@ -17,11 +17,12 @@ from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, Watchman
-from endturn.continuation.toolgate import Verdict, declared
+from endturn.continuation.toolgate import Verdict
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
 from endturn.formats import Format, RequestSummary, capabilities
 from endturn.formats.capabilities import Capability
+from endturn.formats.settings import limit_in, thinking_budget, tool_schemas, with_setting
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 
@@ -92,11 +93,11 @@ class Terms:
         """
         if policy.max_cost is not None and policy.price(base.model) is None:
             raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
-        tools = declared(base)
+        tools = tool_schemas(base)
         if policy.mode == "task" and FINISH_TASK.name in tools:
             tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
         asked = asked_in(base, format, abilities.dialect)
-        maximum = base.max_tokens if asked is None or not _limit_in(base.extra) else asked.maximum
+        maximum = base.max_tokens if asked is None or not limit_in(base.extra) else asked.maximum
         is_json = base.format is not None or (asked is not None and asked.json_format)
         return cls(
             policy=policy,
@@ -119,14 +120,14 @@ class Terms:
     def maximum_of(self, request: Request) -> int | None:
         """The limit of output tokens that a request sets."""
         asked = asked_in(request, self.format, self.abilities.dialect)
-        return request.max_tokens if asked is None or not _limit_in(request.extra) else asked.maximum
+        return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
 
     def limited(self, request: Request, maximum: int | None) -> Request:
         """The request with this limit of output tokens, in `extra` too where that sets one: it is what counts there."""
         extra = request.extra
         if maximum is not None:
-            for path in _limit_in(extra):
-                extra = _with(extra, path, maximum)
+            for path in limit_in(extra):
+                extra = with_setting(extra, path, maximum)
         return request.but(max_tokens=maximum, extra=extra)
 
     def watchman(self) -> Watchman | None:
@@ -260,49 +261,3 @@ def asked_in(request: Request, format: Format, dialect: str) -> RequestSummary |
 
 
 _ANY: Final = Message(role="user", content=".")
-_LIMITS: Final = frozenset(
-    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
-     "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens", "num_predict", "n_predict"}
-)  # fmt: skip
-"""What the formats call the limit of output tokens."""
-_SETTINGS: Final = frozenset(
-    {"generationConfig", "generation_config", "inferenceConfig", "options", "parameters", "textGenerationConfig"}
-)
-"""The objects of a body that hold it, where the body itself does not."""
-
-
-def _limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Where settings in a format's own words limit the output tokens."""
-    found: list[tuple[str, ...]] = [(name,) for name in extra if name in _LIMITS]
-    for settings in _SETTINGS & extra.keys():
-        if isinstance(extra[settings], Mapping):
-            found += [(settings, name) for name in extra[settings] if name in _LIMITS]
-    return found
-
-
-def _with(extra: Mapping[str, Any], path: tuple[str, ...], value: int) -> dict[str, Any]:
-    """The settings with one changed."""
-    name, *within = path
-    return {**extra, name: _with(extra[name], tuple(within), value) if within else value}
-
-
-_BUDGETS: Final = (
-    ("thinking", "budget_tokens"),  # Anthropic
-    ("thinking", "token_budget"),  # Cohere
-    ("reasoning", "max_tokens"),  # OpenRouter
-    ("generationConfig", "thinkingConfig", "thinkingBudget"),  # Gemini
-    ("additionalModelRequestFields", "thinking", "budget_tokens"),  # Bedrock, Claude
-    ("additionalModelRequestFields", "reasoning_config", "budget_tokens"),  # Bedrock, Claude's first
-)
-"""Where the formats say how many tokens are set aside for thinking."""
-
-
-def thinking_budget(request: Request) -> int:
-    """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
-    for path in _BUDGETS:
-        asked: object = request.extra
-        for name in path:
-            asked = asked.get(name) if isinstance(asked, dict) else None
-        if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0:
-            return asked
-    return 0

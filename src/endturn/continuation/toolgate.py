@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.chat import ChatResponse, Json, Request, Tool, ToolCall
+from endturn.chat import ChatResponse, Json, Tool, ToolCall
 from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import TERMINATORS
@@ -68,21 +68,6 @@ class Fault:
 
     issue: str
     message: str
-
-
-def declared(request: Request) -> dict[str, Tool]:
-    """The tools that a request declares, by name; `extra` may hold them in the provider's own shape, and wins."""
-    given = request.extra.get("tools")
-    if not isinstance(given, list):
-        return {tool.name: tool for tool in request.tools}
-    tools = {}
-    for each in given:
-        inner = each.get("function", each) if isinstance(each, dict) else None
-        name = inner.get("name") if isinstance(inner, dict) else None
-        if isinstance(inner, dict) and isinstance(name, str):
-            schema = inner.get("parameters", inner.get("input_schema"))
-            tools[name] = Tool(name=name, parameters=schema if isinstance(schema, dict) else {})
-    return tools
 
 
 def judge(

@@ -35,10 +35,23 @@ _NOTHING: Final = (None, "", ())
 
 
 @cache
+def required() -> Mapping[str, tuple[frozenset[str], ...]]:
+    """format, or format and dialect → the members that a request must have, in one of several ways."""
+    rows = lines(shipped(), "request_members.tsv", range(3, 4))
+    return {
+        of: tuple(frozenset(way.split()) for way in ways.split("|"))
+        for _, (of, ours, ways) in rows
+        if ours == "required"
+    }
+
+
+@cache
 def _members() -> Mapping[str, Mapping[str, Sequence[Sequence[str]]]]:
     """format → our name → paths."""
     found: dict[str, dict[str, list[list[str]]]] = {}
     for place, (format_, ours, paths) in lines(shipped(), "request_members.tsv", range(3, 4)):
+        if ours == "required":
+            continue
         if ours not in _READ:
             raise ValueError(f"{place}: {ours!r} is none of {', '.join(_READ)}")
         found.setdefault(format_, {})[ours] = [path.split(".") for path in paths.split()]

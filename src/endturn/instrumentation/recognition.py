@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.formats import FORMATS, Format, RequestSummary, Routed, dialect_in, format_of
+from endturn.formats import FORMATS, Format, RequestSummary, Routed, dialect_in, format_of, request_members
 from endturn.providers import provider_at, provider_of_path
 from endturn.stop_reasons import COMPATIBLE
 
@@ -25,25 +25,6 @@ ENDS: Final = frozenset(
     }
 )  # fmt: skip
 """What the path of a request that asks a model ends with, after its last slash or colon."""
-
-_MEMBERS: Final = {
-    "anthropic": "messages max_tokens | messages anthropic_version",
-    "bedrock_converse": "messages | promptVariables",
-    "bedrock_invoke": "messages | prompt | inputText | message | input",
-    "cohere": "model messages",
-    "cohere v1": "message",
-    "completions": "prompt | inputs | input model_id",
-    "gemini": "contents",
-    "gemini_interactions": "model input | agent input | previous_interaction_id",
-    "ollama": "model messages | model prompt",
-    "openai_chat": "messages | prompt model",
-    "openai_responses": "model input | model prompt | model previous_response_id | model conversation | prompt input",
-}
-"""The members that a request of each format must have, in one of these ways, where its host is not known.
-
-Of a dialect too, where it has others.
-"""
-_WAYS: Final = {name: tuple(frozenset(way.split()) for way in ways.split("|")) for name, ways in _MEMBERS.items()}
 
 _ORDER: Final = ("openai_chat", "anthropic", *sorted(set(FORMATS) - {"openai_chat", "anthropic"}))
 """The formats that most calls are in come first: a format is imported when it is first asked."""
@@ -125,7 +106,8 @@ def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
     if found.known and found.is_exact:
         return True
     name = found.format.NAME
-    ways = _WAYS.get(f"{name} {found.dialect}") or _WAYS[name]
+    required = request_members.required()
+    ways = required.get(f"{name} {found.dialect}") or required[name]
     return body is not None and any(names <= body.keys() for names in ways)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag
 from functools import cache
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from endturn import announce
 from endturn.errors import UsageError
-from endturn.formats.reading import items, member, text
+from endturn.formats.settings import tools_of
 from endturn.records import Content
 from endturn.telemetry import schema
 from endturn.telemetry.messages import MessageWriter, Redact, RedactionFailed
 
 if TYPE_CHECKING:
-    from endturn.chat import Request, Tool
+    pass
 
 log = logging.getLogger("endturn")
 
@@ -110,7 +110,7 @@ class ContentPolicy:
                 # The newest are kept where there is no room for all.
                 newest = writer.attribute(writer.message, reversed(messages[beside:]))
                 found[schema.INPUT_MESSAGES.key] = newest[::-1]
-                found[schema.TOOL_DEFINITIONS.key] = writer.attribute(writer.tool, _tools(request))
+                found[schema.TOOL_DEFINITIONS.key] = writer.attribute(writer.tool, tools_of(request))
             found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
             found[schema.REQUEST_STOP_SEQUENCES.key] = tuple(map(writer.text, stop_sequences))
         except RedactionFailed as failed:
@@ -142,16 +142,6 @@ def say_once(what: str, told: str, *, error: BaseException | None = None) -> Non
     if what not in _said:
         _said.add(what)
         log.warning("endturn: %s %s", what, told, exc_info=error)
-
-
-def _tools(request: Request) -> Iterator[Tool | Mapping[str, str]]:
-    """The tools that were offered, also those that are the provider's own."""
-    yield from request.tools
-    known = {tool.name for tool in request.tools}
-    for raw in items(request.extra.get("tools")):
-        kind, name = text(member(raw, "type")), text(member(raw, "name"))
-        if kind not in ("", "function") and name not in known:
-            yield {"type": kind, "name": name or kind}
 
 
 def _variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told: str) -> Value:

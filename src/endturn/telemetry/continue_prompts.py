@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from endturn.formats import RequestSummary
-from endturn.telemetry.fingerprints import only_text, results_of, role, text_of
+from endturn.formats.history import only_text, results_of, role, text_of
 from endturn.telemetry.open_span import remember
 
 LONGEST: Final = 600

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from endturn.formats import content_parts
 from endturn.formats.reading import text
 from endturn.telemetry import schema
 from endturn.telemetry.attributes import raw_shown
@@ -34,22 +35,6 @@ _DEPTH: Final = 32
 _KIND: Final = 64
 """The longest name of a kind of part, or of media, that is handed on."""
 
-_THOUGHTS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
-_THOUGHT_KINDS: Final = ("thinking", "reasoning", "redacted_thinking")
-_TEXTS: Final = ("text", "refusal", "guardContent")
-"""Members that hold a text. The last is Bedrock's, which a guardrail looks at."""
-_OBJECTS: Final = ("json", "document")
-"""Members that hold a tool's result: Bedrock's and Cohere's."""
-_MODALITIES: Final = ("image", "audio", "video")
-_MEDIA: Final = (*_MODALITIES, "document", "file", "media", "inlinedata", "inline_data")
-"""Words in the names of the kinds of part that are media."""
-_PLACES: Final = {
-    "file": ("file_id", "fileId"),
-    "blob": ("data", "bytes", "file_data", "b64_json"),
-    "uri": ("url", "uri", "fileUri", "file_uri", "file_url", "image_url", "audio_url", "video_url", "document_url"),
-}
-"""Where a medium is: the conventions' kinds of part, and the members that hold it."""
-_TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
 _HOST: Final = re.compile(r"(\[.*\]|[^:]*)(:\d+)?")
 
 
@@ -91,7 +76,7 @@ class MessageWriter:
             parts = [{**self._typed("tool_call_response", id=message.tool_call_id), "response": result}]
         else:
             blocks = message.blocks.items if message.blocks is not None and message.role == "assistant" else ()
-            parts = self._parts(message, *(thought for block in blocks if (thought := _thought(block))))
+            parts = self._parts(message, *(thought for block in blocks if (thought := content_parts.thought(block))))
         return {"role": message.role, "parts": parts}
 
     def answer(self, response: ChatResponse) -> Part:
@@ -109,13 +94,13 @@ class MessageWriter:
 
     def part(self, raw: Mapping[str, Any]) -> Part | None:
         """One part of a message, in whatever format's shape."""
-        if (thought := _thought(raw)) is not None:
+        if (thought := content_parts.thought(raw)) is not None:
             return self._typed("reasoning", content=thought)
-        if said := next(filter(None, (_words(raw.get(name)) for name in _TEXTS)), ""):
+        if said := content_parts.said(raw):
             return self._typed("text", content=said)
         if media := self._media(raw):
             return media
-        if (result := next((raw[name] for name in _OBJECTS if isinstance(raw.get(name), Mapping)), None)) is not None:
+        if (result := content_parts.result(raw)) is not None:
             return self._typed("json", content=result)
         kind = text(raw.get("type")) or str(next(iter(raw), ""))
         return {"type": kind[:_KIND]} if kind else None
@@ -131,7 +116,7 @@ class MessageWriter:
         said = [{"text": content}] if isinstance(content, str) and content else content or ()
         parts = self._all(self.part, [*({"thinking": thought} for thought in thoughts if thought), *said])
         if isinstance(content, str):
-            parts += self._all(self._media, _within(message))
+            parts += self._all(self._media, content_parts.within(message))
         return parts + self._all(self._call, message.tool_calls)
 
     def _typed(self, kind: str, **told: Any) -> Part:
@@ -143,16 +128,10 @@ class MessageWriter:
 
     def _media(self, raw: Mapping[str, Any]) -> Part | None:
         """A placeholder for an image, a sound or a file; None for what is none of these."""
-        names = " ".join((text(raw.get("type")), *map(str, raw))).lower()
-        told = dict(_members(raw)) if any(word in names for word in _MEDIA) else {}
-        found = next(((kind, told[name]) for kind, places in _PLACES.items() for name in places if name in told), None)
+        found = content_parts.medium(raw)
         if found is None:
             return None
-        kind, value = found
-        mime = next((str(told[name]) for name in _TYPES if name in told), "")
-        if isinstance(value, str) and value.startswith("data:"):
-            kind, mime = "blob", re.split("[;,]", value[5:], maxsplit=1)[0] or mime
-        modality = next((each for each in _MODALITIES if each in names + mime), "document")
+        kind, value, mime, modality = found
         about = {"mime_type": mime[:_KIND] if "/" in mime else None, "modality": modality}  # Bedrock says "png"
         if kind == "blob":  # how much of it, never the data
             size = len(value) if isinstance(value, bytes) else len(value.rpartition(",")[2]) * 3 // 4
@@ -211,40 +190,3 @@ def address(url: str) -> str:
         return ""
     host = _HOST.match(parts.netloc.rpartition("@")[2])
     return urlunsplit((parts.scheme, host[0] if host else "", parts.path, "", ""))
-
-
-def _within(message: Message) -> Iterator[Mapping[str, Any]]:
-    """The parts that may be media: a message's blocks, or what its one block holds."""
-    for block in () if message.blocks is None else message.blocks.items:
-        images, content = block.get("images"), block.get("content")
-        if isinstance(images, list):  # Ollama's
-            yield from ({"image": {"data": data}} for data in images)
-        else:
-            yield from content if isinstance(content, list) else (block,)
-
-
-def _thought(raw: Mapping[str, Any]) -> str | None:
-    """The text of a part that is thinking; None where it is none. What is encrypted stays out."""
-    if raw.get("thought") is True:
-        return _words(raw)
-    is_thought = raw.get("type") in _THOUGHT_KINDS or "reasoningContent" in raw
-    names = (*_THOUGHTS, "summary", "content") if is_thought else _THOUGHTS
-    return next((said for name in names if (said := _words(raw.get(name)))), "" if is_thought else None)
-
-
-def _words(value: Any) -> str:
-    """The text of a string, of a part, or of a list of parts."""
-    if isinstance(value, Mapping):
-        return _words(value.get("text") or value.get("reasoningText"))
-    if isinstance(value, list | tuple):
-        return "".join(map(_words, value))
-    return value if isinstance(value, str) else ""
-
-
-def _members(raw: Mapping[str, Any], depth: int = 3) -> Iterator[tuple[str, str | bytes]]:
-    """The texts and bytes in an object, and in the objects within it."""
-    for name, value in raw.items():
-        if isinstance(value, Mapping) and depth:
-            yield from _members(value, depth - 1)
-        elif isinstance(value, str | bytes) and value:
-            yield name, value

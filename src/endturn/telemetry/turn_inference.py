@@ -17,11 +17,12 @@ from typing import Final
 
 from endturn import announce, records, turns
 from endturn.formats import RequestSummary
+from endturn.formats.history import role, text_of
 from endturn.records import CallEnded, CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
-from endturn.telemetry.fingerprints import digests, role, text_of
+from endturn.telemetry.fingerprints import digests
 from endturn.turns import end_turn, outcome_of
 
 IDLE_S: Final = 30.0

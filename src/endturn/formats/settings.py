@@ -1,0 +1,81 @@
+"""What a request's `extra` says in a format's own words: limits, thinking budgets, tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from endturn.chat import Request, Tool
+from endturn.formats.reading import items, member, text
+
+_LIMITS: Final = frozenset(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
+     "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens", "num_predict", "n_predict"}
+)  # fmt: skip
+"""What the formats call the limit of output tokens."""
+_SETTINGS: Final = frozenset(
+    {"generationConfig", "generation_config", "inferenceConfig", "options", "parameters", "textGenerationConfig"}
+)
+"""The objects of a body that hold it, where the body itself does not."""
+
+
+def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Where settings in a format's own words limit the output tokens."""
+    found: list[tuple[str, ...]] = [(name,) for name in extra if name in _LIMITS]
+    for settings in _SETTINGS & extra.keys():
+        if isinstance(extra[settings], Mapping):
+            found += [(settings, name) for name in extra[settings] if name in _LIMITS]
+    return found
+
+
+def with_setting(extra: Mapping[str, Any], path: tuple[str, ...], value: int) -> dict[str, Any]:
+    """The settings with one changed."""
+    name, *within = path
+    return {**extra, name: with_setting(extra[name], tuple(within), value) if within else value}
+
+
+_BUDGETS: Final = (
+    ("thinking", "budget_tokens"),  # Anthropic
+    ("thinking", "token_budget"),  # Cohere
+    ("reasoning", "max_tokens"),  # OpenRouter
+    ("generationConfig", "thinkingConfig", "thinkingBudget"),  # Gemini
+    ("additionalModelRequestFields", "thinking", "budget_tokens"),  # Bedrock, Claude
+    ("additionalModelRequestFields", "reasoning_config", "budget_tokens"),  # Bedrock, Claude's first
+)
+"""Where the formats say how many tokens are set aside for thinking."""
+
+
+def thinking_budget(request: Request) -> int:
+    """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
+    for path in _BUDGETS:
+        asked: object = request.extra
+        for name in path:
+            asked = asked.get(name) if isinstance(asked, dict) else None
+        if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0:
+            return asked
+    return 0
+
+
+def tool_schemas(request: Request) -> dict[str, Tool]:
+    """The tools that a request declares, by name; `extra` may hold them in the provider's own shape, and wins."""
+    given = request.extra.get("tools")
+    if not isinstance(given, list):
+        return {tool.name: tool for tool in request.tools}
+    tools = {}
+    for each in given:
+        inner = each.get("function", each) if isinstance(each, dict) else None
+        name = inner.get("name") if isinstance(inner, dict) else None
+        if isinstance(inner, dict) and isinstance(name, str):
+            schema = inner.get("parameters", inner.get("input_schema"))
+            tools[name] = Tool(name=name, parameters=schema if isinstance(schema, dict) else {})
+    return tools
+
+
+def tools_of(request: Request) -> Iterator[Tool | Mapping[str, str]]:
+    """The tools that were offered; of those that are the provider's own, type and name."""
+    yield from request.tools
+    known = {tool.name for tool in request.tools}
+    for raw in items(request.extra.get("tools")):
+        kind, name = text(member(raw, "type")), text(member(raw, "name"))
+        if kind not in ("", "function") and name not in known:
+            yield {"type": kind, "name": name or kind}
