@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.anthropic_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.anthropic_reply import reply as reply, reply_error as reply_error
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import SEGMENTS, count, items, member, minted, number, text
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 
 PROVIDER: Final = "anthropic"
+_TOOL: Final = ToolShape(schema="input_schema")
 FRAMING: Final = Framing.SSE
 VOICE: Final = Voice("msg_", "toolu_", "request-id")
 
@@ -57,7 +59,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         body["system"] = [part for message in system for part in _parts(message.content)]
     body["messages"] = _messages(request.messages)
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_TOOL.written(tool) for tool in request.tools]
         if request.tool_choice != "auto":
             words = {"none": {"type": "none"}, "required": {"type": "any"}}
             body["tool_choice"] = words.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
@@ -131,11 +133,6 @@ def _replayable(block: Json, kept: set[str] | frozenset[str]) -> bool:
             return True
 
 
-def _tool(tool: Tool) -> Json:
-    written: Json = {"name": tool.name, "input_schema": tool.parameters}
-    return {**written, "description": tool.description} if tool.description else written
-
-
 def request(body: Json) -> Request:
     """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
 
@@ -151,11 +148,7 @@ def request(body: Json) -> Request:
         history += _read_message(raw)
     found: Json = {"model": model, "messages": tuple(history)}
     extra = {name: value for name, value in body.items() if name not in _OURS}
-    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
-    if "tools" in body:
-        found["tools"] = tools
-        if [_tool(tool) for tool in tools] != body["tools"]:
-            extra["tools"] = body["tools"]
+    _TOOL.take(body, found, extra)
     choice = body.get("tool_choice")
     words = {"auto": "auto", "none": "none", "any": "required"}
     name = member(choice, "name")
@@ -221,13 +214,6 @@ def _read_result(block: Json) -> Message:
         is_error=block.get("is_error") is True,
     )
     return message if _result(message) == block else message.but(blocks=Blocks(NAME, (block,)))
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    name, schema = member(raw, "name"), member(raw, "input_schema")
-    if not isinstance(name, str) or not isinstance(schema, dict):
-        return None  # A tool of the server: known by its type, without a schema.
-    return Tool(name=name, description=text(member(raw, "description")), parameters=schema)
 
 
 def resume(

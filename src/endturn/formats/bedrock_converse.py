@@ -13,10 +13,10 @@ from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.bedrock_converse_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.bedrock_converse_reply import reply as reply, reply_error as reply_error
 from endturn.formats.bedrock_converse_request import encode as encode, replayable, request as request
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import SEGMENTS, items, member, text
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
 from endturn.records import Strategy
 
 PROVIDER: Final = "aws.bedrock"

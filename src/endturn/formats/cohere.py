@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice, cohere_v1
 from endturn.formats.cohere_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.cohere_reply import call_of, reply as reply, reply_error as reply_error
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
@@ -27,6 +26,8 @@ from endturn.formats.reading import (
     text,
 )
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 
 PROVIDER: Final = "cohere"
@@ -64,7 +65,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     body: Json = {"model": request.model, "messages": _messages(request.messages)}
     named = [tool for tool in request.tools if tool.name == request.tool_choice]
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in named or request.tools]
+        body["tools"] = [FUNCTION.written(tool) for tool in named or request.tools]
         if request.tool_choice != "auto":
             body["tool_choice"] = "NONE" if request.tool_choice == "none" else "REQUIRED"
     if request.max_tokens is not None:
@@ -131,13 +132,6 @@ def _visible(content: Any) -> bool:
     return any(member(part, "type") != "thinking" for part in items(content))
 
 
-def _tool(tool: Tool) -> Json:
-    function: Json = {"name": tool.name, "parameters": tool.parameters}
-    if tool.description:
-        function["description"] = tool.description
-    return {"type": "function", "function": function}
-
-
 def _format(format_: Json) -> Json:
     return format_ if format_ == {"type": "json_object"} else {"type": "json_object", "json_schema": format_}
 
@@ -157,11 +151,7 @@ def request(body: Json) -> Request:
         raise DecodeError("a chat request has a `model` and a list of `messages`")
     found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
     extra = {name: value for name, value in body.items() if name not in _OURS}
-    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
-    if "tools" in body:
-        found["tools"] = tools
-        if [_tool(tool) for tool in tools] != body["tools"]:
-            extra["tools"] = body["tools"]
+    tools = FUNCTION.take(body, found, extra)
     choice = body.get("tool_choice")
     words = {"NONE": "none", "REQUIRED": "required"}
     if tools and isinstance(choice, str) and choice in words:
@@ -206,14 +196,6 @@ def _message(raw: Any) -> Message:
     answers = text(member(raw, "tool_call_id")) or None
     message = Message(role=role, content=parts, tool_calls=calls, tool_call_id=answers)
     return message if _written(message) == raw else message.but(blocks=Blocks(NAME, (raw,)))
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    function = member(raw, "function")
-    name, parameters = member(function, "name"), member(function, "parameters")
-    if not isinstance(name, str) or not isinstance(parameters, dict):
-        return None
-    return Tool(name=name, description=text(member(function, "description")), parameters=parameters)
 
 
 def resume(

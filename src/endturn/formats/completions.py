@@ -13,8 +13,8 @@ from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.completions_reader import NAME as NAME, REPLY
 from endturn.formats.completions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.completions_shapes import SHAPES, Shape, asked_in
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
+from endturn.formats.responses import Decoder, Summarizer, decoded
 from endturn.records import Strategy
 from endturn.stop_reasons import tables
 

@@ -16,7 +16,6 @@ from urllib.parse import quote, unquote
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.gemini_contents import contents, messages, parts, unfinished
 from endturn.formats.gemini_reader import NAME as NAME, REASONS as REASONS, REPLY, either
 from endturn.formats.gemini_reply import WORDS, reply as reply, reply_error as reply_error
@@ -29,6 +28,7 @@ from endturn.formats.reading import (
     text,
 )
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 

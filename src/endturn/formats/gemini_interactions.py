@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.gemini_interactions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.next_request import asking_on, resent
@@ -27,10 +26,13 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
 
 PROVIDER: Final = "gcp.gemini"
+_TOOL: Final = ToolShape(beside={"type": "function"})
 FRAMING: Final = Framing.SSE
 # The API has one word for an answer that is cut, whatever cut it.
 VOICE: Final = Voice("v1_", "call_", "x-request-id")
@@ -80,7 +82,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if request.token is None or request.previous_id is None or request.extra.get("store") is False:
         body["input"] = _steps(request.messages)
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_TOOL.written(tool) for tool in request.tools]
     config: Json = {name: value for name, ours in _CONFIG.items() if (value := getattr(request, ours)) is not None}
     if request.tool_choice != "auto":
         words = {"none": "none", "required": "any"}
@@ -159,11 +161,6 @@ def _replayable(step: Json, kept: Container[Any]) -> bool:
             return True
 
 
-def _tool(tool: Tool) -> Json:
-    written: Json = {"type": "function", "name": tool.name, "parameters": tool.parameters}
-    return {**written, "description": tool.description} if tool.description else written
-
-
 def _format(format_: Json) -> Json:
     form: Json = {"type": "text", "mime_type": "application/json"}
     return form if format_ == {"type": "json_object"} else {**form, "schema": format_}
@@ -184,11 +181,7 @@ def request(body: Json) -> Request:
     history = [Message(role="system", content=system)] if system else []
     found: Json = {"model": text(model), "messages": (*history, *_history(given))}
     extra = {name: value for name, value in body.items() if name not in _OURS}
-    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
-    if "tools" in body:
-        found["tools"] = tools
-        if [_tool(tool) for tool in tools] != body["tools"]:
-            extra["tools"] = body["tools"]
+    _TOOL.take(body, found, extra)
     left = _read_config(body.get("generation_config"), found)
     if left:
         extra["generation_config"] = left
@@ -293,13 +286,6 @@ def _read_result(step: Json, names: Mapping[str, str]) -> Message:
     call = text(step.get("call_id"))
     message = Message(role="tool", content=content, tool_call_id=call, is_error=step.get("is_error") is True)
     return message if _result(message, names) == step else message.but(blocks=Blocks(NAME, (step,)))
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    name, schema = member(raw, "name"), member(raw, "parameters")
-    if member(raw, "type") != "function" or not isinstance(name, str) or not isinstance(schema, dict):
-        return None  # A tool of the server.
-    return Tool(name=name, description=text(member(raw, "description")), parameters=schema)
 
 
 def resume(

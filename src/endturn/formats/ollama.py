@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.ollama_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.ollama_reply import call_of, reply as reply, reply_error as reply_error
@@ -24,6 +23,8 @@ from endturn.formats.reading import (
     text,
 )
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
 
@@ -62,7 +63,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         raise UsageError("Ollama cannot fetch a response by its id: use a provider function that can")
     body: Json = {"model": request.model, "messages": _messages(request.messages), "stream": stream}
     if request.tools and request.tool_choice != "none":
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
     if request.format is not None:
         body["format"] = "json" if request.format == {"type": "json_object"} else request.format
     options = {name: value for name, ours in _OPTIONS.items() if (value := getattr(request, ours)) is not None}
@@ -119,13 +120,6 @@ def _id_of(call: Any, place: int) -> str:
     return text(member(call, "id")) or minted("history", place)
 
 
-def _tool(tool: Tool) -> Json:
-    function: Json = {"name": tool.name, "parameters": tool.parameters}
-    if tool.description:
-        function["description"] = tool.description
-    return {"type": "function", "function": function}
-
-
 def request(body: Json) -> Request:
     """A request body of this format as our Request; a prompt is a user's message. The rest travels in `extra`.
 
@@ -142,11 +136,7 @@ def request(body: Json) -> Request:
         history += [Message(role="user", content=prompt)] if prompt else []
     found: Json = {"model": model, "messages": tuple(history)}
     extra = {name: value for name, value in body.items() if name not in _OURS}
-    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
-    if "tools" in body:
-        found["tools"] = tools
-        if [_tool(tool) for tool in tools] != body["tools"]:
-            extra["tools"] = body["tools"]
+    FUNCTION.take(body, found, extra)
     form = body.get("format")
     if isinstance(form, dict):
         found["format"] = form
@@ -188,15 +178,6 @@ def _message(raw: Any) -> Message:
         tool_call_id=answers if isinstance(answers, str) else None,
     )
     return message if _written(message, {}) == raw else message.but(blocks=Blocks(NAME, (raw,)))
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    function = member(raw, "function")
-    name, parameters = member(function, "name"), member(function, "parameters")
-    if not isinstance(name, str):
-        return None
-    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
-    return Tool(name=name, description=text(member(function, "description")), **known)
 
 
 def resume(

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_chat_reader import NAME as NAME, REPLY
 from endturn.formats.openai_chat_reply import call_of, reply as reply, reply_error as reply_error
@@ -25,6 +24,8 @@ from endturn.formats.reading import (
     text,
 )
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
 from endturn.stop_reasons import tables
@@ -81,7 +82,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     body: Json = {"messages": _messages(request.messages)}
     body = {"model_id" if dialect == "watsonx" else "model": request.model, **body}
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
         if request.tool_choice != "auto":
             named = request.tool_choice not in ("none", "required")
             choice = {"type": "function", "function": {"name": request.tool_choice}}
@@ -152,13 +153,6 @@ def _says(content: Any) -> bool:
     return bool(content)
 
 
-def _tool(tool: Tool) -> Json:
-    function: Json = {"name": tool.name, "parameters": tool.parameters}
-    if tool.description:
-        function["description"] = tool.description
-    return {"type": "function", "function": function}
-
-
 def _format(format_: Json) -> Json:
     if format_ == {"type": "json_object"}:
         return format_
@@ -176,11 +170,7 @@ def request(body: Json) -> Request:
         raise DecodeError("a chat request has a `model` and a list of `messages`")
     found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
     extra = {name: value for name, value in body.items() if name not in _OURS}
-    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
-    if "tools" in body:
-        found["tools"] = tools
-        if [_tool(tool) for tool in tools] != body["tools"]:
-            extra["tools"] = body["tools"]
+    FUNCTION.take(body, found, extra)
     choice = body.get("tool_choice")
     named = member(member(choice, "function"), "name")
     if choice in ("auto", "none", "required"):
@@ -245,15 +235,6 @@ def _calls(raw: Json) -> Sequence[Any]:
     """The calls of a message; the one of the deprecated `function_call` too, which has no id."""
     legacy = raw.get("function_call")
     return items(raw.get("tool_calls")) or ([{"function": legacy}] if isinstance(legacy, dict) else ())
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    function = member(raw, "function")
-    name, parameters = member(function, "name"), member(function, "parameters")
-    if not isinstance(name, str):
-        return None
-    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
-    return Tool(name=name, description=text(member(function, "description")), **known)
 
 
 def resume(

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError
 from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
-from endturn.formats.fold import Decoder, Summarizer, decoded
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_responses_items import answered, paired, read, written
 from endturn.formats.openai_responses_objects import client_call
@@ -20,10 +19,14 @@ from endturn.formats.openai_responses_reasons import REASONS as REASONS, WORDS
 from endturn.formats.openai_responses_reply import reply as reply, reply_error as reply_error
 from endturn.formats.reading import SEGMENTS, count, items, member, number, text
 from endturn.formats.request_members import asked
+from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
 
 PROVIDER: Final = "openai"
+# Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
+_TOOL: Final = ToolShape(beside={"type": "function", "strict": False}, bare=True)
 FRAMING: Final = Framing.SSE
 VOICE: Final = Voice("resp_", "call_", "x-request-id", WORDS)
 
@@ -77,7 +80,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         messages = messages[1:]
     body["input"] = written(messages, stored=request.extra.get("store") is not False)
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_TOOL.written(tool) for tool in request.tools]
         if request.tool_choice != "auto":
             named = request.tool_choice not in _CHOICES
             body["tool_choice"] = {"type": "function", "name": request.tool_choice} if named else request.tool_choice
@@ -96,12 +99,6 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 def _instructs(message: Message) -> bool:
     return message.role == "system" and message.blocks is None and isinstance(message.content, str)
-
-
-def _tool(tool: Tool) -> Json:
-    # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
-    written: Json = {"type": "function", "name": tool.name, "parameters": tool.parameters, "strict": False}
-    return {**written, "description": tool.description} if tool.description else written
 
 
 def _text(format_: Json) -> Json:
@@ -127,11 +124,7 @@ def request(body: Json) -> Request:
     elif instructions is not None:
         extra["instructions"] = instructions
     found: Json = {"model": model, "messages": tuple(history), **_settings(body, extra)}
-    tools = tuple(tool for raw in items(body.get("tools")) if (tool := _read_tool(raw)) is not None)
-    if "tools" in body:
-        found["tools"] = tools
-        if [_tool(tool) for tool in tools] != body["tools"]:
-            extra["tools"] = body["tools"]
+    tools = _TOOL.take(body, found, extra)
     choice = body.get("tool_choice")
     name = member(choice, "name")
     if choice is not None and not tools:
@@ -171,14 +164,6 @@ def _settings(body: Json, extra: Json) -> Json:
     if said is not None and (not isinstance(schema, dict) or _text(schema) != said):
         extra["text"] = said
     return found
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    name, parameters = member(raw, "name"), member(raw, "parameters")
-    if member(raw, "type") != "function" or not isinstance(name, str):
-        return None  # A tool of the server, or one that takes text.
-    known: Json = {"parameters": parameters} if isinstance(parameters, dict) else {}
-    return Tool(name=name, description=text(member(raw, "description")), **known)
 
 
 def resume(
