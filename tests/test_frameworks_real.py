@@ -72,7 +72,7 @@ def test_pydantic_ai_knows_no_word_without_a_row() -> None:
 @pytest.mark.parametrize("reason", list(FinishReason), ids=lambda reason: reason.value)
 def test_gemini_names_are_found_in_any_framework(reason: FinishReason) -> None:
     """LangChain and OpenTelemetry hand on the enum's name, in either case: it means what the format says it means."""
-    row = format_of("gemini").REASONS[""][reason.value]
+    row = format_of("gemini").reasons[""][reason.value]
     stop = frameworks.langchain({"finish_reason": reason.name, "model_provider": "google_genai"})
     assert (stop.reason, stop.resume, stop.mapped) == (row.reason, row.resume, True)
     assert frameworks.otel((reason.name.lower(),), provider="gcp.gemini").reason == row.reason

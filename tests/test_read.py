@@ -40,12 +40,12 @@ def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from {"parsed": reply["body"], "text": f" {text}\n", "bytes": text.encode()}.items()
         return
     events = [Event(event.get("name"), _packed(event["data"])) for event in reply["events"]]
-    data = b"".join(frame(event, format_of(format_).FRAMING) for event in events)
+    data = b"".join(frame(event, format_of(format_).framing) for event in events)
     yield "events", iter(events)
     yield "their data", [event.data for event in events]
     yield "bytes", data
     yield "chunks", (data[at : at + 11] for at in range(0, len(data), 11))
-    if format_of(format_).FRAMING != "eventstream":
+    if format_of(format_).framing != "eventstream":
         yield "text", data.decode()
 
 
@@ -53,7 +53,7 @@ def said(value: Any, format_: str, reply: dict[str, Any]) -> Any:
     """What a reply is read as, or how it fails."""
     asked = {"model": reply["asked"]["model"]} if reply.get("asked", {}).get("model") else None
     try:
-        return read(value, format=format_, provider=reply.get("provider", format_of(format_).PROVIDER), request=asked)
+        return read(value, format=format_, provider=reply.get("provider", format_of(format_).provider), request=asked)
     except ProviderError as error:
         return type(error).__name__, error.partial
 

@@ -51,7 +51,7 @@ def test_every_format_and_meaning_is_spoken_of() -> None:
     assert set(reasons.RESUMES) == set(Resume)
     for entry in reasons.table():
         for name, dialect in entry.formats:
-            assert format_of(name).REASONS[dialect][entry.raw] == entry.row
+            assert format_of(name).reasons[dialect][entry.raw] == entry.row
 
 
 def test_reasons_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +139,7 @@ def test_normalize(raw: object, whose: dict[str, str], reason: StopReason) -> No
 def test_normalize_says_what_a_provider_s_client_says(provider: str) -> None:
     """Every row of the table that our client of the provider reads."""
     speaks = format_of(PROVIDERS[provider].format)
-    for raw, row in speaks.REASONS[dialect_in(speaks, provider)].items():
+    for raw, row in speaks.reasons[dialect_in(speaks, provider)].items():
         stop = endturn.normalize(raw, provider=provider)
         if raw and row.terminal:
             assert (stop.reason, stop.resume, stop.incomplete) == (row.reason, row.resume, row.incomplete)

@@ -15,7 +15,7 @@ import pytest
 
 from endturn.chat import Message, Request
 from endturn.errors import UsageError
-from endturn.formats import bedrock_converse
+from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.signing import signer
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "IQoJb3JpZ2luX2VjEXAMPLE=="

@@ -15,11 +15,13 @@ from openai.types.chat.chat_completion import Choice
 from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 
 from endturn.chat import ChatResponse
-from endturn.formats import FORMATS, anthropic, format_of, openai_chat
+from endturn.formats import FORMATS, format_of
+from endturn.formats.anthropic import FORMAT as anthropic
+from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 from endturn.stop_reasons import rows_of
 
-ROWS = openai_chat.REASONS[""]
+ROWS = openai_chat.reasons[""]
 
 
 class Reason(Enum):
@@ -33,8 +35,8 @@ class Reason(Enum):
     [
         pytest.param(Choice.model_fields["finish_reason"].annotation, ROWS, id="openai body"),
         pytest.param(get_args(ChunkChoice.model_fields["finish_reason"].annotation)[0], ROWS, id="openai chunk"),
-        pytest.param(AnthropicStopReason, anthropic.REASONS[""], id="anthropic"),
-        pytest.param(BetaStopReason, anthropic.REASONS[""], id="anthropic beta"),
+        pytest.param(AnthropicStopReason, anthropic.reasons[""], id="anthropic"),
+        pytest.param(BetaStopReason, anthropic.reasons[""], id="anthropic beta"),
     ],
 )
 def test_the_installed_sdks_know_no_reason_without_a_row(values: Any, rows: dict[str, Row]) -> None:
@@ -51,7 +53,7 @@ def test_the_canary_looks_where_the_sdk_keeps_its_choices() -> None:
 
 def test_no_word_means_two_things() -> None:
     """The union of the dialects, used for unnamed servers, is free of contradictions."""
-    for rows in openai_chat.REASONS.values():
+    for rows in openai_chat.reasons.values():
         for raw, row in rows.items():
             other = rows_of("openai_chat", "never heard of")[raw]
             assert (row.reason, row.incomplete, row.detail) == (other.reason, other.incomplete, other.detail), raw
@@ -60,7 +62,7 @@ def test_no_word_means_two_things() -> None:
 @pytest.mark.parametrize("api", FORMATS)
 def test_the_rows_are_consistent(api: str) -> None:
     """Only clean reasons are complete; what is complete has nothing to resume."""
-    for rows in format_of(api).REASONS.values():
+    for rows in format_of(api).reasons.values():
         for raw, row in rows.items():
             # A refusal is whole in some APIs, and cut short in others; what tells nothing does not tell that either.
             if row.terminal and row.reason not in (StopReason.UNKNOWN, StopReason.REFUSED):

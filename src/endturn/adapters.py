@@ -258,11 +258,11 @@ def provider(
         way, speaks, name = sdk.ways[named], format_of(named), _provider_of(client) or sdk.provider
     if dialect is None:
         dialect = dialect_in(speaks, name)
-    name = name or speaks.PROVIDER
+    name = name or speaks.provider
     asking = _Asking(client, way, speaks, name, dialect, options)
     ask = (_astream if stream else _acomplete) if _is_async(client) else (_stream if stream else _complete)
     return SdkProvider(
-        format=speaks.NAME,
+        format=speaks.name,
         provider=name,
         dialect=dialect,
         retrieves=bool(way.fetches),

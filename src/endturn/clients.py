@@ -82,7 +82,7 @@ class Client:
         self._endpoint = Endpoint.of(
             provider, api_key=api_key, base_url=base_url, format_name=format, dialect=dialect, headers=headers
         )
-        self.provider, self.format, self.dialect = provider, self._endpoint.format.NAME, self._endpoint.dialect
+        self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
         self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "Client", timeout)
 
@@ -159,7 +159,7 @@ class AsyncClient:
         self._endpoint = Endpoint.of(
             provider, api_key=api_key, base_url=base_url, format_name=format, dialect=dialect, headers=headers
         )
-        self.provider, self.format, self.dialect = provider, self._endpoint.format.NAME, self._endpoint.dialect
+        self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
         self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "AsyncClient", timeout)
 

@@ -140,7 +140,7 @@ class _Controller:
             provider = adapters.provider(provider, format=format or None, dialect=dialect)
         self._provider = provider
         self._format = formats.format_of(format or _told(provider, "format") or "openai_chat")
-        self._name = provider_name or _told(provider, "provider") or self._format.PROVIDER
+        self._name = provider_name or _told(provider, "provider") or self._format.provider
         self._declared: tuple[Tool, ...] = ()
         if tools is None or isinstance(tools, Mapping):
             self._tools = tools

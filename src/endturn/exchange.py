@@ -102,7 +102,7 @@ class Endpoint:
         if key is not None and not _HEADER.fullmatch(key):
             # Sent as it is, it would come back within the HTTP library's error message.
             raise UsageError(f"the API key for {provider!r} holds a space, a line end or another character no key has")
-        sent = {"content-type": "application/json", **PROVIDERS[speaks.PROVIDER].headers, **_credentials(auth, key)}
+        sent = {"content-type": "application/json", **PROVIDERS[speaks.provider].headers, **_credentials(auth, key)}
         return cls(
             provider=provider,
             format=speaks,
@@ -155,8 +155,8 @@ def _did_you_mean(provider: str) -> str:
 
 def _auth(known: ProviderEndpoint, speaks: Format, key: str | None) -> Auth:
     """How a provider is told who asks. Another format than its own brings that format's way; Azure keeps its own."""
-    keeps = known.format == speaks.NAME or known.auth is Auth.API_KEY
-    auth = known.auth if keeps else PROVIDERS[speaks.PROVIDER].auth
+    keeps = known.format == speaks.name or known.auth is Auth.API_KEY
+    auth = known.auth if keeps else PROVIDERS[speaks.provider].auth
     return Auth.BEARER if auth is Auth.SIGV4 and key is not None else auth
 
 
@@ -192,7 +192,7 @@ class Exchange:
         except (ValueError, TypeError) as error:
             raise UsageError(f"the request cannot be written as JSON: {error}") from None
         self._decoder = endpoint.format.decoder(self._context)
-        self._events = framing.decoder(endpoint.format.FRAMING)
+        self._events = framing.decoder(endpoint.format.framing)
         self._headers: Mapping[str, str] = {}
         self._lost: str | None = None
         self._request = request
@@ -286,7 +286,7 @@ class Exchange:
         if not self._begun and chunk.strip():
             self._begun = True
             # Asked for a stream, some servers and proxies answer with one document: JSON, or a page.
-            begins = _BEGINS.get(self._endpoint.format.FRAMING)
+            begins = _BEGINS.get(self._endpoint.format.framing)
             if begins is not None and chunk.lstrip()[:1] not in begins:
                 self._whole = []
         if self._whole is not None:

@@ -99,7 +99,7 @@ def _table() -> tuple[Entry, ...]:
 def _of_formats() -> Iterator[Entry]:
     for name in FORMATS:
         for dialect, api in apis_of(name).items():
-            for raw, row in format_of(name).REASONS[dialect].items():
+            for raw, row in format_of(name).reasons[dialect].items():
                 yield Entry(api, raw, row, ((name, dialect),))
 
 
@@ -207,7 +207,7 @@ def normalize(
 @cache
 def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
     """The table of a provider and a format. Of a joined value ("incomplete:steered") its last part is enough."""
-    tables = format_of(format_ or "openai_chat").REASONS
+    tables = format_of(format_ or "openai_chat").reasons
     rows = tables.get(COMPATIBLE) or tables[""]
     if provider is not None:
         found = [entry for entry in table() if is_of(entry, provider)]
@@ -222,7 +222,7 @@ def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
         if asked in PROVIDERS and format_ in (None, PROVIDERS[asked].format):
             # Where two of a provider's APIs have the same word, the one that our clients speak decides.
             speaks = format_of(PROVIDERS[asked].format)
-            rows = {**rows, **speaks.REASONS[dialect_in(speaks, asked)]}
+            rows = {**rows, **speaks.reasons[dialect_in(speaks, asked)]}
     return {**{raw.rpartition(":")[2]: row for raw, row in rows.items()}, **rows}
 
 

@@ -35,8 +35,8 @@ def read(
         UsageError: there is no such format, or the reply is of a kind that cannot be read.
     """
     speaks = format_of(format)
-    context = Context(dialect_in(speaks, provider or ""), provider or speaks.PROVIDER, _asked(speaks, request))
-    found = _opened(reply, speaks.FRAMING)
+    context = Context(dialect_in(speaks, provider or ""), provider or speaks.provider, _asked(speaks, request))
+    found = _opened(reply, speaks.framing)
     if isinstance(found, Mapping):
         return speaks.decode(found, ctx=context)
     decoder = speaks.decoder(context)

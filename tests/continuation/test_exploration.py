@@ -28,7 +28,8 @@ from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderUnavailable, RequestRejected
-from endturn.formats import Format, format_of, openai_chat
+from endturn.formats import Format, format_of
+from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
@@ -206,8 +207,8 @@ def answer(name: str, said: str, beginning: str = "") -> Answer:
 class TokenFormat:
     """A format that knows every way of taking a pause up, and prompts like a chat: what a course asks of one."""
 
-    NAME = "gemini"
-    REASONS = openai_chat.REASONS
+    name = "gemini"
+    reasons = openai_chat.reasons
 
     @staticmethod
     def resume(

@@ -165,7 +165,7 @@ class Case:
 
     def stream(self, events: list[Event]) -> StopReason | None:
         """Decode a stream that was damaged as JSON, reordered, or damaged as bytes."""
-        rng, kind = self.rng, self.api.FRAMING
+        rng, kind = self.rng, self.api.framing
         how = rng.randrange(3)
         found = list(events)
         if how == 0:
@@ -223,7 +223,7 @@ def run(
         except ProviderError as error:
             ended[type(error).__name__] += 1
         except Exception as error:  # whatever it is, it is what is looked for
-            failed.append(f"--seed {number} ({recorded.format.NAME}, {name!r}): {type(error).__name__}: {error}"[:600])
+            failed.append(f"--seed {number} ({recorded.format.name}, {name!r}): {type(error).__name__}: {error}"[:600])
         number += 1
     return ended, failed
 

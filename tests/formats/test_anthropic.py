@@ -8,7 +8,8 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import Context, Event, RequestSummary, anthropic
+from endturn.formats import Context, Event, RequestSummary
+from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies import (
@@ -432,7 +433,7 @@ def test_encode() -> None:
         "top_p": 0.9,
     }
     bare = anthropic.encode(Request(model="m", messages=()))
-    assert bare["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS
+    assert bare["max_tokens"] == 4_096
     with pytest.raises(UsageError, match="fetch"):
         anthropic.encode(REQUEST.but(retrieve="msg_1"))
 

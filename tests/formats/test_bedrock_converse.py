@@ -9,7 +9,8 @@ import pytest
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
-from endturn.formats import Context, Event, RequestSummary, Routed, bedrock_converse
+from endturn.formats import Context, Event, RequestSummary, Routed
+from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason

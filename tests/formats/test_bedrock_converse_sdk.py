@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from endturn.chat import Json, Message, Request, Tool
-from endturn.formats import Context, Event, Framing, Summarizer, bedrock_converse, framing, summarize
+from endturn.formats import Context, Event, Framing, Summarizer, framing, summarize
+from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -251,7 +252,7 @@ def declared(shape: str) -> Any:
 
 def test_every_reason_of_the_installed_sdk_has_a_row() -> None:
     """A value that botocore's model gained is missing in stop_reasons.tsv; one that it lost is no longer evidence."""
-    theirs, ours = set(declared("StopReason").enum), set(bedrock_converse.REASONS[""])
+    theirs, ours = set(declared("StopReason").enum), set(bedrock_converse.reasons[""])
     assert theirs - ours == set(), "stop_reasons.tsv lacks these rows of bedrock_converse"
     assert ours - theirs == set(), "botocore's StopReason no longer has these values"
 

@@ -11,15 +11,8 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import (
-    Context,
-    Event,
-    RequestSummary,
-    bedrock_invoke,
-    bedrock_invoke_families as families,
-    format_of,
-    summarize,
-)
+from endturn.formats import Context, Event, RequestSummary, bedrock_invoke_families as families, format_of, summarize
+from endturn.formats.bedrock_invoke import FORMAT as bedrock_invoke
 from endturn.formats.bedrock_invoke_families import FAMILIES, of
 from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
@@ -171,9 +164,9 @@ def test_an_unknown_model_replies_as_it_is_asked(stream: bool) -> None:
 def test_every_family_has_its_table(family: str) -> None:
     """Its rows are those of the format that reads it; under "" stands what no two families dispute."""
     inner = FAMILIES[family]
-    assert bedrock_invoke.REASONS[family] == format_of(inner.format).REASONS[inner.dialect]
-    for raw, row in bedrock_invoke.REASONS[family].items():
-        agreed = bedrock_invoke.REASONS[""].get(raw)
+    assert bedrock_invoke.reasons[family] == format_of(inner.format).reasons[inner.dialect]
+    for raw, row in bedrock_invoke.reasons[family].items():
+        agreed = bedrock_invoke.reasons[""].get(raw)
         assert agreed is None or (agreed.reason, agreed.incomplete) == (row.reason, row.incomplete)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from endturn.chat import Message, Request, ToolCall, Usage
-from endturn.formats import Context, Event, bedrock_invoke, summarize
+from endturn.formats import Context, Event, summarize
+from endturn.formats.bedrock_invoke import FORMAT as bedrock_invoke
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, say, truncate
 from endturn.stop import StopReason
 from tests.formats.replies_bedrock_invoke import MODELS

@@ -11,18 +11,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import ProviderError, RequestRejected
-from endturn.formats import (
-    FORMATS,
-    Context,
-    Event,
-    RequestSummary,
-    ResponseSummary,
-    format_of,
-    framing,
-    openai_chat as chat,
-    summarize,
-)
+from endturn.formats import FORMATS, Context, Event, RequestSummary, ResponseSummary, format_of, framing, summarize
 from endturn.formats.errors import error_of
+from endturn.formats.openai_chat import FORMAT as chat
 from endturn.records import Strategy
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, StopReason
@@ -177,10 +168,10 @@ def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: Json, dialec
     assert stop.resume not in (Resume.NATIVE_TOKEN, Resume.RESEND_UNCHANGED, Resume.SERVER)
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != chat.NAME])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != chat.name])
 def test_no_gateway_word_means_something_else_at_home(name: str) -> None:
     """Where another format's own table has a word that a gateway passes on, it is the same reason."""
-    gateway, home = chat.REASONS["openrouter"], format_of(name).REASONS[""]
+    gateway, home = chat.reasons["openrouter"], format_of(name).reasons[""]
     assert [raw for raw in home.keys() & gateway.keys() if home[raw].reason is not gateway[raw].reason] == []
 
 

@@ -23,7 +23,8 @@ from together.types.chat import chat_completion as together_body, chat_completio
 from xai_sdk.chat import Chunk as XaiChunk, Response as XaiResponse  # type: ignore[import-untyped]
 from xai_sdk.proto import chat_pb2, sample_pb2, usage_pb2  # type: ignore[import-untyped]
 
-from endturn.formats import Context, RequestSummary, ResponseSummary, framing, openai_chat as chat, summarize
+from endturn.formats import Context, RequestSummary, ResponseSummary, framing, summarize
+from endturn.formats.openai_chat import FORMAT as chat
 from endturn.scripted import Reply, ScriptedProvider, call, cut, reason, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary as Received, Server
 from endturn.sdk_objects import dumped
@@ -352,7 +353,7 @@ def test_no_sdk_knows_a_reason_without_a_row(sdk: str) -> None:
     dialect, declared = DECLARED[sdk]
     words = declared()
     assert words, "the SDK no longer lists its reasons where they were"
-    missing = sorted(words - chat.REASONS[dialect].keys())
+    missing = sorted(words - chat.reasons[dialect].keys())
     assert not missing, f"{sdk} declares {missing}, of which stop_reasons.tsv says nothing for {dialect!r}"
 
 

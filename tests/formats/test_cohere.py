@@ -8,7 +8,8 @@ import pytest
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
-from endturn.formats import Context, Event, RequestSummary, Routed, cohere
+from endturn.formats import Context, Event, RequestSummary, Routed
+from endturn.formats.cohere import FORMAT as cohere
 from endturn.formats.errors import error_of
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason

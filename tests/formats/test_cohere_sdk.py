@@ -16,7 +16,8 @@ from cohere.errors import BadRequestError, InternalServerError, TooManyRequestsE
 from cohere.types import ChatFinishReason, FinishReason
 from cohere.v2.types import V2ChatResponse
 
-from endturn.formats import Context, ResponseSummary, cohere, summarize
+from endturn.formats import Context, ResponseSummary, summarize
+from endturn.formats.cohere import FORMAT as cohere
 from endturn.formats.errors import error_of
 from endturn.scripted import (
     ScriptedProvider,
@@ -218,7 +219,7 @@ def test_every_reason_that_the_sdk_declares_has_a_row(declared: Any, dialect: st
     """A canary: a release of the SDK that knows another reason fails here."""
     literal = next(each for each in typing.get_args(declared) if typing.get_origin(each) is typing.Literal)
     names = set(typing.get_args(literal))
-    missing = names - cohere.REASONS[dialect].keys()
+    missing = names - cohere.reasons[dialect].keys()
     assert not missing, f"stop_reasons.tsv has no row for cohere {dialect!r} {sorted(missing)}"
-    gone = cohere.REASONS[dialect].keys() - names
+    gone = cohere.reasons[dialect].keys() - names
     assert not gone, f"the SDK no longer declares {sorted(gone)}: see whether cohere {dialect!r} still needs them"

@@ -8,7 +8,8 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import Context, Event, RequestSummary, completions, summarize
+from endturn.formats import Context, Event, RequestSummary, summarize
+from endturn.formats.completions import FORMAT as completions
 from endturn.formats.completions_shapes import SHAPES
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
@@ -144,7 +145,7 @@ def test_nobody_need_say_whose_reply_it_is(dialect: str) -> None:
 def test_no_word_means_two_things() -> None:
     """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union."""
     every = rows_of("completions", "never heard of")
-    for rows in completions.REASONS.values():
+    for rows in completions.reasons.values():
         for raw, row in rows.items():
             assert (every[raw].reason, every[raw].incomplete) == (row.reason, row.incomplete), raw
 

@@ -11,7 +11,8 @@ from openai.types import CompletionChoice
 
 from endturn.chat import ChatResponse, Message, Request
 from endturn.clients import Client
-from endturn.formats import Context, completions, summarize
+from endturn.formats import Context, summarize
+from endturn.formats.completions import FORMAT as completions
 from endturn.scripted import ScriptedProvider, block, cut, fail, reason, say, truncate
 from endturn.stop import StopReason
 
@@ -101,7 +102,7 @@ def test_our_client_asks_the_same_way() -> None:
 def test_the_sdks_words_are_in_the_tables() -> None:
     """What the installed SDK declares has a row."""
     declared = set(get_args(CompletionChoice.model_fields["finish_reason"].annotation))
-    missing = declared - completions.REASONS[""].keys()
+    missing = declared - completions.reasons[""].keys()
     assert declared
     assert not missing, f"openai {openai.__version__} declares reasons of completions without a row: {missing}"
 
@@ -111,6 +112,6 @@ def test_huggingfaces_words_are_in_the_tables() -> None:
     hub = pytest.importorskip("huggingface_hub")  # comes with other SDKs
     types = import_module("huggingface_hub.inference._generated.types.text_generation")
     declared = set(get_args(types.TextGenerationOutputFinishReason))
-    missing = declared - completions.REASONS["tgi"].keys()
+    missing = declared - completions.reasons["tgi"].keys()
     assert declared
     assert not missing, f"huggingface_hub {hub.__version__} declares reasons of TGI without a row: {missing}"

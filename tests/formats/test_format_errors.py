@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.formats import Context, Event, anthropic, openai_chat
+from endturn.formats import Context, Event
+from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.formats.errors import broken, error_of, label_of, quota, retry_after, says_of_stop, shortened
+from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.stop import Resume, StopReason
 from tests.formats.error_answers import ANSWERS, WINDOWS, Answer
 from tests.formats.replies import anthropic_stream, chunk, said
@@ -351,7 +353,7 @@ def test_an_error_event_of_a_message_stream_raises_with_what_had_arrived() -> No
     assert (raised.value.partial.text, raised.value.partial.stop.raw) == ("Once", "overloaded_error")
 
 
-@pytest.mark.parametrize("api", [openai_chat, anthropic], ids=lambda api: api.NAME)
+@pytest.mark.parametrize("api", [openai_chat, anthropic], ids=lambda api: api.name)
 def test_an_error_under_a_status_of_success_raises(api: Any) -> None:
     """Gateways send `{"error": …}` with HTTP 200; it is no response."""
     with pytest.raises(ProviderUnavailable):

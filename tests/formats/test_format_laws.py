@@ -23,12 +23,12 @@ BODIES = [(recorded, name) for recorded in RECORDED.values() for name in recorde
 STREAMS = [(recorded, name) for recorded in RECORDED.values() for name in recorded.streams]
 CLEAN = (StopReason.END_TURN, StopReason.TOOL_CALL)
 
-each_format = pytest.mark.parametrize("recorded", [pytest.param(r, id=r.format.NAME) for r in RECORDED.values()])
+each_format = pytest.mark.parametrize("recorded", [pytest.param(r, id=r.format.name) for r in RECORDED.values()])
 each_body = pytest.mark.parametrize(
-    ("recorded", "name"), [pytest.param(r, n, id=f"{r.format.NAME}-{n}") for r, n in BODIES]
+    ("recorded", "name"), [pytest.param(r, n, id=f"{r.format.name}-{n}") for r, n in BODIES]
 )
 each_stream = pytest.mark.parametrize(
-    ("recorded", "name"), [pytest.param(r, n, id=f"{r.format.NAME}-{n}") for r, n in STREAMS]
+    ("recorded", "name"), [pytest.param(r, n, id=f"{r.format.name}-{n}") for r, n in STREAMS]
 )
 
 
@@ -147,12 +147,12 @@ def test_a_stream_cut_at_any_byte(recorded: Recorded, name: str) -> None:
     """A stream cut anywhere in its bytes never ends clean before its terminal, keeps its text, and never crashes."""
     api, ctx, events = recorded.format, recorded.context(name), recorded.streams[name]
     short = events if len(events) < 100 else [*events[:6], *events[-5:]]
-    data = b"".join(framing.frame(event, api.FRAMING) for event in short)
+    data = b"".join(framing.frame(event, api.framing) for event in short)
     whole = streamed(api, short, ctx)[1]
     ended = _terminal(api, short, ctx)
     arrived: list[Event] | None = None
     for cut in range(len(data)):
-        tail = framing.decoder(api.FRAMING)
+        tail = framing.decoder(api.framing)
         before, arrived = arrived, [*tail.feed(data[:cut]), *tail.close()]
         if arrived != before:  # most bytes end no event, and change nothing
             response = streamed(api, arrived, ctx)[1]
@@ -170,9 +170,9 @@ def _terminal(api: Format, events: list[Event], ctx: Context) -> int:
     """Where in the bytes the first event ends that makes the stop known, less its line ends."""
     size = 0
     for index, event in enumerate(events):
-        size += len(framing.frame(event, api.FRAMING))
+        size += len(framing.frame(event, api.framing))
         if streamed(api, events[: index + 1], ctx)[1].stop.terminal_seen:
-            return size - _LINE_ENDS[api.FRAMING]
+            return size - _LINE_ENDS[api.framing]
     return size  # A stream that its provider cut.
 
 
@@ -214,8 +214,8 @@ def _survives(recorded: Recorded, names: list[str], *, answer: str = "14 °C", f
 def test_any_chunking_gives_the_same_events(data: st.DataObject) -> None:
     """However the bytes arrive, the events are the same."""
     recorded, name = data.draw(st.sampled_from(STREAMS))
-    if recorded.format.FRAMING is not Framing.SSE:
-        _any_chunking(data, recorded.format.FRAMING, recorded.streams[name][-12:])
+    if recorded.format.framing is not Framing.SSE:
+        _any_chunking(data, recorded.format.framing, recorded.streams[name][-12:])
         return
     events = recorded.streams[name]
     end = data.draw(st.sampled_from(["\n", "\r", "\r\n"]))
@@ -267,7 +267,7 @@ WORDS = {
 def test_any_json_is_survived(recorded: Recorded, data: st.DataObject) -> None:
     """Whatever JSON arrives, as body, event or request arguments: a response or a ProviderError, nothing else."""
     api = recorded.format
-    thing = data.draw(anything(WORDS[api.NAME]))
+    thing = data.draw(anything(WORDS[api.name]))
     ctx = recorded.context(data.draw(st.sampled_from(list(recorded.bodies))))
     summarizer = api.summarizer(ctx)
     summarizer.feed(dumped(thing))
@@ -357,9 +357,9 @@ def test_the_formats_have_all_the_names(recorded: Recorded) -> None:
 @each_format
 def test_every_table_has_a_name_that_people_know(recorded: Recorded) -> None:
     """A dialect with a name has a table, and a table whose dialect is somebody's has a name."""
-    named = apis(recorded.format.NAME)
+    named = apis(recorded.format.name)
     assert named
-    assert named.keys() <= recorded.format.REASONS.keys()
+    assert named.keys() <= recorded.format.reasons.keys()
 
 
 @each_format
@@ -374,4 +374,4 @@ def test_a_server_knows_the_path_that_a_client_takes(recorded: Recorded, stream:
     assert routed.model in (None, "vendor.some-model-v1:0")
     assert routed.stream in (None, stream)
     assert api.routed("DELETE", path) is None
-    assert [r.format.NAME for r in RECORDED.values() if r.format.routed(method, path) is not None] == [api.NAME]
+    assert [r.format.name for r in RECORDED.values() if r.format.routed(method, path) is not None] == [api.name]

@@ -12,7 +12,9 @@ from anthropic import Anthropic, AsyncAnthropic
 from openai import APIError, AsyncOpenAI, OpenAI
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool
-from endturn.formats import Context, Event, anthropic, format_of, framing, openai_chat
+from endturn.formats import Context, Event, format_of, framing
+from endturn.formats.anthropic import FORMAT as anthropic
+from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 from tests.formats.replies import ANTHROPIC, CHAT
@@ -48,14 +50,14 @@ class Server:
     def client(self) -> Any:
         """The SDK's call that makes a response, synchronous."""
         http = httpx2.Client(transport=httpx2.MockTransport(self))
-        if self.api.NAME == openai_chat.NAME:
+        if self.api.name == openai_chat.name:
             return OpenAI(api_key="x", http_client=http, max_retries=0).chat.completions.create
         return Anthropic(api_key="x", http_client=http, max_retries=0).beta.messages.create
 
     def async_client(self) -> Any:
         """The SDK's call that makes a response, asynchronous."""
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(self))
-        if self.api.NAME == openai_chat.NAME:
+        if self.api.name == openai_chat.name:
             return AsyncOpenAI(api_key="x", http_client=http, max_retries=0).chat.completions.create
         return AsyncAnthropic(api_key="x", http_client=http, max_retries=0).beta.messages.create
 

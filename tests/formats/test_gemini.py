@@ -11,8 +11,9 @@ from google.genai import types
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, RequestRejected, UsageError
-from endturn.formats import Context, Event, RequestSummary, Route, Routed, gemini, summarize
+from endturn.formats import Context, Event, RequestSummary, Route, Routed, summarize
 from endturn.formats.errors import error_of
+from endturn.formats.gemini import FORMAT as gemini
 from endturn.records import Strategy
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
@@ -166,7 +167,7 @@ def test_a_member_that_the_sdk_makes_while_it_reads_has_its_value() -> None:
     """The enumeration grows with every value that it does not know."""
     found = body_object(BODIES["unknown"]).candidates
     assert found
-    assert not isinstance(found[0].finish_reason, str) or found[0].finish_reason not in gemini.REASONS[""]
+    assert not isinstance(found[0].finish_reason, str) or found[0].finish_reason not in gemini.reasons[""]
     assert watched(body_object(BODIES["unknown"])).raw == "A_NEW_REASON"
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import Context, Event, RequestSummary, gemini_interactions
+from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.errors import error_of
+from endturn.formats.gemini_interactions import FORMAT as gemini_interactions
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from tests.formats.replies_gemini_interactions import (

@@ -11,7 +11,8 @@ from google import genai
 from google.genai._gaos.types.interactions.interaction import InteractionStatus
 from google.genai._interactions import APIStatusError, BadRequestError
 
-from endturn.formats import Context, gemini_interactions
+from endturn.formats import Context
+from endturn.formats.gemini_interactions import FORMAT as gemini_interactions
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, pause, say, think, truncate
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
@@ -140,5 +141,5 @@ def test_failures_are_the_sdks_own() -> None:
 def test_no_status_is_without_a_row() -> None:
     """Canary: every status that the installed SDK declares has its row."""
     literal, *_ = get_args(InteractionStatus)
-    missing = set(get_args(literal)) - set(gemini_interactions.REASONS[""])
+    missing = set(get_args(literal)) - set(gemini_interactions.reasons[""])
     assert not missing, f"stop_reasons.tsv has no row of gemini_interactions for {sorted(missing)}"

@@ -13,7 +13,8 @@ from google.genai import errors, types
 from google.oauth2.credentials import Credentials
 
 from endturn.chat import Usage
-from endturn.formats import Context, ResponseSummary, gemini, summarize
+from endturn.formats import Context, ResponseSummary, summarize
+from endturn.formats.gemini import FORMAT as gemini
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -289,4 +290,4 @@ def test_the_installed_sdk_knows_no_reason_without_a_row(dialect: str, members: 
     # As declared: the enumeration has grown by what the tests made it read.
     declared = [name for name in vars(members) if name in members.__members__]
     assert len(declared) > 7, "the SDK no longer lists its reasons where they were"
-    assert [name for name in declared if members[name].value not in gemini.REASONS[dialect]] == []
+    assert [name for name in declared if members[name].value not in gemini.reasons[dialect]] == []

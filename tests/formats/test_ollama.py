@@ -10,8 +10,9 @@ from ollama import Options
 
 from endturn.chat import ChatResponse, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import ProviderError, RequestRejected, UsageError
-from endturn.formats import Context, Event, RequestSummary, ollama
+from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.errors import error_of
+from endturn.formats.ollama import FORMAT as ollama
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from tests.formats.replies_ollama import BODIES, COUNTS, STREAMS, WINDOW, call, chat, context, end, line, message

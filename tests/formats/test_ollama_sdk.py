@@ -9,7 +9,8 @@ from typing import Any
 import ollama as sdk
 import pytest
 
-from endturn.formats import Context, ollama
+from endturn.formats import Context
+from endturn.formats.ollama import FORMAT as ollama
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import StopReason
 
@@ -106,4 +107,4 @@ def test_failures_are_the_sdks_own() -> None:
 def test_the_reason_is_still_plain_text() -> None:
     """Canary: the SDK declares no set of reasons. Once it does, each must have its row."""
     declared = sdk.ChatResponse.model_fields["done_reason"].annotation
-    assert declared == str | None, f"the SDK declares {declared}: compare it with {sorted(ollama.REASONS[''])}"
+    assert declared == str | None, f"the SDK declares {declared}: compare it with {sorted(ollama.reasons[''])}"

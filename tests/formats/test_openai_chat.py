@@ -11,7 +11,8 @@ from openai.types.chat import ChatCompletionChunk
 
 from endturn.chat import Blocks, ChatResponse, Delta, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import Context, Event, RequestSummary, openai_chat as chat, summarize
+from endturn.formats import Context, Event, RequestSummary, summarize
+from endturn.formats.openai_chat import FORMAT as chat
 from endturn.records import Strategy
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason

@@ -8,8 +8,9 @@ import pytest
 
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, Message, Request, Tool, ToolCall, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, RequestRejected
-from endturn.formats import Context, Event, RequestSummary, Routed, openai_responses as responses
+from endturn.formats import Context, Event, RequestSummary, Routed
 from endturn.formats.framing import DONE
+from endturn.formats.openai_responses import FORMAT as responses
 from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_openai_responses import (

@@ -17,7 +17,8 @@ from openai.types.responses.response_error import ResponseError
 from pydantic import BaseModel
 
 from endturn.chat import ChatResponse, Message, Request, Tool
-from endturn.formats import Context, Event, framing, openai_responses as responses, summarize
+from endturn.formats import Context, Event, framing, summarize
+from endturn.formats.openai_responses import FORMAT as responses
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -232,11 +233,11 @@ def _declared() -> set[str]:
 
 def test_the_sdk_declares_no_word_without_a_row() -> None:
     """Where the SDK's types have grown, the table has to: what is new is named here."""
-    missing = sorted(_declared() - responses.REASONS[""].keys())
+    missing = sorted(_declared() - responses.reasons[""].keys())
     assert missing == [], f"no row in stop_reasons.tsv for: {', '.join(missing)}"
 
 
 def test_the_sdk_still_declares_our_words() -> None:
     """What has a row is declared, but for what the API says without declaring it, and what stands beside a status."""
     undeclared = {"failed:context_length_exceeded", "in_progress(foreground EOF)", "content part type=refusal"}
-    assert responses.REASONS[""].keys() - _declared() == undeclared
+    assert responses.reasons[""].keys() - _declared() == undeclared

@@ -62,7 +62,7 @@ def test_requests(host: str, path: str, body: Any, expected: tuple[str, str, str
     found = endpoint("POST", host, None, path) if may_begin("POST", path) else None
     if found is not None and not is_asked(found, body):
         found = None
-    assert (found and (found.format.NAME, found.provider, found.dialect)) == expected
+    assert (found and (found.format.name, found.provider, found.dialect)) == expected
 
 
 @pytest.mark.parametrize(("port", "provider"), [(11434, "ollama"), (1234, "lmstudio"), (8000, "openai")])

@@ -28,7 +28,9 @@ from endturn import (
     normalize,
     read,
 )
-from endturn.formats import Format, anthropic, openai_chat
+from endturn.formats import Format
+from endturn.formats.anthropic import FORMAT as anthropic
+from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.scripted import say
 
 REQUEST = Request(model="m", messages=(Message(role="user", content="hello"),), max_tokens=10)

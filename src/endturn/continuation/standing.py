@@ -104,9 +104,9 @@ class Terms:
             format=format,
             provider=provider,
             abilities=abilities,
-            capability=capabilities.of(format.NAME, abilities.dialect, base.model, json_format=base.format),
+            capability=capabilities.of(format.name, abilities.dialect, base.model, json_format=base.format),
             names_calls=any(
-                row.reason is StopReason.TOOL_CALL for rows in format.REASONS.values() for row in rows.values()
+                row.reason is StopReason.TOOL_CALL for rows in format.reasons.values() for row in rows.values()
             ),
             tools=tools,
             runnable=runnable,

@@ -195,7 +195,7 @@ def _beginning(now: Standing) -> Began:
     account, can = now.account, now.terms.abilities
     return Began(
         request=account.asked, segments=account.segments, counters=replace(account.counters), usage=account.usage,
-        paused=_taken_up(now), format=now.terms.format.NAME, provider=now.terms.provider, dialect=can.dialect,
+        paused=_taken_up(now), format=now.terms.format.name, provider=now.terms.provider, dialect=can.dialect,
         retrieves=can.retrieves, follows_tokens=can.follows_tokens,
     )  # fmt: skip
 

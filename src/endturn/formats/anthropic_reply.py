@@ -7,10 +7,10 @@ import re
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Usage
-from endturn.formats import Event
 from endturn.formats.anthropic_reader import NAME, REASONS
 from endturn.formats.error_words import error_words
 from endturn.formats.reading import items, raw_reason, text
+from endturn.formats.summaries import Event
 from endturn.stop import StopReason
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

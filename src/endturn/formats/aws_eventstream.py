@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from endturn.errors import DecodeError
-from endturn.formats import Event
 from endturn.formats.errors import shortened
+from endturn.formats.summaries import Event
 
 _PRELUDE: Final = struct.Struct(">III")
 _CRC: Final = struct.Struct(">I")

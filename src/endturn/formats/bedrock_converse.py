@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Request
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.bedrock_converse_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.bedrock_converse_reply import reply as reply, reply_error as reply_error
 from endturn.formats.bedrock_converse_request import encode as encode, replayable, request as request
+from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import SEGMENTS, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 
 PROVIDER: Final = "aws.bedrock"
@@ -77,7 +76,19 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"))
 
 
-# What the format leaves nothing to add to.
-summarizer = partial(Summarizer, REPLY)
-decoder = partial(Decoder, REPLY)
-decode = partial(decoded, REPLY)
+FORMAT: Final = Format(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=REPLY,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

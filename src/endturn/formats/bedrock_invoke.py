@@ -10,20 +10,19 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import ChatResponse, Json, Request
-from endturn.formats import Event, Framing, RequestSummary, Route, Routed, Voice, completions
+from endturn.formats import bedrock_invoke_envelope as envelope, completions, openai_chat
 from endturn.formats.bedrock_converse_reply import reply_error as reply_error
 from endturn.formats.bedrock_invoke_envelope import (
     GUARDED,
     GUARDRAIL,
     METRICS,
     NAME as NAME,
-    Decoder,
-    Summarizer,
-    decode as decode,
 )
 from endturn.formats.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
+from endturn.formats.format import Decoder, Format, Summarizer
 from endturn.formats.framing import DONE
 from endturn.formats.reading import SEGMENTS, text
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
 
@@ -44,7 +43,7 @@ def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     return {raw: row for raw, row in found.items() if raw not in disputed}
 
 
-_TABLES: Final = {name: family.inner.REASONS[family.dialect] for name, family in FAMILIES.items()}
+_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in FAMILIES.items()}
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
 
@@ -155,6 +154,34 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     return [Event(None, {"chunk": {"bytes": json.dumps(chunk).encode()}}) for chunk in chunks]
 
 
-# What the format leaves nothing to add to.
-summarizer = Summarizer
-decoder = Decoder
+class _Envelope(Format):
+    """A format whose replies hold another's."""
+
+    __slots__ = ()
+
+    def summarizer(self, ctx: Context) -> Summarizer:
+        return envelope.Summarizer(ctx)  # type: ignore[return-value]
+
+    def decoder(self, ctx: Context) -> Decoder:
+        return envelope.Decoder(ctx)  # type: ignore[return-value]
+
+    def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
+        return envelope.decode(body, ctx=ctx, headers=headers)
+
+
+FORMAT: Final = _Envelope(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=openai_chat.FORMAT.replies,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Json, Usage
 from endturn.errors import DecodeError
-from endturn.formats import Context, Decoder as FamilyDecoder, Event, ResponseSummary, Summarizer as FamilyWatch
 from endturn.formats.bedrock_invoke_families import Family, spoken, with_reasons
 from endturn.formats.errors import broken, error_of, label_of, shortened
+from endturn.formats.format import Decoder as FamilyDecoder, Summarizer as FamilyWatch
 from endturn.formats.reading import count, member, text
+from endturn.formats.summaries import Context, Event, ResponseSummary
 from endturn.stop import Row, Stop, StopReason, find_stop
 
 NAME: Final = "bedrock_invoke"

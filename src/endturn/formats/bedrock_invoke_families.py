@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from endturn.chat import Json
-from endturn.formats import Context, Format, completions_shapes, format_of
+from endturn.formats import completions_shapes, format_of
+from endturn.formats.format import Format
 from endturn.formats.reading import items, member, text
+from endturn.formats.summaries import Context
 
 
 class Family(NamedTuple):

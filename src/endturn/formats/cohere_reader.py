@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats import Context
 from endturn.formats.errors import label_of, shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import PLAIN, arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.summaries import Context
 from endturn.stop import raw_text
 from endturn.stop_reasons import rows_of, tables
 

@@ -7,11 +7,11 @@ import re
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
-from endturn.formats import Event
 from endturn.formats.cohere_reader import NAME, REASONS
 from endturn.formats.error_words import error_words
 from endturn.formats.framing import DONE
 from endturn.formats.reading import items, raw_reason, text
+from endturn.formats.summaries import Event
 from endturn.stop import StopReason, find_row
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

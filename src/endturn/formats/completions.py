@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.completions_reader import NAME as NAME, REPLY
 from endturn.formats.completions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.completions_shapes import SHAPES, Shape, asked_in
+from endturn.formats.format import Format
 from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
-from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 from endturn.stop_reasons import tables
 
@@ -236,7 +235,19 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     )
 
 
-# What the format leaves nothing to add to.
-summarizer = partial(Summarizer, REPLY)
-decoder = partial(Decoder, REPLY)
-decode = partial(decoded, REPLY)
+FORMAT: Final = Format(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=REPLY,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.formats import TAIL, Context
 from endturn.formats.completions_shapes import SHAPES, Shape, told
 from endturn.formats.errors import shortened
 from endturn.formats.fold import Reply
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
+from endturn.formats.summaries import TAIL, Context
 from endturn.stop import find_row, raw_text
 from endturn.stop_reasons import rows_of
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.errors import UsageError
-from endturn.formats import Event
 from endturn.formats.completions_reader import NAME
 from endturn.formats.completions_shapes import FULL
 from endturn.formats.framing import DONE
 from endturn.formats.openai_chat_reply import reply_error as reply_error
 from endturn.formats.reading import raw_reason
+from endturn.formats.summaries import Event
 from endturn.stop import Row
 from endturn.stop_reasons import COMPATIBLE, rows_of
 

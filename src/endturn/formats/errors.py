@@ -12,9 +12,9 @@ from math import isfinite
 from typing import Any, Final
 
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.formats import Context
 from endturn.formats.error_words import sentences, status_of
 from endturn.formats.reading import count, items, member, text
+from endturn.formats.summaries import Context
 from endturn.stop import Row, Stop, StopReason, find_stop
 
 REQUEST_IDS: Final = (

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, Protocol, assert_never
 
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall, Usage
-from endturn.formats import TAIL, Context, ResponseSummary
 from endturn.formats.errors import broken, label_of, quota
 from endturn.formats.parts import (
     Block,
@@ -35,6 +34,7 @@ from endturn.formats.parts import (
     Window,
 )
 from endturn.formats.reading import arguments
+from endturn.formats.summaries import TAIL, Context, ResponseSummary
 from endturn.stop import Resume, Row, Stop, find_row, find_stop, raw_text
 
 

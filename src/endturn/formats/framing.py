@@ -13,8 +13,9 @@ from typing import Any, Final, Protocol, assert_never
 from pydantic_core import from_json
 
 from endturn.errors import DecodeError
-from endturn.formats import Event, Framing, aws_eventstream as aws
+from endturn.formats import aws_eventstream as aws
 from endturn.formats.errors import shortened
+from endturn.formats.summaries import Event, Framing
 
 DONE: Final = "[DONE]"
 """The data of the event that ends a stream of the chat format: a word, not JSON."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.format import Format
 from endturn.formats.gemini_contents import contents, messages, parts, unfinished
 from endturn.formats.gemini_reader import NAME as NAME, REASONS as REASONS, REPLY, either
 from endturn.formats.gemini_reply import WORDS, reply as reply, reply_error as reply_error
@@ -28,7 +27,7 @@ from endturn.formats.reading import (
     text,
 )
 from endturn.formats.request_members import asked
-from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 
@@ -258,7 +257,19 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return replace(asked(NAME, settings, history), **own)
 
 
-# What the format leaves nothing to add to.
-summarizer = partial(Summarizer, REPLY)
-decoder = partial(Decoder, REPLY)
-decode = partial(decoded, REPLY)
+FORMAT: Final = Format(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=REPLY,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.format import Format
 from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.gemini_interactions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.next_request import asking_on, resent
@@ -26,7 +25,7 @@ from endturn.formats.reading import (
     text_or_none,
 )
 from endturn.formats.request_members import asked
-from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
@@ -346,7 +345,19 @@ def _is_json(form: Any) -> bool:
     return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
 
 
-# What the format leaves nothing to add to.
-summarizer = partial(Summarizer, REPLY)
-decoder = partial(Decoder, REPLY)
-decode = partial(decoded, REPLY)
+FORMAT: Final = Format(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=REPLY,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

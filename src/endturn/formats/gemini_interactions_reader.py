@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats import Context
 from endturn.formats.errors import says_of_stop, shortened
 from endturn.formats.fold import Reply
 from endturn.formats.framing import DONE
@@ -28,6 +27,7 @@ from endturn.formats.parts import (
     Vocabulary,
 )
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.summaries import Context
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import tables
 

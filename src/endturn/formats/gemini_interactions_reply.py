@@ -7,11 +7,11 @@ import re
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Usage
-from endturn.formats import Event
 from endturn.formats.error_words import error_words
 from endturn.formats.framing import DONE
 from endturn.formats.gemini_interactions_reader import NAME, REASONS
 from endturn.formats.reading import items, raw_reason, text
+from endturn.formats.summaries import Event
 from endturn.stop import Resume, Stop, StopReason
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

@@ -8,11 +8,11 @@ from copy import deepcopy
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats import Context
 from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
 from endturn.formats.reading import PLAIN, count, items, member, minted, text, text_or_none
+from endturn.formats.summaries import Context
 from endturn.stop import raw_text
 from endturn.stop_reasons import tables
 

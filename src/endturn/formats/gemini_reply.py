@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
-from endturn.formats import Event
 from endturn.formats.error_words import error_words
 from endturn.formats.gemini_reader import NAME, PROMPT, REASONS
 from endturn.formats.reading import raw_reason, text
+from endturn.formats.summaries import Event
 from endturn.stop import Resume, Stop, StopReason, find_row
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

@@ -6,10 +6,10 @@ import re
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, ToolCall
-from endturn.formats import Event
 from endturn.formats.error_words import error_words
 from endturn.formats.ollama_reader import NAME, REASONS
 from endturn.formats.reading import raw_reason
+from endturn.formats.summaries import Event
 from endturn.stop import StopReason
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

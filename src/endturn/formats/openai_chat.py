@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_chat_reader import NAME as NAME, REPLY
 from endturn.formats.openai_chat_reply import call_of, reply as reply, reply_error as reply_error
@@ -24,7 +23,7 @@ from endturn.formats.reading import (
     text,
 )
 from endturn.formats.request_members import asked
-from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
@@ -288,7 +287,19 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, items(kwargs.get("messages")))
 
 
-# What the format leaves nothing to add to.
-summarizer = partial(Summarizer, REPLY)
-decoder = partial(Decoder, REPLY)
-decode = partial(decoded, REPLY)
+FORMAT: Final = Format(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=REPLY,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import Json
-from endturn.formats import Context
 from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.framing import DONE
@@ -16,6 +15,7 @@ from endturn.formats.openai_chat_message import Kept
 from endturn.formats.openai_chat_words import error_in, usage_of, words_of
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
 from endturn.formats.reading import PLAIN, Nesting, Tail, count, items, member, minted, text, text_or_none
+from endturn.formats.summaries import Context
 from endturn.stop import Row, find_row, raw_text
 from endturn.stop_reasons import rows_of
 

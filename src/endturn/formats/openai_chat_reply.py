@@ -7,11 +7,11 @@ import re
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
-from endturn.formats import Event
 from endturn.formats.error_words import error_words
 from endturn.formats.framing import DONE
 from endturn.formats.openai_chat_reader import NAME
 from endturn.formats.reading import raw_reason, text
+from endturn.formats.summaries import Event
 from endturn.stop import StopReason
 from endturn.stop_reasons import COMPATIBLE, rows_of
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.errors import DecodeError
-from endturn.formats import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_responses_items import answered, paired, read, written
 from endturn.formats.openai_responses_objects import client_call
@@ -19,7 +18,7 @@ from endturn.formats.openai_responses_reasons import REASONS as REASONS, WORDS
 from endturn.formats.openai_responses_reply import reply as reply, reply_error as reply_error
 from endturn.formats.reading import SEGMENTS, count, items, member, number, text
 from endturn.formats.request_members import asked
-from endturn.formats.responses import Decoder, Summarizer, decoded
+from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
@@ -208,7 +207,19 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, history, kwargs.get("instructions"))
 
 
-# What the format leaves nothing to add to.
-summarizer = partial(Summarizer, REPLY)
-decoder = partial(Decoder, REPLY)
-decode = partial(decoded, REPLY)
+FORMAT: Final = Format(
+    name=NAME,
+    provider=PROVIDER,
+    framing=FRAMING,
+    reasons=REASONS,
+    voice=VOICE,
+    replies=REPLY,
+    route=route,
+    routed=routed,
+    request_summary=request_summary,
+    encode=encode,
+    resume=resume,
+    request=request,
+    reply=reply,
+    reply_error=reply_error,
+)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from endturn.formats import Context
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
 from endturn.formats.openai_responses_objects import (
@@ -38,6 +37,7 @@ from endturn.formats.parts import (
     Vocabulary,
 )
 from endturn.formats.reading import count, items, member, minted, text, text_or_none
+from endturn.formats.summaries import Context
 from endturn.stop import find_row
 
 NAME: Final = "openai_responses"

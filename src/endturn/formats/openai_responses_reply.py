@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from endturn.chat import ChatResponse, Json, Usage
-from endturn.formats import Event
 from endturn.formats.openai_chat_reply import reply_error as chat_error
 from endturn.formats.openai_responses_items import call_of
 from endturn.formats.openai_responses_objects import GIVEN
 from endturn.formats.openai_responses_reader import NAME
 from endturn.formats.openai_responses_reasons import COMPLETED, REASONS, RUNNING, WORDS, rows_of
 from endturn.formats.reading import items, text
+from endturn.formats.summaries import Event
 from endturn.stop import Stop, StopReason, find_row
 
 _PIECE: Final = re.compile(r"\s*\S+|\s+")

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from endturn.errors import UsageError
-from endturn.formats import TAIL
+from endturn.formats.summaries import TAIL
 from endturn.records import MOST
 from endturn.stop import Row, Stop, StopReason, find_row
 

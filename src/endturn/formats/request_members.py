@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from endturn.formats import RequestSummary
 from endturn.formats.reading import count, member, number, output_type, seed_of, text, text_or_none, texts
+from endturn.formats.summaries import RequestSummary
 from endturn.tables import lines, shipped
 
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -40,7 +40,7 @@ def tables_of(provider: str) -> tuple[Mapping[str, Row], ...]:
 
 def tables_in(name: str, dialect: str = "", *, rest: bool = False) -> tuple[Mapping[str, Row], ...]:
     """The table of a format's dialect; with `rest`, the format's other tables after it, where these are its models'."""
-    tables = format_of(name).REASONS
+    tables = format_of(name).reasons
     first = tables.get(dialect) or tables[""]
     if not rest or name == "openai_chat":  # there the dialects are other servers'
         return (first,)
@@ -71,7 +71,7 @@ def _anybody() -> Mapping[str, Row]:
     found: dict[str, Row] = {}
     for rows in (
         rows_of("openai_chat", COMPATIBLE),
-        *(rows for name in FORMATS if name != "gemini_interactions" for rows in format_of(name).REASONS.values()),
+        *(rows for name in FORMATS if name != "gemini_interactions" for rows in format_of(name).reasons.values()),
     ):
         for raw, row in rows.items():
             found.setdefault(raw.lower(), row)

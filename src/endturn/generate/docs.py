@@ -266,7 +266,7 @@ def providers() -> str:
         table(
             ("format", "stream", "APIs that it reads"),
             [
-                (f"`{name}`", f"{format_of(name).FRAMING}", ", ".join(api.name for api in apis(name).values()))
+                (f"`{name}`", f"{format_of(name).framing}", ", ".join(api.name for api in apis(name).values()))
                 for name in FORMATS
             ],
         ),

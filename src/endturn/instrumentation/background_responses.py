@@ -64,7 +64,7 @@ def keep(exchange: Exchange, call: Call, seen: ResponseSummary) -> bool:
     ):
         return False
     sweep()
-    key = exchange.format.NAME, seen.id
+    key = exchange.format.name, seen.id
     _give_up(key)  # a server that repeats its ids
     for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
         _give_up(oldest)

@@ -176,7 +176,7 @@ class Answer:
             return self._watch.close(left=left)
         for one in found if isinstance(found, list) else (found,):
             if isinstance(one, Mapping):
-                self._show(self._with_figures(one) if self._format.NAME == "bedrock_invoke" else one)
+                self._show(self._with_figures(one) if self._format.name == "bedrock_invoke" else one)
         seen = self._watch.close(left=left)
         if says_nothing(seen):
             raise DecodeError("the provider sent JSON of another format")
@@ -231,7 +231,7 @@ def framing_of(content_type: str, speaks: Format, context: Context) -> Framing |
     found = _FRAMINGS.get(kind)
     if found is not None or not context.asked.stream or "json" in kind:
         return found
-    return Framing.NDJSON if context.dialect == "v1" else speaks.FRAMING
+    return Framing.NDJSON if context.dialect == "v1" else speaks.framing
 
 
 def _is_cut(body: bytes) -> bool:

@@ -100,7 +100,7 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
             late=adoptable is not None,
             provider=found.provider,
             model=asked.model,
-            operation=found.routed.operation or OPERATIONS.get(found.format.NAME, "chat"),
+            operation=found.routed.operation or OPERATIONS.get(found.format.name, "chat"),
             stream=asked.stream,
             server_address=sent.host or None,
             server_port=sent.port,
@@ -129,7 +129,7 @@ def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
         found = endpoint("GET", "", None, path.removesuffix("/cancel"))
     if found is None or found.routed.retrieve is None:
         return None
-    job = found.format.NAME, found.routed.retrieve
+    job = found.format.name, found.routed.retrieve
     begun = background_responses.pending(job)
     if begun is None:
         return None

@@ -61,7 +61,7 @@ class Endpoint(NamedTuple):
         asked = self.format.request_summary({**body, "model": routed.model} if routed.model else body)
         if routed.stream is not None:
             asked.stream = routed.stream
-        elif self.format.NAME == "ollama":
+        elif self.format.name == "ollama":
             asked.stream = body.get("stream") is not False  # the API streams where it is not said
         return asked
 
@@ -82,7 +82,7 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
     own = _own(provider, below)
     if own is not None:
         speaks, whose, routed = own
-        return Endpoint(speaks, whose, provider or speaks.PROVIDER, routed, known)
+        return Endpoint(speaks, whose, provider or speaks.provider, routed, known)
     is_exact = True
     while below:
         for name in _ORDER:
@@ -90,7 +90,7 @@ def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | 
             found = speaks.routed(method, f"{below}?{query}")
             if found is not None:
                 whose = dialect_in(speaks, provider)
-                return Endpoint(speaks, whose, provider or speaks.PROVIDER, found, known, is_exact)
+                return Endpoint(speaks, whose, provider or speaks.provider, found, known, is_exact)
         # A gateway may put a version of its own before the format's path, or leave that's out.
         below = below[below.find("/", 1) :] if below.find("/", 1) > 0 else ""
         is_exact = False
@@ -105,7 +105,7 @@ def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
     """
     if found.known and found.is_exact:
         return True
-    name = found.format.NAME
+    name = found.format.name
     required = request_members.required()
     ways = required.get(f"{name} {found.dialect}") or required[name]
     return body is not None and any(names <= body.keys() for names in ways)

@@ -112,7 +112,7 @@ class ScriptedProvider:
         dialect: str = "",
     ) -> None:
         self.received: list[Received] = []
-        self.format = _format_of(format).NAME
+        self.format = _format_of(format).name
         self.dialect = known_dialect(_format_of(format), dialect)
         self._prompter = Prompter(script, key=key, exhausted=exhausted)
         self._number = count(1)
@@ -125,7 +125,7 @@ class ScriptedProvider:
     @property
     def provider(self) -> str:
         """The name of the provider that the format belongs to."""
-        return _format_of(self.format).PROVIDER
+        return _format_of(self.format).provider
 
     def complete(self, request: Request) -> ChatResponse:
         """Play the next reply, as a provider function.

@@ -36,7 +36,7 @@ class Rendering:
         self._format = format_of(received.format)
         self._number = number
         asked = self._format.request_summary(received.body)
-        self._context = Context(dialect, self._format.PROVIDER, asked)
+        self._context = Context(dialect, self._format.provider, asked)
 
     def answer(self) -> Answer:
         """The reply as an HTTP response."""
@@ -44,8 +44,8 @@ class Rendering:
         if failure is not None and not (reply.text and self._received.stream):
             return _timed(self._refusal(failure), reply)
         if self._received.stream:
-            headers = self._headers(framing.CONTENT_TYPE[self._format.FRAMING])
-            chunks = tuple(framing.frame(event, self._format.FRAMING) for event in self._events())
+            headers = self._headers(framing.CONTENT_TYPE[self._format.framing])
+            chunks = tuple(framing.frame(event, self._format.framing) for event in self._events())
             return _timed(Answer(headers=headers, chunks=chunks), reply)
         content = self._content()
         # A body that breaks off announces its whole length; one that is tidily cut announces what it has.
@@ -108,7 +108,7 @@ class Rendering:
         return replace(answer, headers={**answer.headers, **self.reply.headers})
 
     def _headers(self, content_type: str) -> dict[str, str]:
-        request_id = self._format.VOICE.request_id
+        request_id = self._format.voice.request_id
         return {"content-type": content_type, request_id: f"req_{self._number:08d}", **self.reply.headers}
 
     def _content(self) -> bytes:
@@ -130,7 +130,7 @@ class Rendering:
         return self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
 
     def _response(self) -> ChatResponse:
-        reply, voice = self.reply, self._format.VOICE
+        reply, voice = self.reply, self._format.voice
         calls = tuple(
             call if call.id else call.but(id=f"{voice.call_id}{self._number:08d}_{position}")
             for position, call in enumerate(reply.calls)
@@ -153,7 +153,7 @@ class Rendering:
             return Stop(StopReason.MISSING, incomplete=True)
         if not isinstance(value, StopReason):
             return Stop(StopReason.UNKNOWN, value, mapped=False)
-        words, name = self._format.VOICE.words, self._format.NAME
+        words, name = self._format.voice.words, self._format.name
         has = reasons_of(self._rows) | words.keys()
         if value not in has:
             raise UsageError(
@@ -171,7 +171,7 @@ class Rendering:
 
     @property
     def _rows(self) -> Mapping[str, Row]:
-        return self._format.REASONS.get(self._context.dialect) or self._format.REASONS[""]
+        return self._format.reasons.get(self._context.dialect) or self._format.reasons[""]
 
     def _usage(self) -> Usage | None:
         usage, received = self.reply.usage, self._received
@@ -193,7 +193,7 @@ def refusal(format_name: str, failure: Failure, *, number: int = 0) -> Answer:
     speaks = format_of(format_name)
     body = speaks.reply_error(failure.status, failure.code, failure.message, number=number)
     content = json.dumps(body).encode()
-    headers = {"content-type": "application/json", speaks.VOICE.request_id: f"req_{number:08d}"}
+    headers = {"content-type": "application/json", speaks.voice.request_id: f"req_{number:08d}"}
     if failure.retry_after_s is not None:
         headers["retry-after"] = f"{failure.retry_after_s:g}"
     return Answer(status=failure.status, headers=headers, chunks=(content,), length=len(content))
