@@ -249,9 +249,9 @@ class Exploding:
 
 
 BREAKS = {
-    "inspect": ("endturn.formats.openai_chat.request_summary", explode),
-    "watch": ("endturn.formats.openai_chat.summarizer", explode),
-    "see and close": ("endturn.formats.openai_chat.summarizer", Exploding),
+    "inspect": ("endturn.formats.Format.request_summary", explode),
+    "watch": ("endturn.formats.Format.summarizer", explode),
+    "see and close": ("endturn.formats.Format.summarizer", Exploding),
     "open_call": ("endturn.instrumentation.exchange.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
     "step": ("endturn.calls.Call.step", explode),
@@ -263,7 +263,6 @@ BREAKS = {
     "recognition": ("endturn.instrumentation.exchange.endpoint", explode),
     "error": ("endturn.instrumentation.body.error_of", explode),
     "answer": ("endturn.instrumentation.body.Answer", explode),
-    "responses": ("endturn.formats.openai_responses.summarizer", Exploding),
     "responses being made": ("endturn.instrumentation.background_responses.keep", explode),
     "fetches": ("endturn.instrumentation.background_responses.pending", explode),
     "ends of fetches": ("endturn.instrumentation.background_responses.fetched", explode),
