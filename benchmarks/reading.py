@@ -6,7 +6,7 @@
 
 Each format's answer is one that its scripted provider sends: 2,000 words, an event each. All are measured in one
 process, in turns, garbage collection off; the figures are medians over the rounds in microseconds of CPU for each event
-of text, with the quartiles of single rounds. An invoked model's event holds its family's as bytes, which its reader parses.
+of text, with the quartiles of single rounds. An invoked model's event holds bytes of JSON, which its reader parses.
 
     python benchmarks/reading.py [--rounds 15] [--json]
 """
