@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from endturn.errors import UsageError
 from endturn.formats.reading import count, items, member, text, text_or_none
-from endturn.frameworks.given import (
-    finish_reasons,
-    langchain_answer,
-    litellm_answer,
-    pydantic_ai_response,
-    span_attributes,
-    vercel_reason,
-)
+from endturn.frameworks.paths import METADATA, PATHS, PROVIDERS_REASON, answer_of, asked, at, holds, speaks, wrong
 from endturn.frameworks.rows import (
     LANGCHAIN,
     LITELLM,
@@ -28,17 +22,6 @@ from endturn.frameworks.rows import (
     tables_of,
 )
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
-
-_PLACES: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
-    (("finish_reason",), ()),
-    (("stop_reason",), ("anthropic", "bedrock_invoke")),
-    (("stopReason",), ("bedrock_converse",)),
-    (("messageStop", "stopReason"), ("bedrock_converse",)),  # of a stream
-    (("done_reason",), ("ollama",)),
-    (("completionReason",), ("bedrock_invoke",)),
-    (("finishReason",), ("gemini", "bedrock_invoke")),
-)
-"""Where LangChain's integrations leave a provider's reason in the metadata, and whose it is when it stands there."""
 
 
 def langchain(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
@@ -54,35 +37,50 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     Raises:
         UsageError: that is no answer of LangChain's, or a state without one.
     """
-    answer = langchain_answer(answer)
-    generation = _first(member(answer, "generations"))
-    generation = _first(generation) or generation or answer
-    message = member(generation, "message") or generation
-    metadata: list[Any] = [
-        found
-        for found in (member(message, "response_metadata"), member(generation, "generation_info"))
-        if isinstance(found, Mapping) and found
-    ] or [answer]
+    paths, answer = PATHS["langchain"], _langchain_answer(answer)
+    generation = at(answer, paths.answer) or answer
+    message = at(generation, paths.message) or generation
+    found = (at(generation, (path,)) for path in paths.metadata)
+    metadata: list[Any] = [each for each in found if isinstance(each, Mapping) and each] or [answer]
     raw, rows, detail = _said(metadata, member(answer, "llm_output"))
-    calls, broken = items(member(message, "tool_calls")), items(member(message, "invalid_tool_calls"))
-    usage = member(message, "usage_metadata")
+    broken = items(member(message, "invalid_tool_calls"))
     streaming = member(message, "type") == "AIMessageChunk" and member(message, "chunk_position") != "last"
-    declined = text(member(member(message, "additional_kwargs"), "refusal")) or any(
-        member(part, "type") == "refusal" for part in items(member(message, "content"))
-    )
+    refused = any(member(part, "type") == "refusal" for part in items(member(message, "content")))
     return find_stop(
         raw,
         rows,
         terminal_seen=not streaming or raw_text(raw) is not None,
-        calls=len(calls) + len(broken),
+        calls=len(items(at(message, paths.calls))) + len(broken),
         calls_closed=not broken,
-        output_tokens=count(member(usage, "output_tokens")),
-        prompt_tokens=count(member(usage, "input_tokens")),
+        output_tokens=count(at(message, paths.output)),
+        prompt_tokens=count(at(message, paths.prompt)),
         maximum=maximum,
         window=window,
-        refused=bool(declined),
+        refused=refused or bool(text(at(message, paths.declined))),
         detail=detail,
     )
+
+
+_OTHERS: Final = ("human", "system", "tool", "function", "remove")
+"""LangChain's `type` of messages that no model wrote; of their chunks, the class's name."""
+
+
+def _langchain_answer(answer: Any) -> Any:
+    """An answer of LangChain's; the last AI message of a graph's state."""
+    speaks("langchain", answer)
+    if text(member(answer, "type")).lower().removesuffix("messagechunk") in _OTHERS:
+        raise wrong("langchain", answer)
+    history = member(answer, "messages")
+    if isinstance(history, list | tuple) and not holds("langchain", answer):
+        for each in reversed(history):
+            if member(each, "type") in ("ai", "AIMessageChunk"):
+                return each
+        raise UsageError(
+            f"langchain() reads {PATHS['langchain'].reads}; this state has no AI message among its {len(history)}"
+        )
+    if isinstance(answer, Mapping) and (not answer or any(name in answer for name in METADATA)):
+        return answer
+    return answer_of("langchain", answer)
 
 
 def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str, Row], str | None]:
@@ -92,14 +90,11 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
         status = member(known, "status")
         if text(status) and (member(known, "object") == "response" or member(known, "incomplete_details") is not None):
             return *_responses(known), None
-        for path, formats in _PLACES:
-            raw: Any = known
-            for name in path:
-                raw = member(raw, name)
-            if raw_text(raw) is not None:
+        for path, formats in PROVIDERS_REASON.items():
+            if raw_text(raw := at(known, (path,))) is not None:
                 whose = tuple(rows for name in formats for rows in tables_in(name, rest=True))
                 rows = meaning(raw, (*whose, *tables)) or _own(known, raw)
-                return raw, rows, text_or_none(member(known, "stop_sequence"))
+                return raw, rows, text_or_none(at(known, PATHS["langchain"].detail))
         blocked = member(member(known, "prompt_feedback"), "block_reason")
         if blocked:
             return blocked, _blocked(blocked), None
@@ -109,7 +104,7 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
 
 def _own(known: Any, raw: object) -> Mapping[str, Row]:
     """LangChain's own word (its JavaScript sets one), for a provider's value that no table has."""
-    word, value = text(member(known, "normalized_finish_reason")), raw_text(raw)
+    word, value = text(at(known, PATHS["langchain"].word)), raw_text(raw)
     row = LANGCHAIN.get(word)
     return {} if value is None or row is None or row.reason is StopReason.UNKNOWN else {value: row}
 
@@ -152,26 +147,22 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
     Raises:
         UsageError: that is no answer of LiteLLM's.
     """
-    answer = litellm_answer(answer)
-    choice = _first(member(answer, "choices")) or answer
-    native = member(member(choice, "provider_specific_fields"), "native_finish_reason") or member(
-        choice, "native_finish_reason"
-    )
-    word = member(choice, "finish_reason")
+    paths, answer = PATHS["litellm"], answer_of("litellm", answer)
+    choice = at(answer, paths.answer) or answer
+    native, word = at(choice, paths.raw), at(choice, paths.word)
     raw, row = _upstream(native, word)
-    part = member(choice, "message")
-    calls = [*items(member(part, "tool_calls")), *filter(None, (member(part, "function_call"),))]
-    usage = member(answer, "usage")
+    part = at(choice, paths.message)
+    legacy = member(part, "function_call")
     return find_stop(
         raw,
         _one(raw, row),
         terminal_seen=part is not None or raw_text(raw) is not None,
-        calls=len(calls),
-        output_tokens=count(member(usage, "completion_tokens")),
-        prompt_tokens=count(member(usage, "prompt_tokens")),
+        calls=len(items(at(choice, paths.calls))) + bool(legacy),
+        output_tokens=count(at(answer, paths.output)),
+        prompt_tokens=count(at(answer, paths.prompt)),
         maximum=maximum,
         window=window,
-        refused=bool(text(member(part, "refusal"))),
+        refused=bool(text(at(choice, paths.declined))),
         detail="litellm" if raw_text(native) is None and raw_text(word) is not None else None,
     )
 
@@ -195,12 +186,12 @@ def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
     Raises:
         UsageError: that is no finish reason, and holds none.
     """
-    finish_reason = vercel_reason(finish_reason)
-    unified = member(finish_reason, "unified") or member(finish_reason, "finishReason")
-    if isinstance(unified, Mapping):
-        finish_reason, unified = unified, member(unified, "unified")
-    raw = member(finish_reason, "raw") or member(finish_reason, "rawFinishReason")
-    word = finish_reason if isinstance(finish_reason, str) else unified
+    word, raw = finish_reason, None
+    if finish_reason is not None and not isinstance(finish_reason, str):
+        speaks("vercel", finish_reason)
+        # An empty object is a reason that did not come.
+        found = finish_reason if finish_reason == {} else answer_of("vercel", finish_reason)
+        word, raw = at(found, PATHS["vercel"].word), at(found, PATHS["vercel"].raw)
     return _framed(raw, word, VERCEL, tables_of(provider or ""), calls=0)
 
 
@@ -214,11 +205,10 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     Raises:
         UsageError: that is no ModelResponse, and has none.
     """
-    response = pydantic_ai_response(response)
+    paths, response = PATHS["pydantic_ai"], _model_response(response)
     details = member(response, "provider_details") or member(response, "vendor_details")
-    raw, word, state = member(details, "finish_reason"), member(response, "finish_reason"), member(response, "state")
+    raw, word, state = at(response, paths.raw), at(response, paths.word), member(response, "state")
     tables = tables_of(text(member(response, "provider_name")))
-    usage = member(response, "usage")
     if raw_text(raw) is None and raw_text(member(details, "block_reason")) is not None:
         raw = member(details, "block_reason")
         tables = (_blocked(raw),)
@@ -228,12 +218,12 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
         PYDANTIC_AI,
         tables,
         # Calls of tools that the provider runs are "builtin-tool-call".
-        calls=sum(member(part, "part_kind") == "tool-call" for part in items(member(response, "parts"))),
+        calls=sum(member(part, "part_kind") == "tool-call" for part in items(at(response, paths.calls))),
         terminal_seen=state != "incomplete",
-        output_tokens=count(member(usage, "output_tokens")),
-        prompt_tokens=count(member(usage, "input_tokens")),
+        output_tokens=count(at(response, paths.output)),
+        prompt_tokens=count(at(response, paths.prompt)),
         maximum=maximum,
-        detail=text_or_none(member(details, "refusal_category")),
+        detail=text_or_none(at(response, paths.detail)),
     )
     if state == "suspended" and stop.reason is not StopReason.PAUSED:
         # Anthropic's pause_turn has its own row; the other case is a background job, polled by its id.
@@ -245,6 +235,19 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     if member(details, "refusal") is not None and raw_text(raw) is None and stop.reason is StopReason.SAFETY_BLOCKED:
         return replace(stop, reason=StopReason.REFUSED)  # The model's own words, kept in place of the reason.
     return stop
+
+
+def _model_response(response: Any) -> Any:
+    """A ModelResponse; the last one of a run's result."""
+    speaks("pydantic_ai", response)
+    if member(response, "kind") == "response":
+        return response
+    run = () if isinstance(response, Mapping) else (asked(lambda: response.response),)
+    history = items(asked(lambda: response.all_messages())) if run else ()
+    found = next((each for each in (*run, *reversed(history)) if member(each, "kind") == "response"), None)
+    if found is None:
+        raise wrong("pydantic_ai", response)
+    return found
 
 
 def otel(finished: object, *, provider: str | None = None, status: str | None = None) -> Stop:
@@ -261,14 +264,14 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
         UsageError: that is none of these; a span that tells of no model is not.
     """
     if not isinstance(finished, str | list | tuple):
-        known: Any = span_attributes(finished)
-        reasons = member(known, "gen_ai.response.finish_reasons")
-        if reasons is None:
-            reasons = member(known, "llm.finish_reason")  # OpenInference
+        known: Any = _span_attributes(finished)
+        reasons = at(known, PATHS["otel"].raw)
         provider = provider or text_or_none(member(known, "gen_ai.provider.name"))
         status = status or text_or_none(member(known, "gen_ai.response.status"))
     else:
-        known, reasons = None, finish_reasons(finished)
+        known, reasons = None, finished
+        if (other := next((each for each in items(finished) if not isinstance(each, str | None)), None)) is not None:
+            raise wrong("otel", other)
     raw: Any = reasons if isinstance(reasons, str) else _first(reasons)
     if raw_text(raw) is None and status:
         raw, rows = _responses({"status": status, "background": True})
@@ -278,9 +281,22 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
     return find_stop(
         raw,
         rows,
-        output_tokens=count(member(known, "gen_ai.usage.output_tokens")),
+        output_tokens=count(at(known, PATHS["otel"].output)),
         maximum=count(member(known, "gen_ai.request.max_tokens")),
     )
+
+
+def _span_attributes(span: Any) -> Mapping[str, Any]:
+    """The attributes of a span that tells of a model; of one that records nothing, none."""
+    speaks("otel", span)
+    known = member(span, "attributes")
+    if known is None:
+        known = span if isinstance(span, Mapping) else {} if hasattr(span, "get_span_context") else None
+    if not isinstance(known, Mapping) or (
+        known and not any(str(name).startswith(("gen_ai.", "llm.")) for name in known)
+    ):
+        raise wrong("otel", known if isinstance(known, Mapping) else span)
+    return known
 
 
 def _framed(
