@@ -35,6 +35,7 @@ from endturn.continuation.result import Resumption
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.formats import format_of
+from endturn.formats.request_body import request_of
 from endturn.scripted import (
     Ending,
     Reply,
@@ -450,7 +451,7 @@ async def test_what_arrives_is_what_was_asked(name: str) -> None:
     (received,) = provider.received
     speaks = format_of(received.format)
     assert newest in received.body
-    found, sent = received.request, speaks.request({"model": request.model, **speaks.encode(request)})
+    found, sent = received.request, request_of(speaks, {"model": request.model, **speaks.encode(request)})
     if name == "google":  # its SDK has a spelling of its own within a tool
         assert found.extra.pop("tools")
     assert found == sent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
-from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.errors import ProviderError, UsageError
 from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.records import Strategy
@@ -442,75 +442,6 @@ def test_several_system_messages_are_joined_as_blocks() -> None:
     """The API has one place for them."""
     messages = (Message(role="system", content="A"), Message(role="system", content=[say("B")]))
     assert anthropic.encode(Request(model="m", messages=messages))["system"] == [say("A"), say("B")]
-
-
-def test_a_request_reads_back() -> None:
-    """encode ∘ request gives the body back."""
-    body = anthropic.encode(REQUEST)
-    again = anthropic.request(body)
-    assert anthropic.encode(again) == body
-    assert (again.tool_choice, again.format, again.max_tokens) == ("weather", {"type": "object"}, 64)
-    assert [message.role for message in again.messages] == [message.role for message in REQUEST.messages]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"system": [{**say("Be brief."), "cache_control": {"type": "ephemeral"}}]}, id="system blocks"),
-        pytest.param({"messages": [{"role": "assistant", "content": [THOUGHT, say("42")]}]}, id="thinking"),
-        pytest.param({"messages": [{"role": "assistant", "content": [say("x"), SEARCH]}]}, id="pause"),
-        pytest.param({"messages": [{"role": "system", "content": "Be brief, now."}]}, id="system in between"),
-        pytest.param(
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [
-                            {"type": "tool_result", "tool_use_id": "a", "cache_control": {"type": "ephemeral"}}
-                        ],
-                    }
-                ]
-            },
-            id="result with more",
-        ),
-        pytest.param({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, id="server tool"),
-        pytest.param({"tool_choice": {"type": "any", "disable_parallel_tool_use": True}}, id="tool choice"),
-        pytest.param({"tool_choice": {"type": "any"}, "tools": [{"name": "f", "input_schema": {}}]}, id="any"),
-        pytest.param({"thinking": {"type": "enabled", "budget_tokens": 1024}, "stop_sequences": ["x"]}, id="others"),
-        pytest.param(
-            {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}}}, id="effort"
-        ),
-    ],
-)
-def test_a_foreign_request_reads_back(change: Json) -> None:
-    """Whatever a host sends is sent again the same."""
-    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **change}
-    assert anthropic.encode(anthropic.request(body)) == body
-
-
-def test_results_and_text_of_one_message_stay_in_order() -> None:
-    """The API joins consecutive user messages; ours writes the text as its own."""
-    result = {"type": "tool_result", "tool_use_id": "a", "content": "Rain."}
-    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [result, say("And?")]}]}
-    assert anthropic.encode(anthropic.request(body))["messages"] == [
-        {"role": "user", "content": [result]},
-        {"role": "user", "content": [say("And?")]},
-    ]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"model": "m"},
-        {"model": "m", "messages": [3]},
-        {"model": "m", "messages": [{"role": "user", "content": [3]}]},
-    ],
-)
-def test_what_is_no_request_is_a_decode_error(body: Json) -> None:
-    """A scripted server answers such a body with 400."""
-    with pytest.raises(DecodeError):
-        anthropic.request(body)
 
 
 @pytest.mark.behaviour(22, 23, 24)

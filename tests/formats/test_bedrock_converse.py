@@ -503,106 +503,8 @@ def test_the_path_holds_the_model() -> None:
     assert bedrock_converse.routed("GET", path) is None
 
 
-def test_a_request_reads_back() -> None:
-    """encode ∘ request gives the body back."""
-    body = bedrock_converse.encode(REQUEST)
-    again = bedrock_converse.request({"model": "m", "stream": True, **body})
-    assert bedrock_converse.encode(again) == body
-    assert (again.tool_choice, again.format, again.max_tokens) == ("weather", {"type": "object"}, 64)
-    assert (again.tools, again.temperature, again.extra) == (REQUEST.tools, 0.5, REQUEST.extra)
-    assert [message.role for message in again.messages] == [message.role for message in REQUEST.messages]
-    assert again.messages[1].content == "Weather?"
-
-
 GUARD: Json = {"guardContent": {"text": {"text": "check this"}}}
 CACHE: Json = {"cachePoint": {"type": "default"}}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"system": [{"text": "Be brief."}, CACHE]}, id="system blocks"),
-        pytest.param({"messages": [{"role": "user", "content": [GUARD, say("hi"), CACHE]}]}, id="guard and cache"),
-        pytest.param({"messages": [{"role": "assistant", "content": [THOUGHT, REDACTED, say("42")]}]}, id="thinking"),
-        pytest.param({"messages": [{"role": "assistant", "content": [SEARCH, FOUND, CITED]}]}, id="server tools"),
-        pytest.param({"messages": [{"role": "system", "content": [say("Now be brief.")]}]}, id="system in between"),
-        pytest.param(
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [
-                            say("Before."),
-                            {"toolResult": {"toolUseId": "a", "content": [say("1"), say("2")], "status": "success"}},
-                            say("After."),
-                        ],
-                    }
-                ]
-            },
-            id="a result with a status, between texts",
-        ),
-        pytest.param({"toolConfig": {"tools": [{"systemTool": {"name": "nova_grounding"}}]}}, id="system tool"),
-        pytest.param(
-            {
-                "toolConfig": {
-                    "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {}}, "strict": True}}, CACHE],
-                    "toolChoice": {"auto": {}},
-                }
-            },
-            id="strict, and auto said",
-        ),
-        pytest.param(
-            {
-                "toolConfig": {
-                    "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {}}}}],
-                    "toolChoice": {"any": {}},
-                }
-            },
-            id="any",
-        ),
-        pytest.param({"inferenceConfig": {"maxTokens": 9, "stopSequences": ["x"]}}, id="limits"),
-        pytest.param({"guardrailConfig": {"guardrailIdentifier": "g", "guardrailVersion": "1"}}, id="others"),
-        pytest.param(
-            {
-                "outputConfig": {
-                    "effort": "low",
-                    "textFormat": {
-                        "type": "json_schema",
-                        "structure": {"jsonSchema": {"schema": '{"type":"object"}', "name": "x"}},
-                    },
-                }
-            },
-            id="a named schema",
-        ),
-    ],
-)
-def test_a_foreign_request_reads_back(change: Json) -> None:
-    """Whatever a host sends is sent again the same."""
-    body = {"messages": [{"role": "user", "content": [{"text": "hi"}]}], **change}
-    assert bedrock_converse.encode(bedrock_converse.request({"model": "m", **body})) == body
-
-
-def test_a_managed_prompt_has_no_messages() -> None:
-    """Its ARN stands for the model, and what it is asked with are variables."""
-    read = bedrock_converse.request({"model": "arn:aws:bedrock:…:prompt/x", "promptVariables": {"a": {"text": "b"}}})
-    assert (read.messages, read.extra) == ((), {"promptVariables": {"a": {"text": "b"}}})
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"messages": []},
-        {"model": "m", "messages": 3},
-        {"model": "m", "messages": [3]},
-        {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
-        {"model": "m", "messages": [{"role": "user", "content": [3]}]},
-    ],
-)
-def test_what_is_no_request_is_a_decode_error(body: Json) -> None:
-    """A scripted server answers such a body with 400; text alone is no content here."""
-    with pytest.raises(DecodeError):
-        bedrock_converse.request(body)
 
 
 @pytest.mark.behaviour(22, 23, 24)
@@ -645,17 +547,6 @@ def test_resume_by_prompt() -> None:
     ]
     assert request.messages[-1].synthetic
     assert after["toolConfig"] == {"tools": before["toolConfig"]["tools"]}
-
-
-@pytest.mark.behaviour(27)
-def test_a_forced_choice_of_a_foreign_request_goes_back_too() -> None:
-    """It travels in `extra`, beside tools that we have no word for."""
-    tools: list[Json] = [{"systemTool": {"name": "nova_grounding"}}]
-    asked = bedrock_converse.request(
-        {"model": "m", "messages": [], "toolConfig": {"tools": tools, "toolChoice": {"any": {}}}}
-    )
-    request = bedrock_converse.resume(asked, whole("length"), prompt="Go on.")
-    assert bedrock_converse.encode(request)["toolConfig"] == {"tools": tools}
 
 
 @pytest.mark.behaviour(22, 23, 24)

@@ -317,13 +317,6 @@ def test_a_request_is_written_for_its_family(family: str, body: Json) -> None:
     """The limit has the family's name; model and streaming are in the path alone, but for Cohere's `stream`."""
     asked = Request(model=MODELS[family], messages=(USER,), max_tokens=7)
     assert bedrock_invoke.encode(asked, stream=True) == body
-    read = bedrock_invoke.request({"model": MODELS[family], "stream": True, **body})
-    assert (read.model, read.messages[0].text.endswith("Assistant:"), read.max_tokens) == (
-        MODELS[family],
-        family == "claude_text",
-        7,
-    )
-    assert bedrock_invoke.encode(read, stream=True) == body
 
 
 @pytest.mark.parametrize(
@@ -342,7 +335,6 @@ def test_a_request_to_an_unknown_model_is_read_by_its_shape(body: Json, family: 
     """As to an application's own inference profile, whose id says nothing."""
     body = {"model": "arn:aws:bedrock:us-east-1:1:application-inference-profile/x", **body}
     assert families.asked(body).format == family
-    assert bedrock_invoke.request(body).messages[0].text == "hi"
 
 
 def test_a_dialect_says_the_family_where_the_id_does_not() -> None:

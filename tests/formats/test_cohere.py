@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
-from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
+from endturn.errors import ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, RequestSummary, Routed
 from endturn.formats.cohere import FORMAT as cohere
 from endturn.formats.errors import error_of
@@ -408,58 +408,6 @@ def test_tool_choice(choice: str, written: str | None, offered: list[str]) -> No
     assert (body.get("tool_choice"), [tool["function"]["name"] for tool in body["tools"]]) == (written, offered)
 
 
-def test_a_request_reads_back() -> None:
-    """encode ∘ request gives the body back."""
-    body = cohere.encode(REQUEST)
-    again = cohere.request(body)
-    assert cohere.encode(again) == body
-    assert (again.format, again.max_tokens, again.seed, again.tools) == ({"type": "object"}, 64, 7, REQUEST.tools)
-    assert [message.role for message in again.messages] == [message.role for message in REQUEST.messages]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"messages": [{"role": "user", "content": [say("hi")]}]}, id="parts"),
-        pytest.param({"messages": [{"role": "assistant", "content": [think("so"), say("42")]}]}, id="thinking"),
-        pytest.param({"messages": [{"role": "assistant", "tool_plan": "So.", "tool_calls": [WEATHER]}]}, id="plan"),
-        pytest.param(
-            {"messages": [{"role": "tool", "tool_call_id": "a", "content": [{"type": "document", "document": {}}]}]},
-            id="documents of a tool",
-        ),
-        pytest.param(
-            {"documents": ["a"], "citation_options": {"mode": "FAST"}, "thinking": {"type": "enabled"}}, id="more"
-        ),
-        pytest.param({"response_format": {"type": "text"}}, id="text"),
-        pytest.param({"response_format": {"type": "json_object"}}, id="json"),
-        pytest.param({"tools": [{"type": "function"}], "tool_choice": "REQUIRED"}, id="a tool that is none"),
-        pytest.param({"max_tokens": 0, "seed": "x"}, id="nonsense"),
-    ],
-)
-def test_a_foreign_request_reads_back(change: Json) -> None:
-    """Whatever a host sends is sent again the same."""
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **change}
-    assert cohere.encode(cohere.request(body)) == body
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"model": "m"},
-        {"model": "m", "messages": [3]},
-        {"model": "m", "messages": [{"role": "nobody", "content": "x"}]},
-        {"model": "m", "messages": [{"role": "user", "content": 3}]},
-        {"message": "hi"},
-        {"model": "m", "message": "hi", "chat_history": [{"role": "nobody"}]},
-    ],
-)
-def test_what_is_no_request_is_a_decode_error(body: Json) -> None:
-    """A scripted server answers such a body with 400."""
-    with pytest.raises(DecodeError):
-        cohere.request(body)
-
-
 @pytest.mark.behaviour(22, 24)
 def test_what_the_api_refuses_is_not_sent() -> None:
     """Empty parts, calls that left the history, their plan, and messages that are empty then."""
@@ -522,18 +470,6 @@ def test_encode_for_v1() -> None:
     answers = cohere.encode(REQUEST.but(messages=REQUEST.messages[:-1], tool_choice="none"), dialect="v1")
     assert (answers["message"], answers["tool_results"], answers["chat_history"]) == ("", results, history[:2])
     assert "tools" not in answers
-
-
-@pytest.mark.parametrize("last", [-1, 6], ids=["results", "question"])
-def test_a_request_of_v1_reads_back(last: int) -> None:
-    """encode ∘ request gives the body of v1 back, the host's own tools included."""
-    body = cohere.encode(REQUEST.but(messages=REQUEST.messages[:last]), dialect="v1")
-    again = cohere.request(body)
-    assert cohere.encode(again, dialect="v1") == body
-    assert [message.role for message in again.messages] == [message.role for message in REQUEST.messages[:last]]
-    assert [message.tool_call_id for message in again.messages if message.role == "tool"] == [
-        call.id for message in again.messages for call in message.tool_calls
-    ]
 
 
 def test_a_response_of_v1_goes_back_in_either_version() -> None:

@@ -342,24 +342,8 @@ def test_every_dialect_has_its_own_names(dialect: str, body: Json) -> None:
     """Limit, temperature and seed stand where the service has them; and are read back from there."""
     asked = Request(model="m", messages=(USER,), max_tokens=7, temperature=0.5, seed=3)
     assert completions.encode(asked, dialect=dialect) == body
-    read = completions.request({"model": "m", **body})
-    assert (read.model, read.max_tokens, read.temperature, read.extra) == ("m", 7, 0.5, {})
-    assert completions.encode(read, dialect=dialect) == body
     seen = completions.request_summary({"model": "m", **body})
     assert (seen.model, seen.maximum, seen.temperature) == ("m", 7, 0.5)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_we_have_no_word_for_travels_along(dialect: str) -> None:
-    """Members of the settings stay among them, and do not keep a limit from being changed."""
-    shape = SHAPES[dialect]
-    body: Json = completions.encode(Request(model="m", messages=(USER,), max_tokens=7), dialect=dialect)
-    (body[shape.settings] if shape.settings else body)["top_p"] = 0.9
-    read = completions.request(body)
-    assert completions.encode(read, dialect=dialect) == body
-    raised = completions.encode(read.but(max_tokens=8), dialect=dialect)
-    settings = raised[shape.settings] if shape.settings else raised
-    assert (settings[shape.limit], settings["top_p"]) == (8, 0.9)
 
 
 def test_tgi_is_not_asked_for_temperature_0() -> None:
@@ -399,23 +383,10 @@ def test_claude_is_asked_as_it_must_be() -> None:
     """Its text format demands `Human:` and `Assistant:`; a prompt that has them is sent as it is."""
     written = completions.encode(Request(model="m", messages=(USER,)), dialect="claude_text")
     assert written == {"prompt": "\n\nHuman: Once upon\n\nAssistant:", "max_tokens_to_sample": 4096}
-    assert completions.encode(completions.request(written), dialect="claude_text") == written
-
-
-def test_several_prompts_travel_as_they_are() -> None:
-    """A list of prompts, or of tokens, is kept; the message holds the first that is text."""
-    read = completions.request({"model": "m", "prompt": ["One", "Two"]})
-    assert read.messages[0].text == "One"
-    assert completions.encode(read)["prompt"] == ["One", "Two"]
-    assert completions.encode(completions.request({"model": "m", "prompt": [1, 2]}))["prompt"] == [1, 2]
-    assert completions.request({"model": "m", "prompt": ["One"]}).extra == {}
-    assert completions.request_summary({"model": "m", "prompt": ["One", "Two"], "n": 2}).choices == 4
 
 
 def test_a_request_without_a_prompt_is_refused() -> None:
     """Nor can a completion be fetched."""
-    with pytest.raises(DecodeError, match="prompt"):
-        completions.request({"model": "m", "messages": []})
     with pytest.raises(UsageError, match="fetched"):
         completions.encode(Request(model="", messages=(), retrieve="cmpl-1"))
 

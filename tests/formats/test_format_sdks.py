@@ -15,6 +15,7 @@ from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.formats import Context, Event, format_of, framing
 from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.formats.openai_chat import FORMAT as openai_chat
+from endturn.formats.request_body import request_of
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 from tests.formats.replies import ANTHROPIC, CHAT
@@ -85,7 +86,7 @@ def test_bodies(api: str, name: str) -> None:
         response.usage,
     )
     assert server.asked == [asked]
-    assert format_of(api).request(server.asked[0]) == REQUEST
+    assert request_of(format_of(api), server.asked[0]) == REQUEST
 
 
 @pytest.mark.parametrize(("api", "name"), EACH)

@@ -207,26 +207,10 @@ def test_a_request_is_written_and_read() -> None:
     assert body["options"] == {"num_predict": 64, "temperature": 0.5, "seed": 7, "num_ctx": 8192}
     assert (body["format"], body["think"]) == ({"type": "object"}, "high")
     assert body["tools"][0]["function"]["name"] == "f"
-    assert ollama.request(body) == sent
     assert ollama.encode(sent.but(format={"type": "json_object"}))["format"] == "json"
     assert "tools" not in ollama.encode(sent.but(tool_choice="none"))
     with pytest.raises(UsageError, match="fetch"):
         ollama.encode(sent.but(retrieve="x"))
-
-
-def test_options_that_are_no_limit_stay() -> None:
-    """-1 generates without limit, -2 fills the window."""
-    read = ollama.request({"model": "m", "messages": [], "options": {"num_predict": -1}})
-    assert (read.max_tokens, read.extra) == (None, {"options": {"num_predict": -1}})
-    assert ollama.request_summary({"options": {"num_predict": -1}}).maximum is None
-
-
-def test_a_prompt_is_read_as_a_conversation() -> None:
-    """A body of /api/generate: its system and its prompt; without a prompt it only loads the model."""
-    read = ollama.request({"model": "m", "prompt": "hi", "system": "Be brief.", "raw": True})
-    assert [(each.role, each.content) for each in read.messages] == [("system", "Be brief."), ("user", "hi")]
-    assert read.extra == {"raw": True}
-    assert ollama.request({"model": "m"}).messages == ()
 
 
 def test_a_result_names_its_tool() -> None:
@@ -246,12 +230,6 @@ def test_a_replay_keeps_what_the_message_held() -> None:
     (written,) = ollama.encode(Request(model="m", messages=(told.but(tool_calls=told.tool_calls[:1]),)))["messages"]
     assert [each["function"]["name"] for each in written["tool_calls"]] == ["weather"]
     assert ollama.encode(Request(model="m", messages=(whole("thinking alone").message(),)))["messages"] == []
-
-
-def test_calls_without_ids_survive_a_history() -> None:
-    """The SDK's own messages have calls without ids; they are matched by their place."""
-    raw = {"model": "m", "messages": [message(tool_calls=[call("f", {"x": 1})]), {"role": "tool", "content": "2"}]}
-    assert ollama.encode(ollama.request(raw))["messages"] == raw["messages"]
 
 
 @pytest.mark.parametrize(

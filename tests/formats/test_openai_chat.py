@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 from openai.types.chat import ChatCompletionChunk
 
 from endturn.chat import Blocks, ChatResponse, Delta, Json, Message, Request, Tool, ToolCall, Usage
@@ -738,88 +737,6 @@ def test_encode() -> None:
     assert "max_completion_tokens" not in chat.encode(REQUEST.but(extra={"max_tokens": 5}))
     with pytest.raises(UsageError, match="fetch"):
         chat.encode(REQUEST.but(retrieve="resp_1"))
-
-
-def test_a_request_reads_back() -> None:
-    """encode ∘ request gives the body back, what ours has no word for included."""
-    body = chat.encode(REQUEST)
-    assert chat.encode(chat.request(body)) == body
-    again = chat.request(body)
-    assert (again.tool_choice, again.max_tokens, again.seed, again.format) == ("required", 64, 7, {"type": "object"})
-    assert [message.role for message in again.messages] == [message.role for message in REQUEST.messages]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"messages": [{"role": "developer", "content": "Be brief."}]}, id="developer"),
-        pytest.param({"messages": [{"role": "user", "content": "hi", "name": "ada"}]}, id="name"),
-        pytest.param({"messages": [{"role": "assistant", "content": None, "tool_calls": [WEATHER]}]}, id="calls"),
-        pytest.param(
-            {"messages": [{"role": "assistant", "content": "x", "refusal": None, "audio": {"id": "a"}}]}, id="audio"
-        ),
-        pytest.param({"messages": [{"role": "function", "name": "f", "content": "1"}]}, id="function"),
-        pytest.param({"tools": [{"type": "custom", "custom": {"name": "sql"}}]}, id="custom tool"),
-        pytest.param(
-            {"tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {}}}]}, id="strict"
-        ),
-        pytest.param({"tools": []}, id="no tools"),
-        pytest.param({"tool_choice": {"type": "allowed_tools", "tools": []}}, id="tool choice"),
-        pytest.param(
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {}}}},
-            id="schema",
-        ),
-        pytest.param({"response_format": {"type": "json_object"}}, id="json object"),
-        pytest.param({"logit_bias": {"1": 2}, "user": "ada", "temperature": 1}, id="others"),
-    ],
-)
-def test_a_foreign_request_reads_back(change: Json) -> None:
-    """Whatever a host sends is sent again the same."""
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **change}
-    again = chat.encode(chat.request(body))
-    if change == {"tools": []}:
-        again["tools"] = []
-    assert again == body
-
-
-@given(
-    st.builds(
-        Request,
-        model=st.just("m"),
-        messages=st.lists(
-            st.builds(Message, role=st.sampled_from(["system", "user"]), content=st.text())
-            | st.builds(Message, role=st.just("assistant"), content=st.text(min_size=1))
-            | st.builds(Message, role=st.just("tool"), content=st.text(), tool_call_id=st.text(min_size=1)),
-            max_size=5,
-        ).map(tuple),
-        tools=st.lists(st.builds(Tool, name=st.text(min_size=1), description=st.text()), min_size=1, max_size=2).map(
-            tuple
-        ),
-        tool_choice=st.sampled_from(["auto", "none", "required", "weather"]),
-        max_tokens=st.none() | st.integers(1, 10**6),
-        temperature=st.none() | st.floats(0, 2),
-        seed=st.none() | st.integers(),
-        format=st.none() | st.just({"type": "object"}) | st.just({"type": "json_object"}),
-    )
-)
-def test_our_requests_read_back(ours: Request) -> None:
-    """request ∘ encode is the identity on what the format can say."""
-    assert chat.request(chat.encode(ours)) == ours
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"model": "m"},
-        {"model": "m", "messages": [3]},
-        {"model": "m", "messages": [{"role": "king", "content": ""}]},
-    ],
-)
-def test_what_is_no_request_is_a_decode_error(body: Json) -> None:
-    """A scripted server answers such a body with 400."""
-    with pytest.raises(DecodeError):
-        chat.request(body)
 
 
 @pytest.mark.behaviour(24)

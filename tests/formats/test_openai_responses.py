@@ -651,59 +651,6 @@ def test_encode() -> None:
     """The whole body: a leading system message is the instructions, a later one keeps its place; tools are flat."""
     assert responses.encode(REQUEST) == BODY
     assert responses.encode(REQUEST, stream=True) == BODY | {"stream": True}
-    assert responses.encode(responses.request(BODY)) == BODY
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hi"}]},
-        {"input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]},
-        {"input": [{"type": "message", "role": "user", "content": "hi", "status": "completed"}]},
-        {"input": [{"role": "assistant", "content": "Hm", "phase": "commentary"}, say("So")]},
-        {"input": [think("Hm"), WEATHER, {"type": "function_call_output", "call_id": "call_a", "output": "x"}]},
-        {"input": [SQL, {"type": "custom_tool_call_output", "call_id": "call_c", "output": "x"}]},
-        {"input": [{"type": "custom_tool_call_output", "call_id": "call_c", "output": "x"}]},
-        {"input": [CLICK, {"type": "computer_call_output", "call_id": "call_d", "output": {"type": "screenshot"}}]},
-        {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "hi"}]},
-        {"input": [{"type": "mcp_approval_response", "approval_request_id": "m", "approve": True}]},
-        {"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "x"}]}]},
-        {"instructions": [{"role": "developer", "content": "Be brief."}]},
-        {"tools": [{"type": "web_search"}, BODY["tools"][0]]},
-        {"tools": [{**BODY["tools"][0], "strict": True}]},
-        {"tool_choice": {"type": "web_search"}},
-        {"tool_choice": "required", "tools": [{"type": "web_search"}]},
-        {"tool_choice": "required", "tools": BODY["tools"]},
-        {"text": {"verbosity": "low"}},
-        {"text": {"format": {"type": "json_object"}}},
-        {
-            "text": {
-                "format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True},
-                "verbosity": "low",
-            }
-        },
-        {"store": False, "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
-        {"max_output_tokens": "many", "temperature": "warm", "previous_response_id": 7},
-    ],
-    ids=lambda more: next(iter(more)),
-)
-def test_what_request_reads_encode_writes(more: Json) -> None:
-    """Items and settings that ours have no word for go through unchanged, in their place."""
-    sent = {"model": "m", "input": [{"role": "user", "content": "hi"}]} | more
-    assert responses.encode(responses.request(sent)) == sent
-
-
-def test_text_alone_is_a_user_message() -> None:
-    """An input that is text means what one user message means; there may be none at all."""
-    assert responses.request({"model": "m", "input": "hi"}).messages == (Message(role="user", content="hi"),)
-    assert responses.request({"model": "m", "previous_response_id": "r"}).messages == ()
-
-
-@pytest.mark.parametrize("wrong", [{}, {"input": "hi"}, {"model": "m", "input": 7}, {"model": "m", "input": ["hi"]}])
-def test_requests_that_are_none(wrong: Json) -> None:
-    """A request has a model, and its input is text or a list of items."""
-    with pytest.raises(DecodeError):
-        responses.request(wrong)
 
 
 def test_the_result_of_a_custom_tool() -> None:

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from endturn.chat import ChatResponse, Message, Request, Tool
 from endturn.formats import Context, Event, framing, summarize
 from endturn.formats.openai_responses import FORMAT as responses
+from endturn.formats.request_body import request_of
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -138,7 +139,7 @@ def test_bodies(name: str) -> None:
         again = responses.decode(dumped(client.responses.create(**asked)), ctx=context(name))
     assert (again.text, again.tool_calls, again.stop) == (response.text, response.tool_calls, response.stop)
     assert server.asked == [asked]
-    assert responses.request(server.asked[0]) == request
+    assert request_of(responses, server.asked[0]) == request
 
 
 @pytest.mark.parametrize("name", EACH)

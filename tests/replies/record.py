@@ -42,6 +42,7 @@ from endturn.chat import Blocks, ChatResponse, Delta, Request
 from endturn.errors import EndturnError
 from endturn.formats import TAIL, Context, Event, Format, RequestSummary, ResponseSummary, format_of, summarize
 from endturn.formats.errors import error_of
+from endturn.formats.request_body import request_of
 from endturn.stop import Resume, Stop, StopReason
 
 Json = dict[str, Any]
@@ -120,7 +121,7 @@ def _resume(api: Format, case: Json) -> Any:
 
 def _body(api: Format, case: Json) -> Any:
     try:
-        request: Any = plain(api.request(case["body"]))
+        request: Any = plain(request_of(api, case["body"]))
     except Exception as error:
         request = {"raises": raised(error)}
     return {"request": request, "summary": _summary(api, case["body"])}

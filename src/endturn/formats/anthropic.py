@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
-from endturn.errors import DecodeError, UsageError
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.errors import UsageError
 from endturn.formats.anthropic_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.anthropic_reply import reply as reply, reply_error as reply_error
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, count, items, member, minted, number, text
+from endturn.formats.reading import SEGMENTS, items, text
 from endturn.formats.request_members import asked
 from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
@@ -25,8 +25,6 @@ VOICE: Final = Voice("msg_", "toolu_", "request-id")
 
 DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
-
-_OURS: Final = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "stream"})
 
 
 _PATH: Final = re.compile(rf"{SEGMENTS}/v1/messages")
@@ -132,89 +130,6 @@ def _replayable(block: Json, kept: set[str] | frozenset[str]) -> bool:
             return True
 
 
-def request(body: Json) -> Request:
-    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: there is no model, or no list of messages.
-    """
-    model, messages = body.get("model"), body.get("messages")
-    if not isinstance(model, str) or not isinstance(messages, list):
-        raise DecodeError("a request of the Messages API has a `model` and a list of `messages`")
-    system = body.get("system")
-    history = [Message(role="system", content=system)] if isinstance(system, str | list) and system else []
-    for raw in messages:
-        history += _read_message(raw)
-    found: Json = {"model": model, "messages": tuple(history)}
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    _TOOL.take(body, found, extra)
-    choice = body.get("tool_choice")
-    words = {"auto": "auto", "none": "none", "any": "required"}
-    name = member(choice, "name")
-    if isinstance(name, str) and choice == {"type": "tool", "name": name}:
-        found["tool_choice"] = name
-    elif choice is not None and member(choice, "type") in words and len(choice) == 1:
-        found["tool_choice"] = words[choice["type"]]
-    elif choice is not None:
-        extra["tool_choice"] = choice
-    limit = count(body.get("max_tokens"))
-    if limit:
-        found["max_tokens"] = limit
-    if number(body.get("temperature")) is not None:
-        found["temperature"] = body["temperature"]
-    config = body.get("output_config")
-    schema = member(member(config, "format"), "schema")
-    if isinstance(schema, dict):
-        found["format"] = schema
-        if config == {"format": {"type": "json_schema", "schema": schema}}:
-            del extra["output_config"]
-    return Request(**found, extra=extra)
-
-
-def _read_message(raw: Any) -> list[Message]:
-    role, content = member(raw, "role"), member(raw, "content")
-    if role not in ("user", "assistant", "system") or not isinstance(content, str | list):
-        raise DecodeError("a message of the Messages API has a `role` of its own and a `content`")
-    if isinstance(content, list) and not all(isinstance(block, dict) for block in content):
-        raise DecodeError("the content of a message is text or a list of blocks")
-    if role == "system":  # In mid-conversation: it must stay where it is.
-        return [Message(role="system", content=content, blocks=Blocks(NAME, (raw,)))]
-    if isinstance(content, str):
-        return [Message(role=role, content=content)]
-    if role == "assistant":
-        calls = tuple(
-            ToolCall(
-                id=text(block.get("id")) or minted("history", position),
-                name=text(block.get("name")),
-                arguments=block.get("input") if isinstance(block.get("input"), dict) else None,
-            )
-            for position, block in enumerate(content)
-            if block.get("type") == "tool_use"
-        )
-        said = "".join(text(block.get("text")) for block in content if block.get("type") == "text")
-        return [Message(role="assistant", content=said, tool_calls=calls, blocks=Blocks(NAME, tuple(content)))]
-    found: list[Message] = []
-    rest: list[Json] = []
-    for block in content:
-        if block.get("type") == "tool_result":
-            found.append(_read_result(block))
-        else:
-            rest.append(block)
-    return [*found, Message(role="user", content=rest)] if rest or not found else found
-
-
-def _read_result(block: Json) -> Message:
-    content = block.get("content")
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else text(content)
-    message = Message(
-        role="tool",
-        content=parts,
-        tool_call_id=text(block.get("tool_use_id")),
-        is_error=block.get("is_error") is True,
-    )
-    return message if _result(message) == block else message.but(blocks=Blocks(NAME, (block,)))
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -270,7 +185,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

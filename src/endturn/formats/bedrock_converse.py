@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from endturn.chat import Blocks, ChatResponse, Json, Request
 from endturn.formats.bedrock_converse_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.bedrock_converse_reply import reply as reply, reply_error as reply_error
-from endturn.formats.bedrock_converse_request import encode as encode, replayable, request as request
+from endturn.formats.bedrock_converse_request import encode as encode, replayable
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import SEGMENTS, items, member, text
@@ -88,7 +88,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
 
-from endturn.chat import Blocks, Json, Message, Request, Tool, ToolCall
-from endturn.errors import DecodeError, UsageError
-from endturn.formats.bedrock_converse_reader import NAME, client_call, visible
-from endturn.formats.reading import count, items, member, minted, number, text
-
-_OURS: Final = frozenset({"model", "stream", "messages", "system"})
+from endturn.chat import Json, Message, Request, Tool
+from endturn.errors import UsageError
+from endturn.formats.bedrock_converse_reader import NAME, client_call
+from endturn.formats.reading import member, text
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -127,129 +124,3 @@ def replayable(block: Json, kept: set[str] | frozenset[str]) -> bool:
         signed = member(member(thought, "reasoningText"), "signature")
         return bool(signed or member(thought, "redactedContent"))
     return "text" not in block or bool(text(block["text"]).strip())
-
-
-def request(body: Json) -> Request:
-    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: there is no model, or the messages are no list of messages.
-    """
-    # A managed prompt is asked without messages.
-    model, messages = body.get("model"), body.get("messages", [])
-    if not isinstance(model, str) or not isinstance(messages, list):
-        raise DecodeError("a request of Converse has a model and a list of `messages`")
-    history = _read_system(body.get("system"))
-    for raw in messages:
-        history += _read_message(raw)
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    found: Json = {"model": model, "messages": tuple(history), "extra": extra}
-    _read_limits(found, extra)
-    _read_tools(found, extra)
-    config = extra.get("outputConfig")
-    form = member(config, "textFormat")
-    try:
-        schema = json.loads(member(member(member(form, "structure"), "jsonSchema"), "schema"))
-    except (TypeError, ValueError, RecursionError):
-        schema = None
-    if isinstance(schema, dict):
-        found["format"] = schema
-        if encode(Request(model="", messages=(), format=schema)).get("outputConfig") == config:
-            del extra["outputConfig"]
-    return Request(**found)
-
-
-def _read_system(system: Any) -> list[Message]:
-    if not isinstance(system, list) or not system or not all(isinstance(block, dict) for block in system):
-        return []
-    return [Message(role="system", content=_text_or_parts(system))]
-
-
-def _text_or_parts(parts: list[Json]) -> str | list[Json]:
-    """Parts that are but one text as that text."""
-    if len(parts) == 1 and parts[0].keys() == {"text"} and isinstance(parts[0]["text"], str):
-        return parts[0]["text"]
-    return parts
-
-
-def _read_message(raw: Any) -> list[Message]:
-    role, content = member(raw, "role"), member(raw, "content")
-    if role not in ("user", "assistant", "system") or not isinstance(content, list):
-        raise DecodeError("a message of Converse has a `role` of its own and a list of blocks as its `content`")
-    if not all(isinstance(block, dict) for block in content):
-        raise DecodeError("the content of a message is a list of blocks")
-    if role == "system":  # In mid-conversation: it must stay where it is.
-        return [Message(role="system", content=content, blocks=Blocks(NAME, (raw,)))]
-    if role == "assistant":
-        calls = tuple(
-            _read_call(block["toolUse"], position)
-            for position, block in enumerate(content)
-            if client_call(block.get("toolUse"))
-        )
-        said = "".join(map(visible, content))
-        return [Message(role="assistant", content=said, tool_calls=calls, blocks=Blocks(NAME, tuple(content)))]
-    found: list[Message] = []
-    rest: list[Json] = []
-    for block in content:
-        if not isinstance(block.get("toolResult"), dict):
-            rest.append(block)
-            continue
-        if rest:
-            found.append(Message(role="user", content=_text_or_parts(rest)))
-            rest = []
-        found.append(_read_result(block))
-    return [*found, Message(role="user", content=_text_or_parts(rest))] if rest or not found else found
-
-
-def _read_call(use: Json, position: int) -> ToolCall:
-    given = use.get("input")
-    return ToolCall(
-        id=text(use.get("toolUseId")) or minted("history", position),
-        name=text(use.get("name")),
-        arguments=given if isinstance(given, dict) else None,
-    )
-
-
-def _read_result(block: Json) -> Message:
-    result = block["toolResult"]
-    parts = [part for part in items(result.get("content")) if isinstance(part, dict)]
-    message = Message(
-        role="tool",
-        content=_text_or_parts(parts),
-        tool_call_id=text(result.get("toolUseId")),
-        is_error=result.get("status") == "error",
-    )
-    return message if _result(message) == [block] else message.but(blocks=Blocks(NAME, (block,)))
-
-
-def _read_limits(found: Json, extra: Json) -> None:
-    config = extra.get("inferenceConfig")
-    if not isinstance(config, dict):
-        return
-    rest = dict(config)
-    if count(config.get("maxTokens")):
-        found["max_tokens"] = count(rest.pop("maxTokens"))
-    if number(config.get("temperature")) is not None:
-        found["temperature"] = rest.pop("temperature")
-    extra["inferenceConfig"] = rest
-    if not rest:
-        del extra["inferenceConfig"]
-
-
-def _read_tools(found: Json, extra: Json) -> None:
-    config = extra.get("toolConfig")
-    tools = tuple(tool for raw in items(member(config, "tools")) if (tool := _read_tool(raw)) is not None)
-    choice = member(config, "toolChoice")
-    name = member(member(choice, "tool"), "name")
-    found["tools"] = tools
-    found["tool_choice"] = name if isinstance(name, str) else "required" if member(choice, "any") == {} else "auto"
-    if tools and _tool_config(tools, found["tool_choice"]) == config:
-        del extra["toolConfig"]
-
-
-def _read_tool(raw: Any) -> Tool | None:
-    spec = member(raw, "toolSpec")
-    name, schema = member(spec, "name"), member(member(spec, "inputSchema"), "json")
-    if not isinstance(name, str) or not isinstance(schema, dict):
-        return None  # A tool of the server, or a cache point.
-    return Tool(name=name, description=text(member(spec, "description")), parameters=schema)

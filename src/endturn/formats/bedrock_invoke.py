@@ -87,15 +87,6 @@ def _family(request: Request, dialect: str) -> Family:
     return of(dialect or request.model) or CHAT
 
 
-def request(body: Json) -> Request:
-    """A request body, `model` in it, as our Request, by its family. Our writing of it is that family's again.
-
-    Raises:
-        DecodeError: it is not in the family's format.
-    """
-    return asked(body).inner.request({**body, "model": text(body.get("model"))})
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -181,7 +172,6 @@ FORMAT: Final = _Envelope(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
-from endturn.errors import DecodeError, UsageError
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.errors import UsageError
 from endturn.formats import cohere_v1
 from endturn.formats.cohere_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.cohere_reply import call_of, reply as reply, reply_error as reply_error
@@ -19,10 +19,8 @@ from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
-    arguments,
     items,
     member,
-    minted,
     text,
 )
 from endturn.formats.request_members import asked
@@ -34,9 +32,6 @@ PROVIDER: Final = "cohere"
 FRAMING: Final = Framing.SSE
 VOICE: Final = Voice("c14c80c3-18eb-4519-9460-0000", "tool_", "x-debug-trace-id")
 
-_OURS: Final = frozenset(
-    {"model", "messages", "tools", "tool_choice", "max_tokens", "temperature", "seed", "response_format", "stream"}
-)
 _PATH: Final = re.compile(rf"{SEGMENTS}/v2/chat")
 
 
@@ -136,68 +131,6 @@ def _format(format_: Json) -> Json:
     return format_ if format_ == {"type": "json_object"} else {"type": "json_object", "json_schema": format_}
 
 
-def request(body: Json) -> Request:
-    """A request body as our Request: of v2, or of v1, which has a `message` and no `messages`.
-
-    What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: there is no model, or no list of messages.
-    """
-    if "message" in body and "messages" not in body:
-        return cohere_v1.request(body)
-    model, messages = body.get("model"), body.get("messages")
-    if not isinstance(model, str) or not isinstance(messages, list):
-        raise DecodeError("a chat request has a `model` and a list of `messages`")
-    found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    tools = FUNCTION.take(body, found, extra)
-    choice = body.get("tool_choice")
-    words = {"NONE": "none", "REQUIRED": "required"}
-    if tools and isinstance(choice, str) and choice in words:
-        found["tool_choice"] = words[choice]
-    elif choice is not None:
-        extra["tool_choice"] = choice
-    for name, kind in (("max_tokens", int), ("temperature", int | float), ("seed", int)):
-        value = body.get(name)
-        if isinstance(value, kind) and not isinstance(value, bool) and (name != "max_tokens" or value > 0):
-            found[name] = value
-        elif value is not None:
-            extra[name] = value
-    schema = body.get("response_format")
-    if isinstance(schema, dict) and schema != {"type": "text"}:
-        inner = schema.get("json_schema")
-        found["format"] = inner if isinstance(inner, dict) else schema
-        if _format(found["format"]) != schema:
-            extra["response_format"] = schema
-    elif schema is not None:
-        extra["response_format"] = schema
-    return Request(**found, extra=extra)
-
-
-def _message(raw: Any) -> Message:
-    """One message; the raw one goes along where ours would be written differently."""
-    role, content = member(raw, "role"), member(raw, "content")
-    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list | None):
-        raise DecodeError("a message of a chat request has a `role`, and text or a list of parts as its `content`")
-    calls = tuple(
-        ToolCall(
-            id=text(member(call, "id")) or minted("history", position),
-            name=text(member(function, "name")),
-            arguments_raw=text(member(function, "arguments")),
-            arguments=arguments(text(member(function, "arguments"))),
-        )
-        for position, call in enumerate(items(member(raw, "tool_calls")))
-        for function in (member(call, "function"),)
-    )
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else content or ""
-    if role == "assistant" and isinstance(parts, list):
-        parts = "".join(text(part.get("text")) for part in parts if part.get("type") == "text")
-    answers = text(member(raw, "tool_call_id")) or None
-    message = Message(role=role, content=parts, tool_calls=calls, tool_call_id=answers)
-    return message if _written(message) == raw else message.but(blocks=Blocks(NAME, (raw,)))
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -252,7 +185,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

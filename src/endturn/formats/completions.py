@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request
-from endturn.errors import DecodeError, UsageError
+from endturn.errors import UsageError
 from endturn.formats.completions_reader import NAME as NAME, REPLY
 from endturn.formats.completions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.completions_shapes import SHAPES, Shape, asked_in
@@ -141,56 +141,9 @@ def _prompt(messages: tuple[Message, ...], shape: Shape) -> str:
     return ("" if claude else "\n\n").join([*turns, shape.model_says]) + begun
 
 
-def request(body: Json) -> Request:
-    """A request body of any dialect as our Request: the prompt is one user message.
-
-    What ours has no word for travels in `extra`, verbatim: a list of prompts too, of which the message holds the first.
-
-    Raises:
-        DecodeError: there is no prompt.
-    """
-    dialect = asked_in(body)
-    shape = SHAPES[dialect]
-    prompt = body.get(shape.prompt)
-    if not isinstance(prompt, str | list):
-        raise DecodeError("a request for a completion has a `prompt`, or another service's member in its place")
-    settings = body.get(shape.settings) if shape.settings else body
-    found: Json = {
-        "model": text(body.get(shape.names or "model")) or text(body.get("model")),
-        "messages": (Message(role="user", content=_first(prompt)),),
-    }
-    limit, seed, temperature = count(member(settings, shape.limit)), None, number(member(settings, "temperature"))
-    if shape.seed:
-        seed = member(settings, shape.seed)
-    if limit:
-        found["max_tokens"] = limit
-    if temperature is not None:
-        found["temperature"] = temperature
-    if isinstance(seed, int) and not isinstance(seed, bool):
-        found["seed"] = seed
-    known = {**encode(Request(**found), stream=True, dialect=dialect), "stream": body.get("stream")}
-    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
-        known[shape.prompt] = prompt
-    return Request(**found, extra=_left(body, {"model": body.get("model"), **known}))
-
-
 def _first(prompt: str | list[Any]) -> str:
     """The text of a prompt; of several, that of the first that is text. Token numbers are none."""
     return prompt if isinstance(prompt, str) else next((text(each) for each in prompt if isinstance(each, str)), "")
-
-
-def _left(body: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
-    """The members of a body that our own writing of it lacks, or has otherwise."""
-    left: Json = {}
-    for name, value in body.items():
-        written = known.get(name)
-        if isinstance(value, dict) and isinstance(written, dict):
-            inner = _left(value, written)
-            if inner:
-                left[name] = inner
-        elif name not in known or written != value:
-            left[name] = value
-    return left
 
 
 def resume(
@@ -247,7 +200,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

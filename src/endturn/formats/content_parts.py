@@ -11,8 +11,8 @@ from endturn.formats.reading import text
 
 _THOUGHTS: Final = ("thinking", "reasoningContent", "reasoning_content", "reasoning")
 _THOUGHT_KINDS: Final = ("thinking", "reasoning", "redacted_thinking")
-_TEXTS: Final = ("text", "refusal", "guardContent")
-"""Members that hold a text. The last is Bedrock's, which a guardrail looks at."""
+_TEXTS: Final = ("text", "refusal", "guardContent", "citationsContent")
+"""Members that hold a text. The last two are Bedrock's: what a guardrail looks at, and text with its sources."""
 _OBJECTS: Final = ("json", "document")
 """Members that hold a tool's result: Bedrock's and Cohere's."""
 _MODALITIES: Final = ("image", "audio", "video")
@@ -90,7 +90,7 @@ def thought(raw: Mapping[str, Any]) -> str | None:
 def _words(value: Any) -> str:
     """The text of a string, of a part, or of a list of parts."""
     if isinstance(value, Mapping):
-        return _words(value.get("text") or value.get("reasoningText"))
+        return _words(value.get("text") or value.get("reasoningText") or value.get("content"))
     if isinstance(value, list | tuple):
         return "".join(map(_words, value))
     return value if isinstance(value, str) else ""

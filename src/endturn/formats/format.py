@@ -124,7 +124,6 @@ class Format:
             there.
         request_summary: what a body asks for, or an SDK's arguments.
         encode: a request's body. resume: the request that asks for the rest of a cut or paused response.
-        request: a body as our Request; `model` and `stream` are in it, wherever the format has them.
         reply: a scripted response as a server sends it. Streamed, one whose terminal was not seen breaks off. Raises
             UsageError where the format cannot say it.
         reply_error: an error answer's body, or with `stream` the event that it is within a stream. What is None is
@@ -142,7 +141,6 @@ class Format:
     request_summary: Callable[[Mapping[str, Any]], RequestSummary]
     encode: _Encoding
     resume: _Resuming
-    request: Callable[[Json], Request]
     reply: _Replying
     reply_error: _Failing
 

@@ -12,18 +12,15 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
-from endturn.errors import DecodeError, UsageError
+from endturn.chat import Blocks, ChatResponse, Json, Request, Tool
+from endturn.errors import UsageError
 from endturn.formats.format import Format
-from endturn.formats.gemini_contents import contents, messages, parts, unfinished
+from endturn.formats.gemini_contents import contents, parts, unfinished
 from endturn.formats.gemini_reader import NAME as NAME, REASONS as REASONS, REPLY, either
 from endturn.formats.gemini_reply import WORDS, reply as reply, reply_error as reply_error
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
-    SETTINGS,
-    items,
-    member,
     text,
 )
 from endturn.formats.request_members import asked
@@ -37,7 +34,6 @@ FRAMING: Final = Framing.SSE
 VOICE: Final = Voice("response-", "function-call-", "x-request-id", {**WORDS, StopReason.ERROR: "OTHER"})
 
 _JSON: Final = "application/json"
-_FORMS: Final = {_JSON: "json", "text/plain": "text"}
 _ANY: Final = {"type": "json_object"}
 _MODES: Final = {"NONE": "none", "ANY": "required", "AUTO": "auto"}
 
@@ -119,110 +115,6 @@ def _tool_config(choice: str) -> Json:
     return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [choice]}}
 
 
-def request(body: Json) -> Request:
-    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: there is no model, or no list of contents.
-    """
-    model, history = body.get("model"), body.get("contents")
-    if not isinstance(model, str) or not isinstance(history, list):
-        raise DecodeError("a request of generateContent has a model in its path, and a list of `contents`")
-    read = _Read(body)
-    found: Json = {"model": model, "messages": ()}
-    system = read.take("systemInstruction", "system_instruction")
-    said = [part for part in items(member(system, "parts")) if isinstance(part, dict)]
-    if said:
-        only = said[0].get("text") if len(said) == 1 and said[0].keys() == {"text"} else None
-        words = only if isinstance(only, str) else said
-        found["messages"] = (Message(role="system", content=words),)
-    if system is not None and system != {"parts": said}:
-        read.rest["systemInstruction"] = system
-    found["messages"] += tuple(messages(history))
-    tools = read.take("tools", "tools")
-    found["tools"] = tuple(_read_tools(tools))
-    if tools is not None and tools != _tools(found["tools"]):
-        read.rest["tools"] = tools
-    choice = read.take("toolConfig", "tool_config")
-    found["tool_choice"] = _read_choice(choice)
-    if choice is not None and not (found["tools"] and choice == _tool_config(found["tool_choice"])):
-        read.rest["toolConfig"] = choice
-    token = read.take("continuationToken", "continuation_token")
-    if isinstance(token, str):
-        found["token"] = token
-    settings = read.take("generationConfig", "generation_config")
-    if isinstance(settings, dict):
-        inner = _Read(settings)
-        found |= _read_settings(inner)
-        if inner.rest:
-            read.rest["generationConfig"] = inner.rest
-    elif settings is not None:
-        read.rest["generationConfig"] = settings
-    gone = ("model", "contents", "stream")
-    return Request(**found, extra={name: value for name, value in read.rest.items() if name not in gone})
-
-
-class _Read:
-    """An object whose members are taken out one by one, in either spelling; `rest` is what nobody took."""
-
-    def __init__(self, body: Json) -> None:
-        self.rest = dict(body)
-
-    def take(self, name: str, snake: str) -> Any:
-        """The member of that name."""
-        first, second = self.rest.pop(name, None), self.rest.pop(snake, None)
-        return second if first is None else first
-
-
-def _read_settings(settings: _Read) -> Json:
-    """What our Request has words for; a value of another kind stays where it was."""
-    found: Json = {}
-    for ours, name, snake in (
-        ("max_tokens", "maxOutputTokens", "max_output_tokens"),
-        ("temperature", "temperature", "temperature"),
-        ("seed", "seed", "seed"),
-    ):
-        value = settings.take(name, snake)
-        known = SETTINGS[ours](value)
-        if known is not None and not (ours == "max_tokens" and known == 0):
-            found[ours] = known
-        elif value is not None:
-            settings.rest[name] = value
-    mime, schema = (
-        settings.take("responseMimeType", "response_mime_type"),
-        settings.take("responseJsonSchema", "response_json_schema"),
-    )
-    if mime == _JSON and isinstance(schema, dict | None):
-        found["format"] = _ANY if schema is None else schema
-    else:
-        given = {"responseMimeType": mime, "responseJsonSchema": schema}
-        settings.rest |= {name: value for name, value in given.items() if value is not None}
-    return found
-
-
-def _read_tools(tools: Any) -> list[Tool]:
-    """The functions among the tools; the server's own tools have no declaration."""
-    found = []
-    for tool in items(tools):
-        for declared in items(either(tool, "functionDeclarations", "function_declarations")):
-            name = member(declared, "name")
-            schema = either(declared, "parametersJsonSchema", "parameters_json_schema")
-            schema = member(declared, "parameters") if schema is None else schema
-            if isinstance(name, str):
-                known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
-                found.append(Tool(name=name, description=text(member(declared, "description")), **known))
-    return found
-
-
-def _read_choice(config: Any) -> str:
-    calling = either(config, "functionCallingConfig", "function_calling_config")
-    names = items(either(calling, "allowedFunctionNames", "allowed_function_names"))
-    mode = text(member(calling, "mode"))
-    if mode == "ANY" and len(names) == 1 and isinstance(names[0], str):
-        return names[0]
-    return _MODES.get(mode, "auto")
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -269,7 +161,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

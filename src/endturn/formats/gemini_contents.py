@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, ToolCall
-from endturn.errors import DecodeError
+from endturn.chat import ChatResponse, Json, Message, ToolCall
 from endturn.formats.gemini_reader import NAME, either
-from endturn.formats.reading import items, member, minted, text
+from endturn.formats.reading import items, member, text
 
 _SIGNED: Final = ("thoughtSignature", "thought_signature")
 # Parts that nothing but what follows them explains: thinking, and what the server was about to run.
@@ -115,70 +113,3 @@ def unfinished(cut: ChatResponse) -> list[Json]:
     while kept and (kept[-1].get("thought") is True or any(name in kept[-1] for name in _LEADING)):
         kept.pop()
     return kept
-
-
-def messages(raw: Sequence[Any]) -> list[Message]:
-    """The contents of a request as our messages.
-
-    Raises:
-        DecodeError: one is not a content.
-    """
-    found: list[Message] = []
-    called: Called = {}
-    waiting: list[tuple[str, str]] = []
-    for place, content in enumerate(raw):
-        role, inside = member(content, "role"), member(content, "parts")
-        if role not in ("user", "model", "function", None) or not _are_parts(inside):
-            raise DecodeError("a content of generateContent has `parts`, and the role 'user' or 'model'")
-        if role == "model":
-            message = _answer(place, inside)
-            called |= _called(message)
-            waiting = [(call.id, call.name) for call in message.tool_calls]
-            found.append(message)
-            continue
-        rest = []
-        for part in inside:
-            result = either(part, "functionResponse", "function_response")
-            if result is None:
-                rest.append(part)
-            else:
-                found.append(_read_result(part, result, waiting, called))
-        if rest or not inside:
-            only = rest[0] if len(rest) == 1 and rest[0].keys() == {"text"} else {}
-            words = only.get("text")
-            found.append(Message(role="user", content=words if isinstance(words, str) else rest))
-    return found
-
-
-def _are_parts(inside: Any) -> bool:
-    return isinstance(inside, list) and all(isinstance(part, dict) for part in inside)
-
-
-def _answer(place: int, inside: list[Json]) -> Message:
-    functions = [call for part in inside if isinstance(call := _call_in(part), dict)]
-    calls = tuple(
-        ToolCall(
-            id=text(call.get("id")) or minted("history", place, position),
-            name=text(call.get("name")),
-            arguments=args if isinstance(args := call.get("args") or {}, dict) else None,
-        )
-        for position, call in enumerate(functions)
-    )
-    said = "".join(text(part.get("text")) for part in inside if part.get("thought") is not True)
-    return Message(role="assistant", content=said, tool_calls=calls, blocks=Blocks(NAME, tuple(inside)))
-
-
-def _read_result(part: Json, result: Any, waiting: list[tuple[str, str]], called: Called) -> Message:
-    """A tool's result. Without an id it answers the first call of its name that waits for one."""
-    name, response = text(member(result, "name")), member(result, "response")
-    answers = text(member(result, "id")) or next((id_ for id_, known in waiting if known == name), name)
-    waiting[:] = [(id_, known) for id_, known in waiting if id_ != answers]
-    failed = isinstance(response, dict) and "error" in response
-    said = member(response, "error" if failed else "output")
-    message = Message(
-        role="tool",
-        content=said if isinstance(said, str) else json.dumps(response),
-        tool_call_id=answers,
-        is_error=failed,
-    )
-    return message if _result(message, called) == part else message.but(blocks=Blocks(NAME, (part,)))

@@ -8,18 +8,15 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
-from endturn.errors import DecodeError
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.formats.format import Format
-from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME as NAME, REASONS as REASONS, REPLY
+from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.gemini_interactions_reply import reply as reply, reply_error as reply_error
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
-    SETTINGS,
     items,
     member,
-    minted,
     output_type,
     text,
     text_or_none,
@@ -36,12 +33,7 @@ FRAMING: Final = Framing.SSE
 # The API has one word for an answer that is cut, whatever cut it.
 VOICE: Final = Voice("v1_", "call_", "x-request-id")
 
-_OURS: Final = frozenset(
-    {"model", "input", "system_instruction", "tools", "stream", "response_format", "previous_interaction_id"}
-    | {"continuation_token", "generation_config"}
-)
 _CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-_CHOICES: Final = {"auto": "auto", "none": "none", "any": "required"}
 
 _PATH: Final = re.compile(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?")
 
@@ -165,128 +157,6 @@ def _format(format_: Json) -> Json:
     return form if format_ == {"type": "json_object"} else {**form, "schema": format_}
 
 
-def request(body: Json) -> Request:
-    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: it names neither a model nor an agent, or its input is of no kind that there is.
-    """
-    model, given = body.get("model"), body.get("input")
-    if not isinstance(model, str) and not isinstance(body.get("agent"), str):
-        raise DecodeError("a request of the Interactions API has a `model` or an `agent`")
-    if not isinstance(given, str | list | dict | None):
-        raise DecodeError("the `input` of an interaction is text, content, or a list of contents or of steps")
-    system = text(body.get("system_instruction"))
-    history = [Message(role="system", content=system)] if system else []
-    found: Json = {"model": text(model), "messages": (*history, *_history(given))}
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    _TOOL.take(body, found, extra)
-    left = _read_config(body.get("generation_config"), found)
-    if left:
-        extra["generation_config"] = left
-    form = body.get("response_format")
-    schema = member(form, "schema")
-    known = schema if isinstance(schema, dict) else {"type": "json_object"}
-    if isinstance(form, dict) and _format(known) == form:
-        found["format"] = known
-    elif form is not None:
-        extra["response_format"] = form
-    found["previous_id"] = text_or_none(body.get("previous_interaction_id"))
-    found["token"] = text_or_none(body.get("continuation_token"))
-    return Request(**found, extra=extra)
-
-
-def _read_config(config: Any, found: Json) -> Json:
-    """Put what ours has words for into `found`; what is left of the generation's settings."""
-    if not isinstance(config, dict):
-        return {}
-    left = dict(config)
-    for name, ours in _CONFIG.items():
-        value = config.get(name)
-        if SETTINGS[ours](value) is not None and (value or ours != "max_tokens"):
-            found[ours] = left.pop(name)
-    choice = config.get("tool_choice")
-    allowed = member(choice, "allowed_tools")
-    names = items(member(allowed, "tools"))
-    if isinstance(choice, str) and choice in _CHOICES:
-        found["tool_choice"] = _CHOICES[left.pop("tool_choice")]
-    elif choice == {"allowed_tools": {"mode": "any", "tools": list(names[:1])}} and names and isinstance(names[0], str):
-        found["tool_choice"] = names[0]
-        del left["tool_choice"]
-    return left
-
-
-def _history(given: Any) -> list[Message]:
-    """The input as messages: neighbouring steps of the model are one message."""
-    if isinstance(given, str | dict):
-        return [Message(role="user", content=given if isinstance(given, str) else [given])]
-    if not all(isinstance(step, dict) for step in items(given)):
-        raise DecodeError("a step of an interaction's input is an object")
-    found: list[Message] = []
-    names: dict[str, str] = {}
-    answer: list[Json] = []
-    loose: list[Json] = []  # Contents that stand in no step: one message of the user.
-    for step in [*items(given), {"type": "user_input", "content": None}]:
-        kind = text(step.get("type"))
-        if loose and kind in ("user_input", "function_result"):
-            found.append(Message(role="user", content=loose))
-            loose = []
-        if kind in ("user_input", "function_result"):
-            if answer:
-                found.append(_read_answer(answer))
-                names |= {call.id: call.name for call in found[-1].tool_calls}
-                answer = []
-            if kind == "function_result":
-                found.append(_read_result(step, names))
-            elif step.get("content") is not None:
-                found.append(_read_input(step))
-        elif kind in CONTENT:
-            loose.append(step)
-        else:
-            answer.append(step)
-    return found
-
-
-def _read_answer(steps: list[Json]) -> Message:
-    said = (
-        text(member(part, "text"))
-        for step in steps
-        if step.get("type") == "model_output"
-        for part in items(step.get("content"))
-        if member(part, "type") == "text"
-    )
-    calls = tuple(
-        ToolCall(
-            id=text(step.get("id")) or minted("history", place),
-            name=text(step.get("name")),
-            arguments=step.get("arguments") if isinstance(step.get("arguments"), dict) else None,
-        )
-        for place, step in enumerate(steps)
-        if step.get("type") == CLIENT_CALL
-    )
-    return Message(role="assistant", content="".join(said), tool_calls=calls, blocks=Blocks(NAME, tuple(steps)))
-
-
-def _read_input(step: Json) -> Message:
-    content = step.get("content")
-    parts = [part for part in items(content) if isinstance(part, dict)]
-    alone = member(parts[0], "text") if len(parts) == 1 else None
-    plain = Message(role="user", content=alone if isinstance(alone, str) else parts)
-    if _steps((plain,)) == [step]:
-        return plain
-    exact = Message(role="user", content=parts)
-    return exact if _steps((exact,)) == [step] else exact.but(blocks=Blocks(NAME, (step,)))
-
-
-def _read_result(step: Json, names: Mapping[str, str]) -> Message:
-    result = step.get("result")
-    inner = result.get("content") if isinstance(result, dict) else result
-    content = [part for part in inner if isinstance(part, dict)] if isinstance(inner, list) else text(inner)
-    call = text(step.get("call_id"))
-    message = Message(role="tool", content=content, tool_call_id=call, is_error=step.get("is_error") is True)
-    return message if _result(message, names) == step else message.but(blocks=Blocks(NAME, (step,)))
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -357,7 +227,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

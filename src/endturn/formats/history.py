@@ -89,11 +89,11 @@ def results_of(message: Any) -> list[tuple[str, bool]]:
                  for part in items(body))  # fmt: skip
         found = [part if inner is None else inner for part, inner in kinds
                  if inner is not None or member(part, "type") == "tool_result"]  # fmt: skip
-    return [(json.dumps(canonical(each), default=unwritten), _says_error(each)) for each in found]
+    return [(json.dumps(canonical(each), default=unwritten), says_error(each)) for each in found]
 
 
-def _says_error(result: Any) -> bool:
-    """Whether a result is marked as an error: Anthropic's `is_error`, Bedrock's status, Gemini's response."""
+def says_error(result: Any) -> bool:
+    """Whether a tool's result is marked as an error: Anthropic's `is_error`, Bedrock's status, Gemini's response."""
     is_marked = member(result, "is_error") is True or member(result, "status") == "error"
     return is_marked or member(member(result, "response"), "error") is not None
 

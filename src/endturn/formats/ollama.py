@@ -6,16 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
-from endturn.errors import DecodeError, UsageError
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.errors import UsageError
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.ollama_reader import NAME as NAME, REASONS as REASONS, REPLY
 from endturn.formats.ollama_reply import call_of, reply as reply, reply_error as reply_error
 from endturn.formats.reading import (
     SEGMENTS,
-    SETTINGS,
-    arguments,
     items,
     member,
     minted,
@@ -31,7 +29,6 @@ PROVIDER: Final = "ollama"
 FRAMING: Final = Framing.NDJSON
 VOICE: Final = Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"})
 
-_OURS: Final = frozenset({"model", "messages", "prompt", "system", "tools", "stream", "format", "options"})
 _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
 _PATH: Final = re.compile(rf"{SEGMENTS}/api/(?:chat|generate)")
@@ -119,66 +116,6 @@ def _id_of(call: Any, place: int) -> str:
     return text(member(call, "id")) or minted("history", place)
 
 
-def request(body: Json) -> Request:
-    """A request body of this format as our Request; a prompt is a user's message. The rest travels in `extra`.
-
-    Raises:
-        DecodeError: there is no model, or neither a list of messages nor a prompt.
-    """
-    model, messages, prompt = body.get("model"), body.get("messages"), body.get("prompt")
-    if not isinstance(model, str) or not isinstance(messages, list | None) or not isinstance(prompt, str | None):
-        raise DecodeError("a request of Ollama has a `model`, and a list of `messages` or a `prompt`")
-    history = [_message(raw) for raw in messages or ()]
-    if messages is None:  # Of /api/generate. Without a prompt it only loads the model.
-        system = text(body.get("system"))
-        history += [Message(role="system", content=system)] if system else []
-        history += [Message(role="user", content=prompt)] if prompt else []
-    found: Json = {"model": model, "messages": tuple(history)}
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    FUNCTION.take(body, found, extra)
-    form = body.get("format")
-    if isinstance(form, dict):
-        found["format"] = form
-    elif form == "json":
-        found["format"] = {"type": "json_object"}
-    elif form:
-        extra["format"] = form
-    left = dict(body["options"]) if isinstance(body.get("options"), dict) else {}
-    for name, ours in _OPTIONS.items():
-        value = left.get(name)
-        # -1 is no limit, -2 the window: neither is a number of tokens.
-        if SETTINGS[ours](value) is not None and (value or ours != "max_tokens"):
-            found[ours] = left.pop(name)
-    if left:
-        extra["options"] = left
-    return Request(**found, extra=extra)
-
-
-def _message(raw: Any) -> Message:
-    """One message; the raw one goes along where ours would be written differently."""
-    role, content = member(raw, "role"), member(raw, "content")
-    if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | None):
-        raise DecodeError("a message of Ollama has a `role` of its own, and a `content` of text")
-    calls = tuple(
-        ToolCall(
-            id=_id_of(call, place),
-            name=text(member(function, "name")),
-            arguments=given if isinstance(given, dict) else arguments(text(given)),
-        )
-        for place, call in enumerate(items(member(raw, "tool_calls")))
-        for function in (member(call, "function"),)
-        for given in (member(function, "arguments"),)
-    )
-    answers = member(raw, "tool_call_id")
-    message = Message(
-        role=role,
-        content=content or "",
-        tool_calls=calls,
-        tool_call_id=answers if isinstance(answers, str) else None,
-    )
-    return message if _written(message, {}) == raw else message.but(blocks=Blocks(NAME, (raw,)))
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -228,7 +165,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
-from endturn.errors import DecodeError, UsageError
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.errors import UsageError
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_chat_reader import NAME as NAME, REPLY
@@ -15,11 +15,8 @@ from endturn.formats.openai_chat_reply import call_of, reply as reply, reply_err
 from endturn.formats.openai_chat_words import shows
 from endturn.formats.reading import (
     SEGMENTS,
-    arguments,
-    count,
     items,
     member,
-    minted,
     text,
 )
 from endturn.formats.request_members import asked
@@ -31,10 +28,6 @@ from endturn.stop_reasons import tables
 
 # OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
 _OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
-_OURS: Final = frozenset(
-    {"model", "model_id", "messages", "tools", "tool_choice", "temperature", "seed", "response_format", "max_tokens"}
-    | {"max_completion_tokens", "stream", "stream_options"}
-)
 
 PROVIDER: Final = "openai"
 FRAMING: Final = Framing.SSE
@@ -158,84 +151,6 @@ def _format(format_: Json) -> Json:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": format_}}
 
 
-def request(body: Json) -> Request:
-    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: there is no model, or no list of messages.
-    """
-    model, messages = body.get("model") or body.get("model_id"), body.get("messages")
-    if not isinstance(model, str) or not isinstance(messages, list):
-        raise DecodeError("a chat request has a `model` and a list of `messages`")
-    found: Json = {"model": model, "messages": tuple(_message(message) for message in messages)}
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    FUNCTION.take(body, found, extra)
-    choice = body.get("tool_choice")
-    named = member(member(choice, "function"), "name")
-    if choice in ("auto", "none", "required"):
-        found["tool_choice"] = choice
-    elif isinstance(named, str) and choice == {"type": "function", "function": {"name": named}}:
-        found["tool_choice"] = named
-    elif choice is not None:
-        extra["tool_choice"] = choice
-    limit = count(body.get("max_completion_tokens")) or count(body.get("max_tokens"))
-    if limit:
-        found["max_tokens"] = limit
-    for name, kind in (("temperature", int | float), ("seed", int)):
-        value = body.get(name)
-        if isinstance(value, kind) and not isinstance(value, bool):
-            found[name] = value
-        elif value is not None:
-            extra[name] = value
-    schema = body.get("response_format")
-    if isinstance(schema, dict) and schema != {"type": "text"}:
-        inner = member(schema.get("json_schema"), "schema")
-        found["format"] = inner if isinstance(inner, dict) else schema
-        if _format(found["format"]) != schema:
-            extra["response_format"] = schema
-    return Request(**found, extra=extra)
-
-
-def _message(raw: Any) -> Message:
-    """One message; the raw one goes along where ours would be written differently."""
-    role = member(raw, "role")
-    if not isinstance(raw, dict) or not isinstance(role, str):
-        raise DecodeError("a message of a chat request is an object with a `role`")
-    ours = {"developer": "system", "function": "tool"}.get(role, role)
-    content = raw.get("content")
-    if ours not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list | None):
-        raise DecodeError(f"a message of a chat request has no role {role!r} or no content of that kind")
-    calls = tuple(
-        ToolCall(
-            id=text(member(call, "id")) or minted("history", position),
-            name=text(member(function, "name")),
-            arguments_raw=text(member(function, "arguments")),
-            arguments=arguments(text(member(function, "arguments"))),
-        )
-        for position, call in enumerate(_calls(raw))
-        for function in (member(call, "function") or {},)
-    )
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else content or ""
-    answers = raw.get("tool_call_id")
-    message = Message.model_validate(
-        {
-            "role": ours,
-            "content": parts,
-            "tool_calls": calls,
-            "tool_call_id": answers if isinstance(answers, str) else None,
-        }
-    )
-    if _written(message) == raw:
-        return message
-    return message.but(blocks=Blocks(NAME, (raw,)))
-
-
-def _calls(raw: Json) -> Sequence[Any]:
-    """The calls of a message; the one of the deprecated `function_call` too, which has no id."""
-    legacy = raw.get("function_call")
-    return items(raw.get("tool_calls")) or ([{"function": legacy}] if isinstance(legacy, dict) else ())
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -299,7 +214,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

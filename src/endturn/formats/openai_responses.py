@@ -8,15 +8,14 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
-from endturn.errors import DecodeError
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.openai_responses_items import answered, paired, read, written
+from endturn.formats.openai_responses_items import answered, paired, written
 from endturn.formats.openai_responses_objects import client_call
 from endturn.formats.openai_responses_reader import NAME as NAME, REPLY
 from endturn.formats.openai_responses_reasons import REASONS as REASONS, WORDS
 from endturn.formats.openai_responses_reply import reply as reply, reply_error as reply_error
-from endturn.formats.reading import SEGMENTS, count, items, member, number, text
+from endturn.formats.reading import SEGMENTS, count, items, text
 from endturn.formats.request_members import asked
 from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
@@ -25,15 +24,11 @@ from endturn.stop import Resume
 
 PROVIDER: Final = "openai"
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
-_TOOL: Final = ToolShape(beside={"type": "function", "strict": False}, bare=True)
+_TOOL: Final = ToolShape(beside={"type": "function", "strict": False})
 FRAMING: Final = Framing.SSE
 VOICE: Final = Voice("resp_", "call_", "x-request-id", WORDS)
 
 _PATH: Final = re.compile(rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?")
-_OURS: Final = frozenset(
-    {"model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "text"}
-    | {"previous_response_id", "stream"}
-)
 _CHOICES: Final = ("auto", "none", "required")
 _DONE: Final = ("completed", "failed", None)
 
@@ -106,65 +101,6 @@ def _text(format_: Json) -> Json:
     return {"format": {"type": "json_schema", "name": "answer", "schema": format_}}
 
 
-def request(body: Json) -> Request:
-    """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
-
-    Raises:
-        DecodeError: there is no model, or the input is neither text nor a list of items.
-    """
-    model, given = body.get("model"), body.get("input")
-    if not isinstance(model, str):
-        raise DecodeError("a request for a response has a `model`")
-    extra = {name: value for name, value in body.items() if name not in _OURS}
-    history = [] if given is None else read(given)
-    instructions = body.get("instructions")
-    if isinstance(instructions, str):
-        history.insert(0, Message(role="system", content=instructions))
-    elif instructions is not None:
-        extra["instructions"] = instructions
-    found: Json = {"model": model, "messages": tuple(history), **_settings(body, extra)}
-    tools = _TOOL.take(body, found, extra)
-    choice = body.get("tool_choice")
-    name = member(choice, "name")
-    if choice is not None and not tools:
-        extra["tool_choice"] = choice  # Among the server's own tools.
-    elif isinstance(choice, str) and choice in _CHOICES:
-        found["tool_choice"] = choice
-    elif isinstance(name, str) and choice == {"type": "function", "name": name}:
-        found["tool_choice"] = name
-    elif choice is not None:
-        extra["tool_choice"] = choice
-    return Request(**found, extra=extra)
-
-
-def _settings(body: Json, extra: Json) -> Json:
-    """The settings that our Request has words for; the others go into `extra`."""
-    found: Json = {}
-    limit, temperature = body.get("max_output_tokens"), body.get("temperature")
-    if count(limit):
-        found["max_tokens"] = count(limit)
-    elif limit is not None:
-        extra["max_output_tokens"] = limit
-    if number(temperature) is not None:
-        found["temperature"] = temperature
-    elif temperature is not None:
-        extra["temperature"] = temperature
-    previous = body.get("previous_response_id")
-    if isinstance(previous, str):
-        found["previous_id"] = previous
-    elif previous is not None:
-        extra["previous_response_id"] = previous
-    said = body.get("text")
-    form = member(said, "format")
-    kind = member(form, "type")
-    schema = member(form, "schema") if kind == "json_schema" else form if kind == "json_object" else None
-    if isinstance(schema, dict):
-        found["format"] = schema
-    if said is not None and (not isinstance(schema, dict) or _text(schema) != said):
-        extra["text"] = said
-    return found
-
-
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
@@ -219,7 +155,6 @@ FORMAT: Final = Format(
     request_summary=request_summary,
     encode=encode,
     resume=resume,
-    request=request,
     reply=reply,
     reply_error=reply_error,
 )

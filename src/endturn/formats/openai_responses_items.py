@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
-from endturn.chat import Blocks, Json, Message, ToolCall
-from endturn.errors import DecodeError
+from endturn.chat import Json, Message, ToolCall
 from endturn.formats.openai_responses_objects import GIVEN, client_call
 from endturn.formats.openai_responses_reader import NAME
-from endturn.formats.reading import arguments, items, member, minted, text
+from endturn.formats.reading import items, member, text
 
 _RESULT: Final = "function_call_output"
 
@@ -113,64 +112,3 @@ def _visible(item: Json) -> str:
     if isinstance(content, str):
         return content
     return "".join(text(member(part, "text")) or text(member(part, "refusal")) for part in items(content))
-
-
-def read(raw: Any) -> list[Message]:
-    """The history that an `input` is; items of the assistant's that follow each other are one message.
-
-    Raises:
-        DecodeError: it is neither text nor a list of items.
-    """
-    if isinstance(raw, str):
-        return [Message(role="user", content=raw)]
-    if not isinstance(raw, list) or not all(isinstance(item, dict) for item in raw):
-        raise DecodeError("the `input` of a response is text or a list of items")
-    found: list[Message] = []
-    group: list[Json] = []
-    for item in raw:
-        message = _read_item(item)
-        if message is None:
-            group.append(item)
-            continue
-        if group:
-            found.append(_answer(group))
-            group = []
-        found.append(message)
-    return [*found, _answer(group)] if group else found
-
-
-def _read_item(item: Json) -> Message | None:
-    """An item as a message of its own; None for one of the assistant's, or one that is nobody's."""
-    role, kind = item.get("role"), text(item.get("type"))
-    if kind.endswith("_output"):
-        output = item.get("output")
-        message = Message(role="tool", content=_content(output), tool_call_id=text(item.get("call_id")))
-        return message if _result(message, _RESULT) == item else message.but(blocks=Blocks(NAME, (item,)))
-    if kind not in ("", "message") or role not in ("user", "system", "developer"):
-        return None
-    message = Message(role="user" if role == "user" else "system", content=_content(item.get("content")))
-    # A system message keeps its place, and its role: it is no part of the instructions.
-    plain = role == "user" and item == {"role": "user", "content": message.content}
-    return message if plain else message.but(blocks=Blocks(NAME, (item,)))
-
-
-def _content(value: Any) -> str | list[Json]:
-    if isinstance(value, list):
-        return [part for part in value if isinstance(part, dict)]
-    return text(value)
-
-
-def _answer(group: list[Json]) -> Message:
-    calls = tuple(
-        ToolCall(
-            id=text(item.get("call_id")) or minted("history", position),
-            name=text(item.get("name")),
-            arguments_raw=text(item.get(GIVEN[item["type"]])),
-            arguments=arguments(text(item.get(GIVEN[item["type"]]))),
-        )
-        for position, item in enumerate(group)
-        if _ours(item)
-    )
-    said = "".join(_visible(item) for item in group if item.get("role") == "assistant")
-    message = Message(role="assistant", content=said, tool_calls=calls)
-    return message if _said(message) == group else message.but(blocks=Blocks(NAME, tuple(group)))

@@ -8,23 +8,24 @@ from typing import Any, Final
 from endturn.chat import Request, Tool
 from endturn.formats.reading import items, member, text
 
-_LIMITS: Final = frozenset(
+LIMIT_MEMBERS: Final = frozenset(
     {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
      "maxTokens", "maxTokenCount", "max_tokens_to_sample", "maximum_tokens", "num_predict", "n_predict"}
 )  # fmt: skip
 """What the formats call the limit of output tokens."""
-_SETTINGS: Final = frozenset(
+SETTINGS_MEMBERS: Final = frozenset(
     {"generationConfig", "generation_config", "inferenceConfig", "options", "parameters", "textGenerationConfig"}
+    | {"sampling_params"}
 )
 """The objects of a body that hold it, where the body itself does not."""
 
 
 def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Where settings in a format's own words limit the output tokens."""
-    found: list[tuple[str, ...]] = [(name,) for name in extra if name in _LIMITS]
-    for settings in _SETTINGS & extra.keys():
+    found: list[tuple[str, ...]] = [(name,) for name in extra if name in LIMIT_MEMBERS]
+    for settings in SETTINGS_MEMBERS & extra.keys():
         if isinstance(extra[settings], Mapping):
-            found += [(settings, name) for name in extra[settings] if name in _LIMITS]
+            found += [(settings, name) for name in extra[settings] if name in LIMIT_MEMBERS]
     return found
 
 

@@ -18,6 +18,7 @@ from endturn.formats import Context, Event, Format, Framing, ResponseSummary
 from endturn.formats.choices import each_choice
 from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
+from endturn.formats.request_body import request_of
 from endturn.records import Content
 from endturn.stop import Stop, StopReason
 
@@ -320,7 +321,7 @@ def capture(call: Call, speaks: Format, body: Mapping[str, Any] | Request, conte
 
 def _request(speaks: Format, body: Mapping[str, Any], context: Context) -> Request | None:
     try:
-        return speaks.request({"model": context.asked.model, **body})
+        return request_of(speaks, {"model": context.asked.model, **body})
     except (DecodeError, ValueError, TypeError):  # pydantic's too: not in the format, so it is not known
         return None
     except Exception:

@@ -23,6 +23,7 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import FORMATS, format_of as _format_of, known_dialect
+from endturn.formats.request_body import request_of
 from endturn.scripted.loopback import Answer, RequestSummary, Server, Transport
 from endturn.scripted.rendering import Received, Rendering, refusal
 from endturn.scripted.script import (
@@ -196,7 +197,7 @@ class ScriptedProvider:
             if routed.retrieve is not None:
                 request = Request(model="", messages=(), retrieve=routed.retrieve)
             else:
-                request = _format_of(name).request(body)
+                request = request_of(_format_of(name), body)
         except (ValueError, TypeError, AttributeError, DecodeError) as error:
             return refusal(name, Failure(400, message=f"the request is not in the provider's format: {error}"))
         headers = {header: value for header, value in asked.headers.items() if header not in _SECRET}

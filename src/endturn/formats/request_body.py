@@ -1,0 +1,299 @@
+"""A request's body, in any format's shape, as our Request: what a scripted provider was asked, what content shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from endturn.chat import Blocks, Json, Message, Request, Tool, ToolCall
+from endturn.errors import DecodeError
+from endturn.formats.bedrock_invoke_families import asked
+from endturn.formats.content_parts import medium, said, thought
+from endturn.formats.format import Format
+from endturn.formats.history import role, says_error
+from endturn.formats.reading import arguments, items, member, minted, text, text_or_none
+from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS
+
+_ASKED: Final[Mapping[str, tuple[str, ...]]] = {
+    "openai_chat": ("messages",),
+    "openai_responses": ("input",),
+    "anthropic": ("messages",),
+    "bedrock_converse": ("messages",),
+    "cohere": ("messages", "message"),
+    "completions": ("prompt", "inputs", "inputText", "input", "text"),
+    "gemini": ("contents",),
+    "gemini_interactions": ("input",),
+    "ollama": ("messages", "prompt"),
+}
+"""The members that say what is asked. A request has one of them, but where something else may stand for it:"""
+_OPTIONAL: Final = frozenset({"openai_responses", "bedrock_converse", "gemini_interactions", "ollama"})
+"""a response to go on with, a managed prompt, a model to load."""
+
+_IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
+"""Formats whose answers are sent back part by part; of the others, the message is sent back."""
+_ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
+"""Formats whose history is a list of items: several of them make up one answer."""
+
+_OURS: Final = frozenset(
+    {
+        *("model", "model_id", "system", "instructions", "systemInstruction", "system_instruction", "preamble"),
+        *("chat_history", "tool_results", "stream", "stream_options", "temperature", "seed", "random_seed"),
+        *("previous_response_id", "previous_interaction_id", "continuation_token", "continuationToken"),
+    }
+)
+"""Members that our Request has words for, whatever they say."""
+_USUAL: Final[tuple[Any, ...]] = (None, [], "auto", {"type": "text"})
+"""What a tool choice, the tools and the form of an answer are where nothing is said of them."""
+
+_CHOICES: Final = {"none": "none", "required": "required", "any": "required"}
+_SCHEMAS: Final = (
+    *("response_format.json_schema.schema", "response_format.json_schema", "response_format.schema"),
+    *("text.format.schema", "output_config.format.schema", "output_format.schema", "format"),
+    *("outputConfig.textFormat.structure.jsonSchema.schema", "generationConfig.responseJsonSchema"),
+    "generation_config.response_json_schema",
+)
+"""Where a request says which schema its answer has."""
+
+
+def request_of(format: Format, body: Json) -> Request:
+    """A request's body as our Request. `extra` holds what ours does not say, or would say in another way.
+
+    Args:
+        body: with `model` and `stream` in it, wherever the format has them.
+
+    Raises:
+        DecodeError: it is not in the format.
+    """
+    model = text(body.get("model")) or text(body.get("model_id"))
+    if not model and "agent" not in body and format.name not in ("completions", "bedrock_invoke"):
+        raise DecodeError("a request names its `model`")
+    if format.name == "bedrock_invoke":
+        format = asked(body).inner
+    names = _ASKED[format.name]
+    name, given = next(((name, body[name]) for name in names if body.get(name) is not None), ("", None))
+    kinds = list if name in ("messages", "contents") else str | list | dict
+    if not isinstance(given, kinds) and not (given is None and format.name in _OPTIONAL):
+        raise DecodeError(f"a request of the format {format.name} has {' or '.join(f'`{each}`' for each in names)}")
+    seen = format.request_summary(body)
+    schema = _schema(body)
+    request = Request(
+        model=model,
+        messages=(),
+        tools=tuple(_tools(body)),
+        tool_choice=_tool_choice(body),
+        max_tokens=seen.maximum or None,
+        temperature=seen.temperature,
+        seed=seen.seed,
+        format={"type": "json_object"} if schema is None and seen.json_format else schema,
+        token=text_or_none(_first(body, "continuation_token", "continuationToken")),
+        previous_id=seen.previous_id,
+    )
+    is_first_api = name == "message"
+    messages = _messages("" if is_first_api else format.name, [given] if isinstance(given, dict) else seen.history)
+    if system := _content(_first(seen.system, "parts") or seen.system):
+        messages.insert(0, Message(role="system", content=system))
+    ours = _OURS | (LIMIT_MEMBERS if request.max_tokens else frozenset())
+    if format.name != "completions" or isinstance(given, str):  # Of several prompts, the message holds the first.
+        ours |= {*names}
+    written = format.encode(request, dialect="v1" if is_first_api else "")
+    return request.but(messages=tuple(messages), extra=_left(body, written, ours))
+
+
+def _left(body: Json, written: Json, ours: frozenset[str]) -> Json:
+    """The members of a body that are neither among ours, nor as we write them; settings are looked through as well."""
+    left: Json = {}
+    for name, value in body.items():
+        if name in SETTINGS_MEMBERS and isinstance(value, dict):
+            value = _left(value, written.get(name) or {}, ours)
+            if not value:
+                continue
+        if name not in ours and value not in _USUAL and value != written.get(name):
+            left[name] = value
+    return left
+
+
+def _first(thing: Any, *names: str) -> Any:
+    return next((value for name in names if (value := member(thing, name)) is not None), None)
+
+
+def _at(thing: Any, path: str) -> Any:
+    for name in path.split("."):
+        thing = member(thing, name)
+    return thing
+
+
+# --- Tools and the form of the answer ---------------------------------------------------------------------------------
+
+
+def _tools(body: Json) -> Iterator[Tool]:
+    """The functions among the tools. The provider's own have no schema, but a type."""
+    for raw in items(_first(body, "tools")) or items(_at(body, "toolConfig.tools")):
+        declared = items(_first(raw, "functionDeclarations", "function_declarations"))
+        for about in declared or (_first(raw, "function", "toolSpec") or raw,):
+            name, kind = member(about, "name"), member(raw, "type")
+            schema = _first(about, "parametersJsonSchema", "parameters_json_schema", "parameters", "input_schema")
+            schema = _at(about, "inputSchema.json") if schema is None else schema
+            if isinstance(name, str) and (isinstance(schema, dict) or kind in ("function", None)):
+                known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
+                yield Tool(name=name, description=text(member(about, "description")), **known)
+
+
+def _tool_choice(body: Json) -> str:
+    config = _first(body, "toolConfig", "tool_config")
+    choice = _first(body, "tool_choice") or _first(config, "toolChoice", "functionCallingConfig")
+    choice = choice or _at(body, "generation_config.tool_choice")
+    if isinstance(choice, str):
+        return _CHOICES.get(choice.lower(), "auto")
+    named = _first(choice, "name") or _at(choice, "function.name") or _at(choice, "tool.name")
+    several = items(_first(choice, "allowedFunctionNames") or _at(choice, "allowed_tools.tools"))
+    if isinstance(named, str) or (len(several) == 1 and isinstance(named := several[0], str)):
+        return named
+    word = _first(choice, "type", "mode") or next(iter(choice or ()), "")
+    return _CHOICES.get(text(word).lower(), "auto")
+
+
+def _schema(body: Json) -> Json | None:
+    for path in _SCHEMAS:
+        schema = _at(body, path)
+        if isinstance(schema, str):  # Converse's is JSON in JSON.
+            schema = arguments(schema)
+        if isinstance(schema, dict):
+            return schema
+    return None
+
+
+# --- The conversation -------------------------------------------------------------------------------------------------
+
+_BODY: Final = ("content", "parts", "message", "text")
+_CALLS: Final = ("toolUse", "functionCall", "function_call")
+_RESULTS: Final = ("toolResult", "functionResponse", "function_response")
+"""What a part holds that is a call, or a result: Bedrock's, Gemini's."""
+_ARE_PARTS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
+"""What tells a part of a result from an object that a tool answered."""
+_ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
+_PLAIN: Final = frozenset({*_BODY, "role", "type", "tool_call_id"})
+"""The members of a message that ours says whole."""
+
+
+def _parts(value: Any) -> list[Json]:
+    return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)]
+
+
+def _content(value: Any) -> str | list[Json]:
+    """Text, or parts; parts that are one text are that text."""
+    if isinstance(value, str | None):
+        return value or ""
+    parts = _parts(value)
+    only = parts[0] if len(parts) == 1 and parts[0].keys() <= {"type", "text"} else {}
+    return only["text"] if isinstance(only.get("text"), str) else parts
+
+
+def _messages(format_: str, history: Iterable[Any]) -> list[Message]:
+    found: list[Message] = []
+    waiting: list[ToolCall] = []  # for a result: some formats have no ids
+    for place, raw in enumerate(history):
+        for message in _read(format_, raw, place, waiting):
+            if format_ in _ITEMS and found and found[-1].role == message.role == "assistant":
+                message = _joined(found.pop(), message)
+            found.append(message)
+    return found
+
+
+def _read(format_: str, raw: Any, place: int, waiting: list[ToolCall]) -> Iterator[Message]:
+    speaker, body = _speaker(format_, raw), raw if isinstance(raw, str) else _first(raw, *_BODY)
+    if speaker is None or not isinstance(body, str | list | dict | None):
+        raise DecodeError("a message has a role that there is, and text or a list of parts as its content")
+    parts = _parts(body)
+    if speaker == "assistant":
+        calls = tuple(_calls(format_, raw, parts, place))
+        waiting += calls
+        words = text(body) or "".join(said(part) for part in parts if thought(part) is None)
+        words = "" if role(raw) == "thought" else words
+        sent = tuple(parts) if format_ in _IN_PARTS and parts else (raw,)
+        yield Message(role=speaker, content=words, tool_calls=calls, blocks=_blocks(format_, speaker, raw, *sent))
+        return
+    results = [(result, part) for part in parts if (result := _result_in(part)) is not None]
+    rest = [part for part in parts if _result_in(part) is None]
+    if speaker == "tool":
+        results = results or [(result, raw) for result in items(member(raw, "tool_results")) or (raw,)]
+    for result, whole in results:
+        yield _result(result, _blocks(format_, "tool", whole, whole), waiting)
+    if speaker != "tool" and (rest or not results):
+        content = _content(raw if body is None else rest if isinstance(body, list) else body)
+        yield Message(role=speaker, content=content, blocks=None if results else _blocks(format_, speaker, raw, raw))
+
+
+def _speaker(format_: str, raw: Any) -> Any:
+    speaker = role(raw)
+    if speaker in ("system", "user", "assistant", "tool"):
+        return speaker
+    if format_ not in _ITEMS or not isinstance(raw, dict):
+        return None
+    if text(raw.get("type")).endswith("_output"):
+        return "tool"
+    return "user" if medium(raw) else "assistant"
+
+
+def _blocks(format_: str, speaker: str, raw: Any, *sent: Json) -> Blocks | None:
+    """What is sent back in place of a message; None where ours says all of it.
+
+    A system message keeps its place where others stand beside the history. Cohere's first API (`""`) has no blocks.
+    """
+    if not format_ or not isinstance(raw, dict):
+        return None
+    is_placed = speaker == "system" and format_ in _IN_PARTS | _ITEMS
+    is_answer = speaker == "assistant" and (format_ in _ITEMS or raw.get("content", raw).__class__ is not str)
+    is_ours = raw.keys() <= _PLAIN and text(raw.get("role")) in ("", speaker) and not is_placed and not is_answer
+    return None if is_ours else Blocks(format_, sent)
+
+
+def _calls(format_: str, raw: Any, parts: list[Json], place: int) -> Iterator[ToolCall]:
+    listed = [(call, _first(call, "function", "custom") or call) for call in items(member(raw, "tool_calls"))]
+    for each in (raw, *parts):
+        inner = each if member(each, "type") in _ARE_CALLS else _first(each, *_CALLS)
+        if isinstance(inner, dict) and inner.get("type") != "server_tool_use":
+            listed.append((inner, inner))
+    seed = ("history",) if format_ == "ollama" else ("history", place)  # as its own encode knows them
+    for number, (call, about) in enumerate(listed):
+        given = _first(about, "arguments", "input", "args", "parameters")
+        yield ToolCall(
+            id=text(_first(call, "call_id", "toolUseId", "id")) or minted(*seed, number),
+            name=text(member(about, "name")),
+            arguments_raw=given if isinstance(given, str) else None,
+            arguments=arguments(given) if isinstance(given, str) else given if isinstance(given, dict) else None,
+        )
+
+
+def _result_in(part: Json) -> Any:
+    return _first(part, *_RESULTS) or (part if part.get("type") == "tool_result" else None)
+
+
+def _result(result: Any, blocks: Blocks | None, waiting: list[ToolCall]) -> Message:
+    """A tool's result; without an id it answers the first call of its name that waits for one."""
+    id_ = text(_first(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
+    if not id_:
+        name = text(_first(result, "name", "tool_name")) or text(_at(result, "call.name"))
+        id_ = next((call.id for call in waiting if name in ("", call.name)), name)
+    waiting[:] = [call for call in waiting if call.id != id_]
+    content = _answered(_first(result, "content", "output", "result", "response", "outputs"))
+    return Message(role="tool", content=content, tool_call_id=id_, is_error=says_error(result), blocks=blocks)
+
+
+def _answered(value: Any) -> str | list[Json]:
+    """What a tool answered: text, or parts; an object as JSON, but for one that is a text alone, such as Gemini's."""
+    objects = _parts(value)
+    if len(objects) != 1 or objects[0].keys() & _ARE_PARTS:
+        return _content(value)
+    inner = next(iter(objects[0].values())) if objects[0].keys() <= {"content", "output", "error", "text"} else None
+    return _content(inner) if isinstance(inner, str | list) else json.dumps(objects[0])
+
+
+def _joined(one: Message, other: Message) -> Message:
+    """Items of one answer together."""
+    blocks = [block for each in (one, other) if each.blocks is not None for block in each.blocks.items]
+    return other.but(
+        content=one.text + other.text,
+        tool_calls=one.tool_calls + other.tool_calls,
+        blocks=Blocks(other.blocks.format, tuple(blocks)) if other.blocks is not None else None,
+    )
