@@ -159,8 +159,9 @@ class Reader:
         piece = json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said or member(body, "input"))
         call = _found(state.calls, at, kind, id_, name, piece) if streamed else None
         if call is None:
-            same = [each for each in state.calls if each.index == at]
-            call = _Call(self._calls, at, kind, id_, name or (same[-1].name if same and not id_ else ""))
+            # Arguments that begin anew without a name are of another call of the same tool.
+            echo = next((each.name for each in reversed(state.calls) if streamed and each.index == at), "")
+            call = _Call(self._calls, at, kind, id_, name or ("" if id_ else echo))
             state.calls.append(call)
             self._calls += 1
         call.name = call.name or name
@@ -316,16 +317,12 @@ def _joined(pieces: Iterable[Any]) -> list[Any]:
 
 def _goes_on(last: Any, piece: Any) -> bool:
     """Whether a piece belongs to the entry before it. A signature ends one: a provider refuses it beside other text."""
-    kind = text(member(piece, "type"))
-    if kind not in _WORDS and not kind.startswith("reasoning."):
-        return False
-    if any(member(last, name) != member(piece, name) for name in ("type", "index")):
-        return False
-    if member(last, "signature") or (member(piece, "data") and member(piece, "index") is None):
-        return False
-    return all(
-        None in (pair := (member(last, name), member(piece, name))) or pair[0] == pair[1] for name in ("id", "format")
-    )
+    kind, ids = text(member(piece, "type")), {member(last, "id"), member(piece, "id")} - {None}
+    has_words = kind in _WORDS or kind.startswith("reasoning.")
+    alike = all(member(last, name) == member(piece, name) for name in ("type", "index")) and len(ids) < 2
+    # Encrypted data says nothing of what it belongs to but its index.
+    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
+    return has_words and alike and not alone
 
 
 def _one(pieces: list[Mapping[str, Any]]) -> Json:

@@ -9,12 +9,12 @@ from typing import Final
 
 from endturn.chat import Json, ToolCall, Usage
 
-WORD: Final = re.compile(r"\s*\S+|\s+")
+_WORD: Final = re.compile(r"\s*\S+|\s+")
 
 
 def words(text: str | None) -> list[str]:
     """The words of a text, each with the space before it: what one event of a stream says."""
-    return WORD.findall(text or "")
+    return _WORD.findall(text or "")
 
 
 def written_arguments(call: ToolCall) -> str:
@@ -22,7 +22,7 @@ def written_arguments(call: ToolCall) -> str:
     return call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
 
 
-def written_usage(usage: Usage, paths: Mapping[str, str]) -> Json:
+def written_usage(usage: Usage | None, paths: Mapping[str, str]) -> Json:
     """A usage in a format's shape.
 
     Args:
@@ -30,7 +30,7 @@ def written_usage(usage: Usage, paths: Mapping[str, str]) -> Json:
     """
     written: Json = {}
     for path, name in paths.items():
-        tokens = getattr(usage, name)
+        tokens = getattr(usage, name, None)
         if tokens is not None:
             *outer, last = path.split(".")
             inner = written
