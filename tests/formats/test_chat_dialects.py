@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from endturn.formats.openai_chat import FORMAT as chat
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.stop_reasons import apis
-from tests.formats.replies_chat_dialects import SAID, Said, call, whole
+from tests.formats.replies import CHAT_STREAMS, WEATHER, chat_body
+from tests.replies.record import HERE
 
 EVIDENCE = list(
     csv.DictReader(
@@ -33,12 +35,6 @@ def streamed(events: list[Event], ctx: Context) -> ChatResponse:
     return decoder.close()
 
 
-def responses(said: Said) -> list[ChatResponse]:
-    """The response, whole and streamed."""
-    whole_ = [] if said.body is None else [chat.decode(said.body, ctx=said.context)]
-    return whole_ + ([] if said.stream is None else [streamed(said.stream, said.context)])
-
-
 # The vocabulary
 
 
@@ -50,7 +46,7 @@ CHATS = [row for row in EVIDENCE if row["api"] in {api.name for api in apis("ope
 def test_every_row_of_the_evidence_is_in_its_dialect(row: Json) -> None:
     """What was read in the servers' own sources is what the dialect of that name says, through a body."""
     dialect = next(name for name, api in apis("openai_chat").items() if api.name == row["api"])
-    stop = chat.decode(whole({"content": "x"}, row["raw"]), ctx=Context(dialect=dialect)).stop
+    stop = chat.decode(chat_body({"content": "x"}, row["raw"]), ctx=Context(dialect=dialect)).stop
     assert (stop.reason, stop.raw) == (row["normalized"], row["raw"])
     assert (stop.incomplete, stop.resume) == (row["incomplete"] == "yes", row["resume"])
     assert (stop.detail or "") == row["detail"]
@@ -71,8 +67,9 @@ NATIVE = [row for row in EVIDENCE if row["api"] in UPSTREAM]
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row['api']}-{row['raw']}") for row in NATIVE])
 def test_a_gateway_passes_on_every_word_of_the_model_behind_it(row: Json, dialect: str) -> None:
     """Each upstream's word means through a gateway what it means at home; only its own way of resuming is left out."""
-    member = {"provider_specific_fields": {"native_finish_reason": row["raw"]}}
-    stop = chat.decode(whole({"content": "x"}, "stop", member), ctx=Context(dialect=dialect)).stop
+    body = chat_body({"content": "x"}, "stop")
+    body["choices"][0]["provider_specific_fields"] = {"native_finish_reason": row["raw"]}
+    stop = chat.decode(body, ctx=Context(dialect=dialect)).stop
     assert (stop.reason, stop.raw) == (row["normalized"], row["raw"])
     assert stop.incomplete is (row["incomplete"] == "yes")
     assert stop.resume in (row["resume"], Resume.NONE)
@@ -91,7 +88,7 @@ def test_no_gateway_word_means_something_else_at_home(name: str) -> None:
 
 def test_comments_between_events_are_no_events() -> None:
     """OpenRouter and DeepSeek keep a connection open with comments; a body may begin with empty lines."""
-    events = SAID["deepseek: thinking beside the answer"].stream or []
+    events = CHAT_STREAMS["text"]
     raw = b": OPENROUTER PROCESSING\n\n".join([b"", *(framing.frame(event) for event in events), b": keep-alive\n\n"])
     assert list(framing.events([raw])) == events
 
@@ -112,10 +109,12 @@ def test_groqs_malformed_call_is_to_be_repaired() -> None:
 
 def test_mistrals_thinking_goes_back_in_its_parts() -> None:
     """Content in parts is kept in parts, a stream's pieces joined; Mistral refuses members that it does not know."""
-    said = SAID["mistral: thinking in parts"]
-    assert said.body is not None
-    parts = said.body["choices"][0]["message"]["content"]
-    for response in responses(said):
+    name = HERE / "openai_chat" / "what-it-means-mistral-thinking-in-parts"
+    body = json.loads(name.with_suffix(".json").read_text())["body"]
+    events = json.loads(name.with_name(f"{name.name}-streamed.json").read_text())["events"]
+    parts = body["choices"][0]["message"]["content"]
+    ctx = Context(dialect="mistral")
+    for response in (chat.decode(body, ctx=ctx), streamed([Event(None, event["data"]) for event in events], ctx)):
         (message,) = chat.encode(REQUEST.but(messages=(response.message(),)), dialect="mistral")["messages"]
         assert message == {"role": "assistant", "content": parts}
         cut = response.with_stop(reason=StopReason.MAX_TOKENS).but(text="It is 42\n")
@@ -131,7 +130,9 @@ def test_mistrals_thinking_goes_back_in_its_parts() -> None:
 def test_a_message_of_thinking_alone_is_not_sent() -> None:
     """Once its calls are gone, a message that holds nothing but a thought says nothing."""
     content = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
-    message = chat.decode(whole({"content": content, "tool_calls": [call("f")]}, "tool_calls"), ctx=Context()).message()
+    message = chat.decode(
+        chat_body({"content": content, "tool_calls": [WEATHER]}, "tool_calls"), ctx=Context()
+    ).message()
     assert chat.encode(REQUEST.but(messages=(message.but(tool_calls=()),)))["messages"] == []
     assert chat.encode(REQUEST.but(messages=(message,)))["messages"][0]["content"] == content
 
@@ -155,7 +156,7 @@ def test_the_words_of_a_request() -> None:
 
 def test_vllm_goes_on_with_a_prefill() -> None:
     """`continue_final_message` without a generation prompt makes the last message the beginning of the answer."""
-    cut = chat.decode(whole({"content": "One, two "}, "length"), ctx=Context(dialect="vllm"))
+    cut = chat.decode(chat_body({"content": "One, two "}, "length"), ctx=Context(dialect="vllm"))
     resumed = chat.resume(REQUEST, cut, prompt="", strategy=Strategy.PREFILL, dialect="vllm")
     body = chat.encode(resumed, dialect="vllm")
     assert body["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "One, two"}]

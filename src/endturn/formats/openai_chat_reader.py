@@ -350,9 +350,8 @@ def _faulty(data: Any, whole: bool) -> str | None:
     if not isinstance(choices, list | None):
         return "`choices` is not a list"
     for choice in choices or ():
-        if not isinstance(choice, Mapping) or not all(
-            isinstance(choice.get(name) or {}, Mapping) for name in ("delta", "message")
-        ):
+        said = [choice, choice.get("delta"), choice.get("message")] if isinstance(choice, Mapping) else [choice]
+        if not all(isinstance(each or {}, Mapping) for each in said):
             return "a choice is not an object"
     return None
 
