@@ -27,6 +27,8 @@ _CALL: Final = frozenset({"index", "id", "function", "custom"})
 """The members of a call that are read; what stands beside them goes back as it is: Gemini's thought signatures."""
 _LEGACY: Final = "function_call"
 """The one call of a message, as OpenAI had it before tools; it has no id."""
+_NATIVE: Final = "native_finish_reason"
+"""What the model behind a gateway said."""
 _NO_ID: Final = "null"
 """What Mistral's API once sent, and its SDK says, for a call without an id."""
 _NO_REASON: Final = frozenset({"null", "None"})
@@ -44,18 +46,13 @@ class _Call:
 
 
 class _Choice:
-    """What one choice of a stream has said: a message at the end says it once more."""
+    """One choice while it arrives. `said` are the members of its deltas: a message at the end has them once more."""
 
-    __slots__ = ("calls", "spoke", "thought")
+    __slots__ = ("calls", "said")
 
     def __init__(self) -> None:
         self.calls: list[_Call] = []
-        self.spoke = self.thought = False
-
-    def said(self) -> set[str]:
-        """The members of a message that would say it."""
-        words = ("content", "refusal", "audio") if self.spoke else ()
-        return {*words, *(_THINKING if self.thought else ()), *(("tool_calls", _LEGACY) if self.calls else ())}
+        self.said: set[str] = set()
 
 
 class Reader:
@@ -81,58 +78,60 @@ class Reader:
             self._seed = self._seed or id_ or get("created")
             yield Head(id_, model)
         for position, choice in enumerate(items(get("choices"))):
-            index = count(member(choice, "index"))
+            if not isinstance(choice, Mapping):
+                continue
+            at = choice.get
+            index = count(at("index"))
             index = position if index is None else index
             state = self._choices.get(index)
             begins = state is None
             if state is None:
                 state = self._choices[index] = _Choice()
-            delta = member(choice, "delta")
+            delta = at("delta")
             said = delta.get("content") if delta.__class__ is dict and delta.keys() <= _SAYING else None
             if said.__class__ is str and said and not self._in_parts:
-                self._streamed = state.spoke = True
-                yield Text(said, index)
-            elif delta is not None:
                 self._streamed = True
+                state.said.add("content")
+                yield Text(said, index)
+            elif isinstance(delta, Mapping):
+                self._streamed = True
+                state.said.update(name for name, value in delta.items() if value)
                 yield from self._part(state, index, delta, streamed=True)
-            elif isinstance(message := member(choice, "message"), Mapping):
+            elif isinstance(message := at("message"), Mapping):
                 if not self._streamed:
                     yield End(whole=True)
-                yield from self._part(state, index, message, streamed=False)
-            if begins or member(choice, "finish_reason") is not None:
+                # MiniMax ends a stream with the whole message.
+                rest = {name: value for name, value in message.items() if name not in state.said}
+                yield from self._part(state, index, rest, streamed=False)
+            if begins or at("finish_reason") is not None:
                 yield self._reason(index, choice, event)
-            if error := member(choice, "error"):
+            if error := at("error"):
                 yield Fault(error)
-            if usage := usage_of(member(choice, "usage")):  # Moonshot
+            if usage := usage_of(at("usage")):  # Moonshot
                 yield Tokens(usage)
         if get("usage") or get("error") or get("x_groq") or get("model_info"):
             yield from _beside(event)
 
-    def _part(self, state: _Choice, index: int, part: Any, *, streamed: bool) -> Iterator[Part]:
-        """A delta, or a message. MiniMax ends a stream with the whole message: what was said is not said again."""
-        again = self._streamed and not streamed
-        if again:
-            part = {name: value for name, value in part.items() if value and name not in state.said()}
+    def _part(self, state: _Choice, index: int, part: Mapping[str, Any], *, streamed: bool) -> Iterator[Part]:
+        """A delta, or a message."""
         visible, thinking, declined = _words(part)
         if thinking:
-            state.thought = True
             yield Reasoning(thinking, index)
         if visible or declined:
-            state.spoke = True
             yield Text(visible + declined, index, refusal=declined != "")
-        if self._counts(index) and isinstance(part, Mapping):
-            yield from self._members(part, streamed=streamed, again=again)
-        for fragment in items(member(part, "tool_calls")):
+        if self._counts(index):
+            yield from self._members(part, streamed)
+        for fragment in items(part.get("tool_calls")):
             if isinstance(fragment, Mapping):
                 yield from self._call(state, index, fragment, "tool_calls", streamed)
-        if (legacy := member(part, _LEGACY)) is not None:
+        if (legacy := part.get(_LEGACY)) is not None:
             yield from self._call(state, index, {_LEGACY: legacy}, _LEGACY, streamed)
 
     def _counts(self, index: int) -> bool:
         """Whether the content of a choice is kept: of several where one was asked for, all are parts of the answer."""
         return self._keep and (index == 0 or self._ctx.asked.choices == 1)
 
-    def _members(self, part: Mapping[str, Any], *, streamed: bool, again: bool) -> Iterator[Block]:
+    def _members(self, part: Mapping[str, Any], streamed: bool) -> Iterator[Block]:
         """The members of a message that a replay sends, each a block of its own."""
         for name, value in part.items():
             if value is None or value == "" or name in ("role", "tool_calls", _LEGACY):
@@ -147,12 +146,14 @@ class Reader:
             elif name == "audio" and isinstance(value, Mapping) and streamed:
                 # Without the sound: each chunk's is encoded for itself, and no API wants it back.
                 kept = {key: each for key, each in value.items() if each is not None and key != "data"}
-            yield Block(name, {name: kept}, begins=again)
+            yield Block(name, {name: kept})
 
-    def _call(self, state: _Choice, index: int, fragment: Any, kind: str, streamed: bool) -> Iterator[Part]:
+    def _call(
+        self, state: _Choice, index: int, fragment: Mapping[str, Any], kind: str, streamed: bool
+    ) -> Iterator[Part]:
         """A call, or a piece of one."""
-        body = member(fragment, _LEGACY) or member(fragment, "function") or member(fragment, "custom")
-        at, id_, name = member(fragment, "index"), text(member(fragment, "id")), text(member(body, "name"))
+        body = fragment.get(_LEGACY) or fragment.get("function") or fragment.get("custom")
+        at, id_, name = fragment.get("index"), text(fragment.get("id")), text(member(body, "name"))
         id_ = "" if id_ == _NO_ID else id_
         said = member(body, "arguments")
         # Older servers of Hugging Face's give an object.
@@ -172,34 +173,33 @@ class Reader:
             beside = {name: value for name, value in fragment.items() if name not in _CALL and value is not None}
             yield Block(call.number, {"type": _LEGACY} if kind == _LEGACY else beside)
 
-    def _reason(self, index: int, choice: Any, event: Any) -> Reason:
-        raw = member(choice, "finish_reason")
+    def _reason(self, index: int, choice: Mapping[str, Any], event: Mapping[str, Any]) -> Reason:
+        raw = choice.get("finish_reason")
         own = None if raw.__class__ is str and raw in _NO_REASON else raw_text(raw)
-        native = member(choice, "native_finish_reason") or member(
-            member(choice, "provider_specific_fields"), "native_finish_reason"
-        )
-        if index == 0:  # LM Studio's own API: what stopped its engine
-            native = member(member(event, "stats"), "stop_reason") or native
+        # OpenRouter's, LiteLLM's; and what stopped the engine of LM Studio, in its own API.
+        native = choice.get(_NATIVE) or member(choice.get("provider_specific_fields"), _NATIVE)
+        if index == 0:
+            native = member(event.get("stats"), "stop_reason") or native
         # vLLM, SGLang: the stop string that matched. A number is a token's, and says nothing to a reader.
-        matched = member(choice, "stop_reason") or member(choice, "matched_stop") or member(raw, "matched")
+        matched = choice.get("stop_reason") or choice.get("matched_stop") or member(raw, "matched")
         detail = text_or_none(matched) or text_or_none(member(raw, "message"))
         return Reason(_chosen(own, raw_text(native), self._rows), index, detail, own)
 
 
-def _words(part: Any) -> tuple[str, str, str]:
+def _words(part: Mapping[str, Any]) -> tuple[str, str, str]:
     """The visible text, the thinking and the refusal of a message or delta.
 
     The transcript of a spoken answer is visible text: it is what the user hears. Beside text it is the same once more.
     """
-    content = member(part, "content")
-    visible, declined = text(content), text(member(part, "refusal"))
-    thinking = next((said for name in _THINKING if (said := text(member(part, name)))), "")
+    content = part.get("content")
+    visible, declined = text(content), text(part.get("refusal"))
+    thinking = next((said for name in _THINKING if (said := text(part.get(name)))), "")
     for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
         visible += text(member(piece, "text"))
         declined += text(member(piece, "refusal"))
         inner = member(piece, "thinking")
         thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
-    return visible or text(member(member(part, "audio"), "transcript")), thinking, declined
+    return visible or text(member(part.get("audio"), "transcript")), thinking, declined
 
 
 def _found(calls: list[_Call], index: Any, kind: str, id_: str, name: str, piece: str) -> _Call | None:
@@ -350,8 +350,8 @@ def _faulty(data: Any, whole: bool) -> str | None:
     if not isinstance(choices, list | None):
         return "`choices` is not a list"
     for choice in choices or ():
-        said = [choice, choice.get("delta"), choice.get("message")] if isinstance(choice, Mapping) else [choice]
-        if not all(isinstance(each or {}, Mapping) for each in said):
+        said = isinstance(choice, Mapping) and (choice.get("delta") or choice.get("message") or {})
+        if not isinstance(said, Mapping):
             return "a choice is not an object"
     return None
 
