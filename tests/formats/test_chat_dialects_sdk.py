@@ -23,13 +23,14 @@ from together.types.chat import chat_completion as together_body, chat_completio
 from xai_sdk.chat import Chunk as XaiChunk, Response as XaiResponse  # type: ignore[import-untyped]
 from xai_sdk.proto import chat_pb2, sample_pb2, usage_pb2  # type: ignore[import-untyped]
 
-from endturn.formats import Context, RequestSummary, ResponseSummary, framing, summarize
+from endturn.chat import Json
+from endturn.formats import Context, Event, RequestSummary, ResponseSummary, framing, summarize
 from endturn.formats.openai_chat import FORMAT as chat
 from endturn.scripted import Reply, ScriptedProvider, call, cut, reason, say, truncate
-from endturn.scripted.loopback import Answer, RequestSummary as Received, Server
+from endturn.scripted.loopback import Answer, Server
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
-from tests.formats.replies_chat_dialects import SAID, Said
+from tests.replies.record import HERE, context
 
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 
@@ -115,17 +116,20 @@ def watched(things: Any, ctx: Context) -> ResponseSummary:
     return summarizer.close()
 
 
-def playing(said: Said) -> Server:
+def playing(reply: Json) -> Server:
     """A server that sends exactly this."""
+    if "body" in reply:
+        content = json.dumps(reply["body"]).encode()
+        answer = Answer(headers={"content-type": "application/json"}, chunks=(content,), length=len(content))
+    else:
+        content = b"".join(framing.frame(event) for event in events_of(reply))
+        answer = Answer(headers={"content-type": "text/event-stream"}, chunks=(content,))
+    return Server(lambda asked: answer)
 
-    def respond(asked: Received) -> Answer:
-        if json.loads(asked.body).get("stream"):
-            content = b"".join(framing.frame(event) for event in said.stream or ())
-            return Answer(headers={"content-type": "text/event-stream"}, chunks=(content,))
-        content = json.dumps(said.body).encode()
-        return Answer(headers={"content-type": "application/json"}, chunks=(content,), length=len(content))
 
-    return Server(respond)
+def events_of(reply: Json) -> list[Event]:
+    """The events of a reply on file."""
+    return [Event(None, event["data"]) for event in reply["events"]]
 
 
 # Against a scripted provider
@@ -170,45 +174,47 @@ def test_a_cut_stream_is_missing(name: str) -> None:
 # With the servers' own habits
 
 
+HABITS = {path.stem: json.loads(path.read_text()) for path in (HERE / "openai_chat").glob("what-it-means-*.json")}
+# Mistral's SDK takes no body without usage.
 OWN = [
-    pytest.param(name.partition(":")[0], said, id=name)
-    for name, said in SAID.items()
-    if name.partition(":")[0] in SDKS and not (said.body and "usage" not in said.body and "mistral" in name)
+    pytest.param(reply, id=name)
+    for name, reply in HABITS.items()
+    if reply["dialect"] in SDKS and ("body" not in reply or reply["dialect"] != "mistral" or "usage" in reply["body"])
 ]
 
 
-@pytest.mark.parametrize(("name", "said"), OWN)
-def test_their_habits_survive_their_sdks(name: str, said: Said) -> None:
+@pytest.mark.parametrize("reply", OWN)
+def test_their_habits_survive_their_sdks(reply: Json) -> None:
     """What each server says of its stop is read from its SDK's objects as from its JSON: stop, usage, text."""
-    with playing(said).running() as url:
-        whole = None if said.body is None else SDKS[name].ask(url)
-        chunks = None if said.stream is None else list(SDKS[name].stream(url))
-    for things, expected in ((whole and [whole], [said.body]), (chunks, said.stream)):
-        if things is None:
-            continue
-        seen, plain = watched(things, said.context), watched(expected, said.context)
-        assert seen.stop == plain.stop
-        assert (seen.stop.reason, seen.stop.raw) == (said.reason, said.raw)
-        assert (seen.tail, seen.output_chars) == (plain.tail, plain.output_chars)
-        assert seen.usage == plain.usage
-    if whole is not None:
-        assert chat.decode(dumped(whole), ctx=said.context).text == said.text
+    sdk, ctx = SDKS[reply["dialect"]], context(reply)
+    with playing(reply).running() as url:
+        things = [sdk.ask(url)] if "body" in reply else list(sdk.stream(url))
+    seen, plain = watched(things, ctx), watched([reply["body"]] if "body" in reply else events_of(reply), ctx)
+    assert (seen.stop, seen.usage, seen.tail, seen.output_chars) == (
+        plain.stop,
+        plain.usage,
+        plain.tail,
+        plain.output_chars,
+    )
+    if "body" in reply:
+        assert chat.decode(dumped(things[0]), ctx=ctx).text == reply["expected"].get("text", "")
 
 
-@pytest.mark.parametrize("name", [name for name in SAID if name.startswith(("tgi", "huggingface", "together: eos"))])
-def test_hugging_faces_objects(name: str) -> None:
+HUGGING = [
+    pytest.param(reply, id=name)
+    for name, reply in HABITS.items()
+    if reply["dialect"] in ("tgi", "huggingface") or "together-eos" in name
+]
+
+
+@pytest.mark.parametrize("reply", HUGGING)
+def test_hugging_faces_objects(reply: Json) -> None:
     """Its SDK's objects are dictionaries and dataclasses at once."""
-    said = SAID[name]
-    if said.body is not None:
-        (whole,) = [cast(Any, ChatCompletionOutput).parse_obj_as_instance(said.body)]
-        assert watched([whole], said.context).stop == watched([said.body], said.context).stop
-    chunks = [
-        cast(Any, ChatCompletionStreamOutput).parse_obj_as_instance(event.data)
-        for event in said.stream or ()
-        if event.data != framing.DONE
-    ]
-    if chunks:
-        assert watched(chunks, said.context).stop == watched(said.stream, said.context).stop
+    kind: Any = ChatCompletionOutput if "body" in reply else ChatCompletionStreamOutput
+    plain = [reply["body"]] if "body" in reply else [event.data for event in events_of(reply)]
+    said = [each for each in plain if each != framing.DONE]
+    things = [kind.parse_obj_as_instance(each) for each in said]
+    assert watched(things, context(reply)).stop == watched(said, context(reply)).stop
 
 
 # xAI, which speaks gRPC

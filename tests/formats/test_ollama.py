@@ -1,4 +1,4 @@
-"""Ollama's own API: what its lines say, requests, and what a continuation sends."""
+"""Ollama's own API: errors, requests, and what a continuation sends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from ollama import Options
 
-from endturn.chat import ChatResponse, Message, Request, Tool, ToolCall, Usage
+from endturn.chat import ChatResponse, Message, Request, Tool, ToolCall
 from endturn.errors import ProviderError, RequestRejected, UsageError
-from endturn.formats import Context, Event, RequestSummary
+from endturn.formats import Context, Event
 from endturn.formats.errors import error_of
 from endturn.formats.ollama import FORMAT as ollama
 from endturn.records import Strategy
-from endturn.stop import Resume, StopReason
-from tests.formats.replies_ollama import BODIES, COUNTS, STREAMS, WINDOW, call, chat, context, end, line, message
+from endturn.stop import StopReason
+from tests.formats.replies_ollama import BODIES, STREAMS, context, end, line
 
 CTX = Context(provider="ollama")
 HI = (Message(role="user", content="hi"),)
@@ -34,106 +34,6 @@ def streamed(events: list[Event], ctx: Context = CTX) -> ChatResponse:
     return decoder.close()
 
 
-# What responses say of the stop
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "raw", "detail"),
-    [
-        ("text", "end_turn", "stop", None),
-        ("length", "max_tokens", "length", None),
-        ("window", "context_window_exceeded", "length", None),
-        ("thinking alone", "max_tokens", "length", None),
-        ("tool calls", "tool_call", "stop", None),
-        ("cut after a call", "max_tokens", "length", None),
-        ("connection closed", "error", "", "connection_closed"),
-        ("empty reason", "error", "", "connection_closed"),
-        ("load", "end_turn", "load", "no_generation"),
-        ("unload", "end_turn", "unload", "no_generation"),
-        ("unknown", "unknown", "tired", None),
-        ("not done", "missing", None, None),
-        ("generate", "end_turn", "stop", None),
-        ("generate length", "max_tokens", "length", None),
-    ],
-)
-def test_reasons_of_bodies(name: str, reason: str, raw: str | None, detail: str | None) -> None:
-    """Each real-shaped body has its reason; done without a reason is the runner's closed connection."""
-    stop = whole(name).stop
-    assert (stop.reason, stop.raw, stop.detail) == (reason, raw, detail)
-
-
-@pytest.mark.behaviour(3)
-def test_the_line_with_done_is_the_terminal() -> None:
-    """Lines that end without it are a cut stream, even for who stopped reading."""
-    summarizer = ollama.summarizer(CTX)
-    for event in STREAMS["text"][:-1]:
-        summarizer.feed(event)
-    assert summarizer.close(left=True).stop.reason is StopReason.MISSING
-    assert streamed(STREAMS["text"][:-1]).stop.incomplete
-
-
-@pytest.mark.behaviour(5)
-def test_calls_promote_stop() -> None:
-    """Calls come in any line and whole; the reason beside them is `stop`."""
-    response = streamed(STREAMS["tool calls"])
-    assert (response.stop.reason, response.stop.promoted_from) == (StopReason.TOOL_CALL, StopReason.END_TURN)
-    assert [(each.name, each.arguments, each.closed) for each in response.tool_calls] == [
-        ("weather", {"city": "Łódź"}, True),
-        ("clock", {}, True),
-    ]
-
-
-def test_the_last_call_of_a_cut_response_is_not_closed() -> None:
-    """With `length` the last call may lack what the model had still to say."""
-    assert [each.closed for each in whole("cut after a call").tool_calls] == [True, False]
-    assert [each.closed for each in streamed(STREAMS["cut after a call"]).tool_calls] == [False]
-
-
-@pytest.mark.behaviour(7)
-def test_a_full_window_is_told_from_a_used_up_limit() -> None:
-    """`length` means both: the window, where it is known to be full, and the limit was not reached."""
-    assert whole("window", Context()).stop.reason is StopReason.MAX_TOKENS
-    asked = RequestSummary(maximum=COUNTS["eval_count"])
-    assert whole("window", Context(asked=asked, window=WINDOW)).stop.reason is StopReason.MAX_TOKENS
-    assert whole("window").stop.resume is Resume.NONE
-
-
-@pytest.mark.behaviour(6)
-def test_a_used_up_budget_is_suspected() -> None:
-    """`stop` with as many tokens as num_predict allows is not believed."""
-    assert whole("tool calls", Context(asked=RequestSummary(maximum=29))).stop.suspected
-    assert not whole("tool calls", Context(asked=RequestSummary(maximum=30))).stop.suspected
-
-
-@pytest.mark.behaviour(9)
-def test_an_error_after_the_end_is_detail() -> None:
-    """First terminal wins, and nothing is raised."""
-    stop = streamed([*STREAMS["text"], Event(None, {"error": "too late"})]).stop
-    assert (stop.reason, stop.detail) == (StopReason.END_TURN, "too late")
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ("an error was encountered while running the model: unexpected EOF", "error"),
-        ("the input length exceeds the context length", "context_window_exceeded"),
-    ],
-)
-def test_an_error_in_a_stream(said: str, reason: str) -> None:
-    """A line with an error before the end raises with what had arrived, and the summarizer says the same."""
-    events = [line(content="So far"), Event(None, {"error": said})]
-    with pytest.raises(ProviderError) as raised:
-        streamed(events)
-    partial = raised.value.partial
-    assert partial is not None
-    assert (partial.text, partial.stop.reason) == ("So far", reason)
-    summarizer = ollama.summarizer(CTX)
-    for event in events:
-        summarizer.feed(event)
-    assert summarizer.broken
-    assert summarizer.close().stop == partial.stop
-
-
 def test_error_answers() -> None:
     """An error's body is its sentence."""
     error = error_of(404, {}, b'{"error":"model \'m\' not found"}', ctx=CTX)
@@ -146,24 +46,6 @@ def test_error_answers() -> None:
         ollama.decode({"error": "server busy"}, ctx=CTX)
 
 
-# What responses hold
-
-
-def test_usage() -> None:
-    """What the last line counts; a prompt that is all in the cache is not counted."""
-    assert whole("text").usage == Usage(26, 29)
-    assert whole("prompt in the cache").usage == Usage(None, 29)
-    assert whole("load").usage is None
-    assert streamed(STREAMS["text"][:-1]).usage is None
-
-
-def test_thinking_is_reasoning() -> None:
-    """A message's thinking, and that of /api/generate beside its response."""
-    assert (whole("thinking").reasoning, whole("thinking").text) == ("Let me see.", "Yes.")
-    assert whole("generate length").reasoning == "Hm"
-    assert whole("thinking alone").text == ""
-
-
 def test_a_call_gets_an_id_that_is_no_other_responses() -> None:
     """Older servers give none; what is minted differs between responses, and stands in the block too."""
     first = whole("tool calls")
@@ -173,13 +55,6 @@ def test_a_call_gets_an_id_that_is_no_other_responses() -> None:
     assert first.blocks is not None
     assert [each["id"] for each in first.blocks.items[0]["tool_calls"]] == ids[:2]
     assert whole("tool calls with ids").tool_calls[0].id == "call_a1b2c3d4"
-
-
-def test_arguments_that_are_text() -> None:
-    """A server that writes them as text is read all the same; what is no object is none."""
-    said = message(tool_calls=[call("f", '{"x": 1}'), call("g", '{"x"')])
-    calls = ollama.decode(chat(said), ctx=CTX).tool_calls
-    assert [(each.arguments, each.arguments_raw) for each in calls] == [({"x": 1}, '{"x": 1}'), (None, '{"x"')]
 
 
 # Requests

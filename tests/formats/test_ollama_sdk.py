@@ -12,6 +12,7 @@ import pytest
 from endturn.formats import Context
 from endturn.formats.ollama import FORMAT as ollama
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, say, think, truncate
+from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
 
 ASKED: Any = [{"role": "user", "content": "hi"}]
@@ -50,7 +51,7 @@ def seen(things: list[Any]) -> StopReason:
     """What a summarizer makes of the SDK's objects."""
     summarizer = ollama.summarizer(Context())
     for thing in things:
-        summarizer.feed(thing)
+        summarizer.feed(dumped(thing))
     return summarizer.close().stop.reason
 
 

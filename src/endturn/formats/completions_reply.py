@@ -11,7 +11,7 @@ from endturn.errors import UsageError
 from endturn.formats.completions_reader import NAME
 from endturn.formats.completions_shapes import FULL
 from endturn.formats.framing import DONE
-from endturn.formats.openai_chat_reply import reply_error as reply_error
+from endturn.formats.openai_chat import reply_error as reply_error
 from endturn.formats.reading import raw_reason
 from endturn.formats.summaries import Event
 from endturn.stop import Row

@@ -3,35 +3,114 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import UsageError
+from endturn.formats.error_words import error_words
+from endturn.formats.errors import shortened
+from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.ollama_reader import NAME as NAME, REASONS as REASONS, REPLY
-from endturn.formats.ollama_reply import call_of, reply as reply, reply_error as reply_error
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import (
     SEGMENTS,
+    count,
     items,
     member,
     minted,
+    raw_reason,
     text,
+    text_or_none,
 )
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_usage
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
+from endturn.stop_reasons import tables
 
-PROVIDER: Final = "ollama"
-FRAMING: Final = Framing.NDJSON
-VOICE: Final = Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"})
+NAME: Final = "ollama"
+REASONS: Final = tables(NAME)
 
 _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
-_PATH: Final = re.compile(rf"{SEGMENTS}/api/(?:chat|generate)")
+_USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
+_READ: Final = frozenset({"role", "content", "thinking", "tool_calls"})
+"""The members of a message that are read; what stands beside them goes back as it is."""
+_PATH: Final = re.compile(rf"{SEGMENTS}/api/(?:chat|(?P<generate>generate))")
+
+
+class Reader:
+    """Reads lines, or one body, which is a stream's only line, the one with `done: true`.
+
+    A prompt that does not fit the window is cut by the server, and nothing in the response says so:
+    `prompt_eval_count` counts what was left of it. Responses have no id.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._named = False
+        self._calls = 0
+
+    def __call__(self, line: Any) -> Iterator[Part]:
+        """The parts of a line."""
+        if error := member(line, "error"):
+            yield Fault(error)
+            return
+        if not self._named:
+            self._named = True
+            yield Head(None, text_or_none(member(line, "model")))
+        message = member(line, "message")
+        if message is None:  # of /api/generate
+            message = {"content": member(line, "response"), "thinking": member(line, "thinking")}
+        if thought := text(member(message, "thinking")):
+            yield Reasoning(thought)
+        yield Text(text(member(message, "content")))
+        for call in items(member(message, "tool_calls")):
+            if isinstance(function := member(call, "function"), Mapping):
+                given = function.get("arguments")
+                # Each call comes whole, in one line. A minted id is of this response alone, and goes into the block.
+                id_ = text(member(call, "id")) or minted(member(line, "created_at"), self._calls)
+                said = given if isinstance(given, dict | str) else None
+                yield Call(self._calls, id_, text(function.get("name")), said, closed=True)
+                self._calls += 1
+                if self._keep:
+                    yield Block("message", {"tool_calls": [{**call, "id": id_}]})
+        if self._keep and isinstance(message, Mapping):
+            beside = {name: value for name, value in message.items() if name not in _READ and value is not None}
+            if beside:
+                yield Block("message", beside)
+        if member(line, "done") is True:
+            yield Reason(member(line, "done_reason"))
+            sent, answered = count(member(line, "prompt_eval_count")), count(member(line, "eval_count"))
+            if sent is not None or answered is not None:
+                yield Tokens(Usage(sent, answered))
+            yield End()
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The one message, as the server would have it back."""
+    said, thought = "".join(fold.text), "".join(fold.reasoning)
+    if said or thought or fold.calls:
+        thinking = {"thinking": thought} if thought else {}
+        yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
+
+
+def _faulty(data: Any, whole: bool) -> str | None:
+    if not isinstance(data, Mapping):
+        return f"{'a response' if whole else 'a line of a stream'} is an object, not {shortened(repr(data), 80)}"
+    message = data.get("message")
+    if whole and not isinstance(message, Mapping) and not isinstance(data.get("response"), str):
+        return "a response has a `message`, or a `response` of text"
+    return None if isinstance(message, Mapping | None) else "a message is not an object"
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should."""
+    return data if isinstance(data, Mapping) and data.get("error") else None
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -41,10 +120,10 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
 
 def routed(method: str, path: str) -> Routed | None:
     """`/api/chat` or `/api/generate`, after whatever a gateway puts before it."""
-    bare = path.partition("?")[0]
-    if method != "POST" or not _PATH.fullmatch(bare):
+    found = _PATH.fullmatch(path.partition("?")[0])
+    if method != "POST" or found is None:
         return None
-    return Routed(operation="text_completion" if bare.endswith("/generate") else None)
+    return Routed(operation="text_completion" if found["generate"] else None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -153,13 +232,62 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, history, system if isinstance(system, str) else None)
 
 
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A scripted response as `/api/chat` sends it: a body, or the lines of a stream."""
+    head: Json = {"model": response.model, "created_at": "2026-01-01T00:00:00Z"}
+    message: Json = {"role": "assistant", "content": ""}
+    calls = [call_of(call) for call in response.tool_calls]
+    if not stream:
+        thinking = {"thinking": response.reasoning} if response.reasoning else {}
+        message |= {"content": response.text, **thinking, **({"tool_calls": calls} if calls else {})}
+        return {**head, "message": message, **_ending(response)}
+    pieces: list[Json] = [{"thinking": word} for word in words(response.reasoning)]
+    pieces += [{"content": word} for word in words(response.text)]
+    pieces += [{"tool_calls": [call]} for call in calls]
+    lines: list[Json] = [{**head, "message": {**message, **piece}, "done": False} for piece in pieces]
+    if response.stop.terminal_seen:
+        lines.append({**head, "message": message, **_ending(response)})
+    return [Event(None, line) for line in lines]
+
+
+def _ending(response: ChatResponse) -> Json:
+    """What a response's last line says beside its message."""
+    raw = raw_reason(response.stop, REASONS[""])
+    if raw is None:
+        return {"done": False}
+    # The server leaves out what is empty.
+    reason = {"done_reason": raw} if raw else {}
+    return {"done": True, **reason, "total_duration": 1, **written_usage(response.usage, _USAGE)}
+
+
+def call_of(call: ToolCall) -> Json:
+    """A call as a message of this format holds it: its arguments are an object, whatever they were."""
+    return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, the line that it is."""
+    body: Json = {"error": error_words(NAME, status, code, message).message}
+    return Event(None, body) if stream else body
+
+
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="ollama",
+    framing=Framing.NDJSON,
     reasons=REASONS,
-    voice=VOICE,
-    replies=REPLY,
+    voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
+    replies=Reply(
+        name=NAME,
+        reader=Reader,
+        rows=lambda ctx: REASONS[""],
+        faulty=_faulty,
+        failed=_failed,
+        blocks=_blocks,
+        has_end=True,
+    ),
     route=route,
     routed=routed,
     request_summary=request_summary,

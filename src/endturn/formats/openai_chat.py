@@ -6,35 +6,32 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import UsageError
+from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
+from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.openai_chat_reader import NAME as NAME, REPLY
-from endturn.formats.openai_chat_reply import call_of, reply as reply, reply_error as reply_error
-from endturn.formats.openai_chat_words import shows
-from endturn.formats.reading import (
-    SEGMENTS,
-    items,
-    member,
-    text,
-)
+from endturn.formats.openai_chat_reader import NAME, REPLY, shows
+from endturn.formats.reading import SEGMENTS, items, member, raw_reason, text
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
-from endturn.stop_reasons import tables
+from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
 # OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
 _OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
 
-PROVIDER: Final = "openai"
-FRAMING: Final = Framing.SSE
-REASONS: Final = tables(NAME)
-# A refusal is a member of the message, and its reason is the usual one.
-VOICE: Final = Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"})
-
+_USAGE: Final = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
+    "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
+    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
+}
 _PATH: Final = re.compile(
     rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
     rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
@@ -71,22 +68,22 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """
     if request.retrieve is not None:
         raise UsageError("the chat format cannot fetch a response by its id: use a provider function that can")
-    body: Json = {"messages": _messages(request.messages)}
-    body = {"model_id" if dialect == "watsonx" else "model": request.model, **body}
+    body: Json = {
+        "model_id" if dialect == "watsonx" else "model": request.model,
+        "messages": _messages(request.messages),
+    }
     if request.tools:
         body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
         if request.tool_choice != "auto":
-            named = request.tool_choice not in ("none", "required")
-            choice = {"type": "function", "function": {"name": request.tool_choice}}
-            body["tool_choice"] = choice if named else request.tool_choice
-    if request.max_tokens is not None and not {"max_tokens", "max_completion_tokens"} & request.extra.keys():
-        body["max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"] = request.max_tokens
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.seed is not None:
-        body["random_seed" if dialect == "mistral" else "seed"] = request.seed
-    if request.format is not None:
-        body["response_format"] = _format(request.format)
+            body["tool_choice"] = _choice(request.tool_choice)
+    limited = {"max_tokens", "max_completion_tokens"} & request.extra.keys()
+    settings = {
+        "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens": None if limited else request.max_tokens,
+        "temperature": request.temperature,
+        "random_seed" if dialect == "mistral" else "seed": request.seed,
+        "response_format": request.format and _format(request.format),
+    }
+    body |= {name: value for name, value in settings.items() if value is not None}
     if stream and dialect != "watsonx":
         body["stream"] = True
         # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
@@ -94,6 +91,11 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         if dialect != "mistral":
             body["stream_options"] = {"include_usage": True}
     return body | request.extra
+
+
+def _choice(tool_choice: str) -> str | Json:
+    named = tool_choice not in ("none", "required")
+    return {"type": "function", "function": {"name": tool_choice}} if named else tool_choice
 
 
 def _messages(messages: tuple[Message, ...]) -> list[Json]:
@@ -202,12 +204,74 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, items(kwargs.get("messages")))
 
 
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A scripted response as a server of this format sends it: a body, or the events of a stream."""
+    raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
+    declines = response.stop.reason is StopReason.REFUSED and response.stop.raw == "stop"
+    spoken = "refusal" if declines else "content"
+    head = {"id": response.id, "created": 0, "model": response.model}
+    usage = {} if response.usage is None else {"usage": _usage(response.usage)}
+    calls = [call_of(call) for call in response.tool_calls]
+    if not stream:
+        message: Json = {"role": "assistant", "content": None, spoken: response.text or None}
+        if response.reasoning:
+            message["reasoning_content"] = response.reasoning
+        if calls:
+            message["tool_calls"] = calls
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": raw}
+        return {**head, "object": "chat.completion", "choices": [choice], **usage}
+
+    head["object"] = "chat.completion.chunk"
+    deltas: list[Json] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": word} for word in words(response.reasoning)]
+    deltas += [{spoken: word} for word in words(response.text)]
+    for index, call in enumerate(calls):
+        # Mistral sends a call whole, and its SDK takes nothing else.
+        pieces = [call] if dialect == "mistral" else _call_pieces(call)
+        deltas += [{"tool_calls": [{**piece, "index": index}]} for piece in pieces]
+    choices: list[Json] = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas]
+    if raw is not None:
+        choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": raw})
+    events = [Event(None, {**head, "choices": [choice]}) for choice in choices]
+    if not response.stop.terminal_seen:
+        return events
+    if usage:
+        events.append(Event(None, {**head, "choices": [], **usage}))
+    return [*events, Event(None, DONE)]
+
+
+def _call_pieces(call: Json) -> list[Json]:
+    function = call["function"]
+    begin = {**call, "function": {**function, "arguments": ""}}
+    return [begin, *({"function": {"arguments": word}} for word in words(function["arguments"]))]
+
+
+def _usage(usage: Usage) -> Json:
+    written = {"prompt_tokens": 0, "completion_tokens": 0} | written_usage(usage, _USAGE)
+    return {**written, "total_tokens": written["prompt_tokens"] + written["completion_tokens"]}
+
+
+def call_of(call: ToolCall) -> Json:
+    """A call as a message of this format holds it."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, the chunk that it is."""
+    said = error_words(NAME, status, code, message)
+    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    return Event(None, body) if stream else body
+
+
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
-    reasons=REASONS,
-    voice=VOICE,
+    provider="openai",
+    framing=Framing.SSE,
+    reasons=tables(NAME),
+    # A refusal is a member of the message, and its reason is the usual one.
+    voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     replies=REPLY,
     route=route,
     routed=routed,

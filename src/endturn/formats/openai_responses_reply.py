@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from endturn.chat import ChatResponse, Json, Usage
-from endturn.formats.openai_chat_reply import reply_error as chat_error
+from endturn.formats.openai_chat import reply_error as chat_error
 from endturn.formats.openai_responses_items import call_of
 from endturn.formats.openai_responses_objects import GIVEN
 from endturn.formats.openai_responses_reader import NAME

@@ -147,38 +147,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
     return found
 
 
-class Nesting:
-    """How deep in an object a text stands that arrives in pieces. Nothing of it is kept, and none is read twice.
-
-    Attributes:
-        begun: an object has begun. over: it has been closed, and nothing has been opened since.
-    """
-
-    __slots__ = ("_depth", "_escaped", "_quoted", "begun", "over")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._quoted = self._escaped = False
-        self.begun = self.over = False
-
-    def add(self, piece: str) -> None:
-        """Take the next piece."""
-        for character in piece:
-            if self._escaped:
-                self._escaped = False
-            elif self._quoted:
-                self._escaped = character == "\\"
-                self._quoted = character != '"'
-            elif character == '"':
-                self._quoted = True
-            elif character in "{[":
-                self._depth += 1
-                self.begun, self.over = True, False
-            elif character in "}]":
-                self._depth -= 1
-                self.over = self.begun and self._depth == 0
-
-
 def minted(*parts: object) -> str:
     """A call id for a call that came without one: the same for the same call of the same response, so replays agree."""
     digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
