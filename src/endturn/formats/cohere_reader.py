@@ -207,17 +207,16 @@ def _written(call: Any) -> str:
 
 
 def _faulty(data: Any, whole: bool) -> str | None:
-    if data == DONE and not whole:
-        return None
-    if not isinstance(data, Mapping):
+    if data.__class__ is not dict and (whole or data != DONE):
         thing = "a chat response" if whole else "an event of a chat stream"
         return f"{thing} is an object, not {shortened(repr(data), 80)}"
+    if not whole:
+        return None
     # What cannot be read must not look like an answer of nothing.
-    message = data.get("message")
-    holder = message if isinstance(message, Mapping) else data
-    parts = [*_listed(holder.get("content")), *_listed(holder.get("tool_calls"))]
-    is_one = isinstance(message, Mapping) or data.keys() & {"text", "tool_calls"}
-    if whole and not (is_one and all(isinstance(part, Mapping | str | None) for part in parts)):
+    is_v2 = isinstance(data.get("message"), dict)
+    holder = data["message"] if is_v2 else data
+    parts = (part for name in ("content", "tool_calls") for part in _listed(holder.get(name)))
+    if not (is_v2 or data.keys() & {"text", "tool_calls"}) or not all(isinstance(p, dict | str | None) for p in parts):
         return "a chat response has a `message` with a list of `content` (v1: a `text`), and a list of `tool_calls`"
     return None
 
