@@ -10,29 +10,29 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import UsageError
-from endturn.formats import cohere_v1
-from endturn.formats.cohere_reader import NAME as NAME, REASONS as REASONS, REPLY
-from endturn.formats.cohere_reply import call_of, reply as reply, reply_error as reply_error
+from endturn.formats.cohere_reader import NAME as NAME, REPLY
+from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
+from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import (
-    SEGMENTS,
-    items,
-    member,
-    text,
-)
+from endturn.formats.reading import SEGMENTS, arguments, items, member, raw_reason, text
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
+from endturn.stop_reasons import tables
 
-PROVIDER: Final = "cohere"
-FRAMING: Final = Framing.SSE
-VOICE: Final = Voice("c14c80c3-18eb-4519-9460-0000", "tool_", "x-debug-trace-id")
+REASONS: Final = tables(NAME)
+"""dialect → raw value → row. The dialect "" is v2; Bedrock's Command R speaks "v1"."""
 
+_ID: Final = "c14c80c3-18eb-4519-9460-0000"
+"""How ids begin: with eight digits more, each is a UUID, as Cohere's are."""
 _PATH: Final = re.compile(rf"{SEGMENTS}/v2/chat")
+_SETTINGS: Final = ("max_tokens", "temperature", "seed")
+_ANY_JSON: Final = {"type": "json_object"}
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -45,39 +45,50 @@ def routed(method: str, path: str) -> Routed | None:
     return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
 
 
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for; of v1, the results of tools and the new message stand after its history."""
+    history, system = items(kwargs.get("messages")), None
+    if not history and isinstance(kwargs.get("message"), str):
+        system = text(kwargs.get("preamble")) or None
+        results, message = items(kwargs.get("tool_results")), kwargs["message"]
+        history = [*items(kwargs.get("chat_history"))]
+        history += [{"role": "TOOL", "tool_results": results}] if results else []
+        history += [{"role": "user", "content": message}] if message else []
+    return asked(NAME, kwargs, history, system)
+
+
+# --- Requests ---------------------------------------------------------------------------------------------------------
+
+
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /v2/chat, or with the dialect "v1" that of /v1/chat.
 
-    The API knows no choice of one tool among several: that tool is offered alone, and required.
+    v2 knows no choice of one tool among several: that tool is offered alone, and required. v1 has no choice at all:
+    with "none", no tool is offered.
 
     Raises:
         UsageError: the request asks to fetch a response, which this format cannot.
     """
     if request.retrieve is not None:
         raise UsageError("Cohere's chat API cannot fetch a response by its id: use a provider function that can")
-    if dialect == "v1":
-        return cohere_v1.encode(request, stream=stream)
-    body: Json = {"model": request.model, "messages": _messages(request.messages)}
+    is_v1 = dialect == "v1"
+    body: Json = {"model": request.model, **(_conversation_v1(request.messages) if is_v1 else {})}
+    if not is_v1:
+        body["messages"] = [written for message in request.messages if (written := _written(message)) is not None]
     named = [tool for tool in request.tools if tool.name == request.tool_choice]
-    if request.tools:
+    if request.tools and is_v1 and request.tool_choice != "none":
+        body["tools"] = [_tool_v1(tool) for tool in request.tools]
+    elif request.tools and not is_v1:
         body["tools"] = [FUNCTION.written(tool) for tool in named or request.tools]
         if request.tool_choice != "auto":
             body["tool_choice"] = "NONE" if request.tool_choice == "none" else "REQUIRED"
-    if request.max_tokens is not None:
-        body["max_tokens"] = request.max_tokens
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.seed is not None:
-        body["seed"] = request.seed
+    body |= {name: value for name in _SETTINGS if (value := getattr(request, name)) is not None}
     if request.format is not None:
-        body["response_format"] = _format(request.format)
+        schema = {} if request.format == _ANY_JSON else {"schema" if is_v1 else "json_schema": request.format}
+        body["response_format"] = {**_ANY_JSON, **schema}
     if stream:
         body["stream"] = True
     return body | request.extra
-
-
-def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    return [written for message in messages if (written := _written(message)) is not None]
 
 
 def _written(message: Message) -> Json | None:
@@ -89,12 +100,13 @@ def _written(message: Message) -> Json | None:
         return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
     if message.role != "assistant":
         return {"role": message.role, "content": message.content}
-    written: Json = {"role": "assistant"}
-    if message.text.strip():
-        written["content"] = message.content
-    if message.tool_calls:
-        written["tool_calls"] = [call_of(call) for call in message.tool_calls]
-    return written if len(written) > 1 else None
+    said: Json = {"content": message.content} if message.text.strip() else {}
+    calls: Json = {"tool_calls": [_call(call) for call in message.tool_calls]} if message.tool_calls else {}
+    return {"role": "assistant", **said, **calls} if said or calls else None
+
+
+def _call(call: ToolCall) -> Json:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
 
 
 def _replayed(message: Message, block: Json) -> Json | None:
@@ -113,7 +125,7 @@ def _replayed(message: Message, block: Json) -> Json | None:
         written["content"] = content
     if calls:
         written["tool_calls"] = calls
-    return written if calls or _visible(content) else None
+    return written if calls or _is_visible(content) else None
 
 
 def _says(part: Any) -> bool:
@@ -121,14 +133,10 @@ def _says(part: Any) -> bool:
     return kind not in ("text", "thinking") or bool(text(member(part, kind)).strip())
 
 
-def _visible(content: Any) -> bool:
+def _is_visible(content: Any) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
     return any(member(part, "type") != "thinking" for part in items(content))
-
-
-def _format(format_: Json) -> Json:
-    return format_ if format_ == {"type": "json_object"} else {"type": "json_object", "json_schema": format_}
 
 
 def resume(
@@ -143,10 +151,9 @@ def resume(
     """
     if (again := resent(request, cut, strategy)) is not None:
         return again
-    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-    partial = cut.message().but(
-        content=said, tool_calls=(), blocks=_unfinished(cut, strip=strategy == Strategy.PREFILL)
-    )
+    strip = strategy == Strategy.PREFILL
+    said = cut.text.rstrip() if strip else cut.text
+    partial = cut.message().but(content=said, tool_calls=(), blocks=_unfinished(cut, strip=strip))
     return asking_on(request, partial if said.strip() else None, prompt=prompt, strategy=strategy)
 
 
@@ -164,21 +171,127 @@ def _unfinished(cut: ChatResponse, *, strip: bool) -> Blocks | None:
     return Blocks(NAME, ({**kept, "content": content},))
 
 
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for; of v1, the new message stands after its history."""
-    history, system = items(kwargs.get("messages")), None
-    if not history and isinstance(kwargs.get("message"), str):
-        system = text(kwargs.get("preamble")) or None
-        history = (*items(kwargs.get("chat_history")), {"role": "user", "content": kwargs["message"]})
-    return asked(NAME, kwargs, history, system)
+# --- v1's requests: one message, the history before it, results of tools without ids ----------------------------------
+
+_ROLES_V1: Final = {"user": "USER", "assistant": "CHATBOT", "system": "SYSTEM", "tool": "TOOL"}
+_TYPES_V1: Final = {"integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"}
+"""JSON Schema's types as Python's: "any python data type, such as 'str', 'bool'"."""
+
+
+def _conversation_v1(messages: tuple[Message, ...]) -> Json:
+    body: Json = {}
+    history: list[Json] = []
+    calls: dict[str, Json] = {}
+    if messages and messages[0].role == "system":
+        body["preamble"], messages = messages[0].text, messages[1:]
+    for message in messages:
+        entry: Json = {"role": _ROLES_V1[message.role], "message": message.text}
+        if message.role == "tool":
+            # A result repeats the call that it answers. What a tool answered is an object: of text, one around it.
+            call = calls.get(message.tool_call_id or "", {"name": "", "parameters": {}})
+            result = {"call": call, "outputs": [arguments(message.text) or {"text": message.text}]}
+            if not history or "tool_results" not in history[-1]:
+                history.append({"role": "TOOL", "tool_results": []})
+            history[-1]["tool_results"].append(result)
+            continue
+        if message.tool_calls:
+            asks = {each.id: each.arguments or arguments(each.arguments_raw) or {} for each in message.tool_calls}
+            entry["tool_calls"] = [{"name": each.name, "parameters": asks[each.id]} for each in message.tool_calls]
+            calls |= zip(asks, entry["tool_calls"], strict=True)
+        if message.role != "assistant" or message.text.strip() or message.tool_calls:
+            history.append(entry)
+    last = history.pop() if messages and messages[-1].role in ("user", "tool") else {}
+    body["message"] = last.get("message", "")
+    if history:
+        body["chat_history"] = history
+    if "tool_results" in last:
+        body["tool_results"] = last["tool_results"]
+    return body
+
+
+def _tool_v1(tool: Tool) -> Json:
+    """A tool with its parameters one by one: v1 knows no schema of the whole."""
+    required, properties = items(tool.parameters.get("required")), tool.parameters.get("properties")
+    written: Json = {"name": tool.name, "description": tool.description}
+    if isinstance(properties, dict) and properties:
+        written["parameter_definitions"] = {
+            name: {
+                "description": text(member(value, "description")),
+                "type": _TYPES_V1.get(text(member(value, "type")), "str"),
+                "required": name in required,
+            }
+            for name, value in properties.items()
+        }
+    return written
+
+
+# --- Scripted replies -------------------------------------------------------------------------------------------------
+
+_ROWS: Final = {**REASONS[""], **REASONS["v1"]}
+_USAGE: Final = {
+    "billed_units.input_tokens": "input_tokens",
+    "billed_units.output_tokens": "output_tokens",
+    "tokens.input_tokens": "input_tokens",
+    "tokens.output_tokens": "output_tokens",
+    "cached_tokens": "cache_read_tokens",
+}
+
+
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A response as v2 would send it, whichever version is asked: a body, or the events of a stream."""
+    end: Json = {"finish_reason": raw_reason(response.stop, _ROWS)}
+    if usage := written_usage(response.usage, _USAGE):
+        end["usage"] = usage
+    said = {"thinking": response.reasoning, "text": response.text}
+    content = [{"type": kind, kind: each} for kind, each in said.items() if each]
+    calls = [_call(call) for call in response.tool_calls]
+    if not stream:
+        message = {"content": content, "tool_calls": calls}
+        kept = {name: value for name, value in message.items() if value}
+        return {"id": response.id, "message": {"role": "assistant", **kept}, **end}
+    empty = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+    data: list[Json] = [{"type": "message-start", "id": response.id, "delta": {"message": empty}}]
+    for index, part in enumerate(content):
+        kind = part["type"]
+        data.append(_event("content-start", index, content={**part, kind: ""}))
+        data += [_event("content-delta", index, content={kind: word}) for word in words(part[kind])]
+        data.append({"type": "content-end", "index": index})
+    for index, (call, written) in enumerate(zip(response.tool_calls, calls, strict=True)):
+        given = written_arguments(call)
+        begun = {**written, "function": {"name": call.name, "arguments": ""}}
+        data.append(_event("tool-call-start", index, tool_calls=begun))
+        data += [_event("tool-call-delta", index, tool_calls={"function": {"arguments": w}}) for w in words(given)]
+        if call.closed:
+            data.append({"type": "tool-call-end", "index": index})
+    if response.stop.terminal_seen:
+        data.append({"type": "message-end", "delta": end})
+        return [*(Event(each["type"], each) for each in data), Event(None, DONE)]
+    if data[-1]["type"].endswith("-end"):
+        data.pop()
+    return [Event(each["type"], each) for each in data]
+
+
+def _event(kind: str, index: int, **message: object) -> Json:
+    return {"type": kind, "index": index, "delta": {"message": message}}
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, the `message-end` that tells of it."""
+    said = error_words("cohere", status, code, message).message
+    if not stream:
+        return {"id": f"{_ID}{number:08d}", "message": said}
+    reason = "TIMEOUT" if status in (408, 504) else "ERROR"
+    return Event("message-end", {"type": "message-end", "delta": {"error": said, "finish_reason": reason}})
 
 
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="cohere",
+    framing=Framing.SSE,
     reasons=REASONS,
-    voice=VOICE,
+    voice=Voice(_ID, "tool_", "x-debug-trace-id"),
     replies=REPLY,
     route=route,
     routed=routed,

@@ -11,15 +11,12 @@ from endturn.formats.errors import label_of, shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import PLAIN, arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
 from endturn.stop import raw_text
-from endturn.stop_reasons import rows_of, tables
+from endturn.stop_reasons import rows_of
 
 NAME: Final = "cohere"
-
-REASONS: Final = tables(NAME)
-"""dialect → raw value → row. The dialect "" is v2; Bedrock's Command R speaks "v1"."""
 
 _KINDS: Final = ("text", "thinking")
 
@@ -34,78 +31,63 @@ class Reader:
         self._keep = keep
         self._id: str | None = None
         self._calls = 0
-        # The positions of calls by the index that events have for them.
-        self._places: dict[int, int] = {}
         self._spoke = False
-        self._over = False
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
-        match member(event, "type"):
+        kind, delta = member(event, "type"), member(event, "delta")
+        message = member(delta, "message")
+        match kind:
+            case "content-delta" if not self._keep:
+                yield Text(text(member(member(message, "content"), "text")))
             case "content-delta" | "content-start":
-                content = member(member(member(event, "delta"), "message"), "content")
-                if self._keep:
-                    yield from self._content(member(event, "index"), content)
-                else:
-                    yield Text(text(member(content, "text")))
+                yield from self._content(member(event, "index"), member(message, "content"))
             case "tool-plan-delta":
-                yield from self._plan(member(member(member(event, "delta"), "message"), "tool_plan"))
+                yield from self._plan(member(message, "tool_plan"))
             case "tool-call-start":
-                self._places[_index(event, self._calls)] = self._calls
-                yield self._call(_one(member(member(member(event, "delta"), "message"), "tool_calls")))
-            case "tool-call-delta":
-                call = _one(member(member(member(event, "delta"), "message"), "tool_calls"))
-                yield from self._more(event, text(member(member(call, "function"), "arguments")))
-            case "tool-call-end":
-                if (place := self._place(event)) is not None:
-                    yield Call(place, closed=True)
+                yield self._call(_one(member(message, "tool_calls")))
+            case "tool-call-delta" if self._calls:
+                function = member(_one(member(message, "tool_calls")), "function")
+                yield Call(self._calls - 1, arguments=text(member(function, "arguments")))
+            case "tool-call-end" if self._calls:
+                yield Call(self._calls - 1, closed=True)
             case "citation-start":
-                cited = _one(member(member(member(event, "delta"), "message"), "citations"))
-                if self._keep and isinstance(cited, Mapping):
-                    yield Block("message", {"citations": [cited]})
+                yield from self._cited(member(message, "citations"))
             case "message-start":
                 yield self._named(member(event, "id"))
             case "message-end":
-                end = member(event, "delta")
-                yield from self._end(member(end, "finish_reason"), member(end, "usage"), member(end, "error"))
+                yield from _end(member(delta, "finish_reason"), member(delta, "usage"), member(delta, "error"))
             case "error":
                 yield Fault(member(event, "error") or event)
+            case None if member(event, "event_type") is not None:
+                yield from self._v1(event)
             case None:
-                yield from self._untyped(event)
+                yield from self._body(event)
 
-    def _untyped(self, event: Any) -> Iterator[Part]:
-        """An event of v1, a whole body, or an error."""
-        message = member(event, "message")
-        if member(event, "event_type") is not None:
-            yield from self._v1(event)
-        elif message is not None and not isinstance(message, PLAIN):
-            yield self._named(member(event, "id"), member(event, "response_id"))
-            yield from self._end(member(event, "finish_reason"), member(event, "usage"), None)
-            content = member(message, "content")
-            parts = [{"type": "text", "text": content}] if isinstance(content, str) else items(content)
-            for index, part in enumerate(parts):
-                yield from self._content(index, part)
-            yield from self._plan(member(message, "tool_plan"))
-            if self._keep and (cited := items(member(message, "citations"))):
-                yield Block("message", {"citations": [*cited]})
-            calls = [self._call(call) for call in items(member(message, "tool_calls"))]
-            yield from self._whole(event, calls)
-        elif member(event, "error") or text(message):
-            yield Fault(member(event, "error") or event)
-        elif member(event, "text") is not None or member(event, "tool_calls") is not None:
-            yield self._named(member(event, "generation_id"), member(event, "response_id"))
-            yield from self._end(member(event, "finish_reason"), member(event, "meta"), None)
-            yield from self._content(0, {"text": member(event, "text")})
-            calls = [self._call_v1(call) for call in items(member(event, "tool_calls"))]
-            yield from self._whole(event, calls)
-
-    def _whole(self, body: Any, calls: list[Call]) -> Iterator[Part]:
-        """Of a body's calls all are whole; without any reason, nothing says so of the last but the call itself."""
-        said = raw_text(member(body, "finish_reason")) is not None
-        for call in calls:
+    def _body(self, body: Any) -> Iterator[Part]:
+        """A body of either version, or an error in its place."""
+        message = member(body, "message")
+        if isinstance(message, Mapping):
+            holder, content = message, member(message, "content")
+        elif member(body, "error") or text(message):
+            yield Fault(member(body, "error") or body)
+            return
+        elif member(body, "text") is not None or member(body, "tool_calls") is not None:
+            holder, content = body, member(body, "text")
+        else:
+            return
+        yield self._named(*(member(body, name) for name in ("id", "generation_id", "response_id")))
+        for index, part in enumerate([{"text": content}] if isinstance(content, str) else items(content)):
+            yield from self._content(index, part)
+        yield from self._plan(member(holder, "tool_plan"))
+        yield from self._cited(member(message, "citations"))
+        reason, usage = member(body, "finish_reason"), member(body, "usage") or member(body, "meta")
+        for call in map(self._call, items(member(holder, "tool_calls"))):
+            # Without any reason, nothing says that a call is whole but the call itself.
             given = call.arguments
-            parsed = isinstance(given, Mapping) or arguments(given) is not None
-            yield call._replace(closed=said or call is not calls[-1] or parsed)
+            parses = isinstance(given, dict) or arguments(given) is not None
+            yield call._replace(closed=parses or raw_text(reason) is not None)
+        yield from _end(reason, usage, None)
         yield End(whole=True)
 
     def _v1(self, event: Any) -> Iterator[Part]:
@@ -113,15 +95,14 @@ class Reader:
             case "stream-start":
                 yield self._named(member(event, "generation_id"))
             case "text-generation":
-                yield from self._content(0, {"text": member(event, "text")})
+                yield from self._content(0, event)
             case "tool-calls-chunk":
                 delta = member(event, "tool_call_delta")
-                said = text(member(event, "text")) or text(member(delta, "text"))
-                yield from self._content(0, {"text": said})
-                if name := text(member(delta, "name")):
-                    self._places[_index(delta, self._calls)] = self._calls
-                    yield self._call_v1({"name": name})._replace(arguments="")
-                yield from self._more(delta, text(member(delta, "parameters")))
+                yield from self._content(0, event if text(member(event, "text")) else delta)
+                if text(member(delta, "name")):
+                    yield self._call(delta)
+                elif self._calls:
+                    yield Call(self._calls - 1, arguments=text(member(delta, "parameters")))
             case "tool-calls-generation":
                 yield from self._finished(event)
             case "stream-end":
@@ -129,89 +110,71 @@ class Reader:
                 yield from self._finished(response)
                 yield self._named(member(response, "generation_id"), member(response, "response_id"))
                 reason = member(event, "finish_reason") or member(response, "finish_reason")
-                yield from self._end(reason, member(response, "meta"), member(event, "error"))
+                yield from _end(reason, member(response, "meta"), member(event, "error"))
 
     def _finished(self, whole: Any) -> Iterator[Part]:
         """The whole of what chunks began: the text, where none has come, and every call."""
         if not self._spoke:
             yield from self._content(0, {"text": member(whole, "text")})
-        for place, call in enumerate(items(member(whole, "tool_calls"))):
-            given = member(call, "parameters")
-            if place < self._calls:
-                yield Call(place, arguments=given if isinstance(given, dict) else None, closed=True)
-            else:
-                yield self._call_v1(call)._replace(closed=True)
+        if calls := items(member(whole, "tool_calls")):
+            self._calls = 0
+            yield from (self._call(call)._replace(closed=True) for call in calls)
 
     def _content(self, index: Any, content: Any) -> Iterator[Part]:
         """A piece of content: its kind is the member that it has."""
-        kind, place = member(content, "type"), index if isinstance(index, int) else None
+        kind = member(content, "type")
         for each in _KINDS:
             piece = text(member(content, each))
             if piece:
                 yield Text(piece) if each == "text" else Reasoning(piece)
                 self._spoke = self._spoke or each == "text"
             if self._keep and (piece or kind == each):
-                yield Block((place, each), {"type": each, each: piece})
-        if self._keep and text(kind) and kind not in _KINDS and isinstance(content, Mapping):
-            yield Block((place, kind), dict(content), begins=True)
+                yield Block((count(index), each), {"type": each, each: piece})
+        if self._keep and text(kind) and kind not in _KINDS:
+            yield Block((count(index), kind), dict(content), begins=True)
 
     def _plan(self, plan: Any) -> Iterator[Part]:
         """A piece of the plan that comes before calls: thinking that the provider shows."""
         if piece := text(plan):
             yield Reasoning(piece)
-            if self._keep:
-                yield Block("message", {"tool_plan": piece})
+            yield Block("message", {"tool_plan": piece})
+
+    def _cited(self, citations: Any) -> Iterator[Part]:
+        """Citations of a body, or the one of an event."""
+        if found := [each for each in _listed(citations) if isinstance(each, Mapping)]:
+            yield Block("message", {"citations": found})
 
     def _call(self, call: Any) -> Call:
-        function, place = member(call, "function"), self._calls
+        """A call that begins: v2's is a `function` with `arguments` in JSON, v1's has `parameters` and no id."""
+        about, place = member(call, "function") or call, self._calls
         self._calls += 1
+        given = member(about, "arguments") or member(about, "parameters")
         id_ = text(member(call, "id")) or minted(self._id, place)
-        return Call(place, id_, text(member(function, "name")), text(member(function, "arguments")))
-
-    def _call_v1(self, call: Any) -> Call:
-        given, place = member(call, "parameters"), self._calls
-        self._calls += 1
-        return Call(
-            place, minted(self._id, place), text(member(call, "name")), given if isinstance(given, dict) else None
-        )
-
-    def _more(self, event: Any, piece: str) -> Iterator[Part]:
-        if piece and (place := self._place(event)) is not None:
-            yield Call(place, arguments=piece)
-
-    def _place(self, event: Any) -> int | None:
-        """The position of the call that an event goes on with; without an index, of the last."""
-        known = count(member(event, "index"))
-        if known is None:
-            return self._calls - 1 if self._calls else None
-        return self._places.get(known)
+        return Call(place, id_, text(member(about, "name")), given if isinstance(given, str | dict) else "")
 
     def _named(self, *ids: Any) -> Part:
         self._id = self._id or next(filter(None, map(text_or_none, ids)), None)
         return Head(self._id)
 
-    def _end(self, reason: Any, usage: Any, error: Any) -> Iterator[Part]:
-        """The first end counts. Without a reason it is none: what it says instead is an error, or nothing."""
-        if self._over:
-            return
-        if (found := usage_of(usage)) is not None:
-            yield Tokens(found)
-        if raw_text(reason) is not None:
-            self._over = True
-            yield Reason(reason, detail=label_of(error) if error else None)
-            yield End()
-        elif error:
-            yield Fault(error)
+
+def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
+    """The end. Without a reason it is none: what it says instead is an error, or nothing."""
+    if (found := usage_of(usage)) is not None:
+        yield Tokens(found)
+    if raw_text(reason) is not None:
+        yield Reason(reason, detail=label_of(error) if error else None)
+        yield End()
+    elif error:
+        yield Fault(error)
 
 
-def _index(event: Any, otherwise: int) -> int:
-    known = count(member(event, "index"))
-    return otherwise if known is None else known
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else (value,)
 
 
 def _one(value: Any) -> Any:
     """The one thing that an event holds; some servers write a list of it."""
-    return next(iter(value), None) if isinstance(value, list) else value
+    return next(iter(_listed(value)), None)
 
 
 def usage_of(usage: Any) -> Usage | None:
@@ -222,26 +185,21 @@ def usage_of(usage: Any) -> Usage | None:
         found = count(member(made, name))
         return count(member(billed, name)) if found is None else found
 
-    asked, answered, cached = of("input_tokens"), of("output_tokens"), count(member(usage, "cached_tokens"))
-    if asked is None and answered is None and cached is None:
-        return None
-    return Usage(asked, answered, None, cached)
+    found = Usage(of("input_tokens"), of("output_tokens"), None, count(member(usage, "cached_tokens")))
+    return None if found == Usage() else found
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The one message, in v2's shape whatever the version."""
     kept = fold.blocks
-    more = kept.pop("message", {})
-    content = {"content": [*kept.values()]} if kept else {}
-    plan = {"tool_plan": more["tool_plan"]} if "tool_plan" in more else {}
+    beside = kept.pop("message", {})
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _written(call)}}
         for call in fold.calls.values()
     ]
-    asked = {"tool_calls": calls} if calls else {}
-    cited = {"citations": more["citations"]} if "citations" in more else {}
-    if message := content | plan | asked | cited:
-        yield {"role": "assistant", **message}
+    found = {"content": [*kept.values()], "tool_calls": calls, **beside}
+    if any(found.values()):
+        yield {"role": "assistant", **{name: value for name, value in found.items() if value}}
 
 
 def _written(call: Any) -> str:
@@ -249,39 +207,26 @@ def _written(call: Any) -> str:
 
 
 def _faulty(data: Any, whole: bool) -> str | None:
-    if data == DONE and not whole:
-        return None
-    if not isinstance(data, Mapping):
+    if data.__class__ is not dict and (whole or data != DONE):
         thing = "a chat response" if whole else "an event of a chat stream"
         return f"{thing} is an object, not {shortened(repr(data), 80)}"
-    if whole and not _is_body(data):
+    if not whole:
+        return None
+    # What cannot be read must not look like an answer of nothing.
+    is_v2 = isinstance(data.get("message"), dict)
+    holder = data["message"] if is_v2 else data
+    parts = (part for name in ("content", "tool_calls") for part in _listed(holder.get(name)))
+    if not (is_v2 or data.keys() & {"text", "tool_calls"}) or not all(isinstance(p, dict | str | None) for p in parts):
         return "a chat response has a `message` with a list of `content` (v1: a `text`), and a list of `tool_calls`"
     return None
 
 
-def _is_body(body: Mapping[str, Any]) -> bool:
-    """Whether a body has the shape of either version: what cannot be read must not look like an answer of nothing."""
-    message = body.get("message")
-    holder = message if isinstance(message, Mapping) else body
-    calls, content = holder.get("tool_calls"), holder.get("content")
-    if not isinstance(calls, list | None) or not all(isinstance(call, Mapping) for call in calls or ()):
-        return False
-    if holder is body:
-        return isinstance(body.get("text"), str | None) and bool(body.keys() & {"text", "tool_calls"})
-    return isinstance(content, str | None) or (
-        isinstance(content, list) and all(isinstance(part, Mapping) for part in content)
-    )
-
-
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should; `message-end` has it in its delta."""
-    if not isinstance(data, Mapping):
-        return None
-    message = data.get("message")
-    said = data.get("error") or (text(message) if "event_type" not in data else "")
-    if said or data.get("type") == "error":
-        return None if isinstance(message, Mapping) and not data.get("type") else data
-    error = member(data.get("delta"), "error")
+    message, kind = member(data, "message"), member(data, "type")
+    if kind == "error" or member(data, "error") or (text(message) and member(data, "event_type") is None):
+        return None if isinstance(message, Mapping) and not kind else data
+    error = member(member(data, "delta"), "error")
     return {"error": error} if error else None
 
 
