@@ -6,40 +6,29 @@ hides the hops, and whoever watches its objects sees one response.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
+from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
-from endturn.formats.gemini_contents import contents, messages, parts, unfinished
-from endturn.formats.gemini_reader import NAME as NAME, REASONS as REASONS, REPLY, either
-from endturn.formats.gemini_reply import WORDS, reply as reply, reply_error as reply_error
+from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import (
-    SEGMENTS,
-    SETTINGS,
-    items,
-    member,
-    text,
-)
+from endturn.formats.reading import SEGMENTS, SETTINGS, items, member, minted, raw_reason, text
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 
-PROVIDER: Final = "gcp.gemini"
-FRAMING: Final = Framing.SSE
-# A call of a tool is told by the part, beside a STOP; the full window by a MAX_TOKENS.
-VOICE: Final = Voice("response-", "function-call-", "x-request-id", {**WORDS, StopReason.ERROR: "OTHER"})
-
-_JSON: Final = "application/json"
-_FORMS: Final = {_JSON: "json", "text/plain": "text"}
-_ANY: Final = {"type": "json_object"}
-_MODES: Final = {"NONE": "none", "ANY": "required", "AUTO": "auto"}
+# --- Where a request goes ---
 
 _PATH: Final = re.compile(
     rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?P<kind>models|tunedModels|endpoints)/(?P<model>[^/:]+)"
@@ -67,6 +56,15 @@ def routed(method: str, path: str) -> Routed | None:
     )
 
 
+# --- What a request says ---
+
+_JSON: Final = "application/json"
+_ANY: Final = {"type": "json_object"}
+_TOOL: Final = ToolShape(schema="parametersJsonSchema")
+_SETTINGS: Final = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
+_MODES: Final = {"NONE": "none", "ANY": "required", "AUTO": "auto"}
+
+
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST …:generateContent, and of …:streamGenerateContent; the path says which, and the model.
 
@@ -77,22 +75,19 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """
     if request.retrieve is not None:
         raise UsageError("generateContent cannot fetch a response by its id: use a provider function that can")
-    body: Json = {"contents": contents(request.messages)}
-    system = [part for message in request.messages if message.role == "system" for part in parts(message.content)]
+    body: Json = {"contents": _contents(request.messages)}
+    system = [part for message in request.messages if message.role == "system" for part in _parts(message.content)]
     if system:
         body["systemInstruction"] = {"parts": system}
     if request.tools:
         body["tools"] = _tools(request.tools)
         if request.tool_choice != "auto":
             body["toolConfig"] = _tool_config(request.tool_choice)
-    settings = {
-        "maxOutputTokens": request.max_tokens,
-        "temperature": request.temperature,
-        "seed": request.seed,
-        "responseMimeType": None if request.format is None else _JSON,
-        "responseJsonSchema": None if request.format == _ANY else request.format,
-    }
-    settings = {name: value for name, value in settings.items() if value is not None}
+    settings = {name: value for name, ours in _SETTINGS.items() if (value := getattr(request, ours)) is not None}
+    if request.format is not None:
+        settings["responseMimeType"] = _JSON
+        if request.format != _ANY:
+            settings["responseJsonSchema"] = request.format
     further = request.extra.get("generationConfig")
     if isinstance(further, dict):
         settings |= further
@@ -105,18 +100,207 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 def _tools(tools: tuple[Tool, ...]) -> list[Json]:
     """The tools, in one entry. `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's."""
-    written = []
-    for tool in tools:
-        said = {"description": tool.description} if tool.description else {}
-        written.append({"name": tool.name, **said, "parametersJsonSchema": tool.parameters})
-    return [{"functionDeclarations": written}]
+    return [{"functionDeclarations": [_TOOL.written(tool) for tool in tools]}]
 
 
 def _tool_config(choice: str) -> Json:
-    mode = next((mode for mode, ours in _MODES.items() if ours == choice), None)
-    if mode is not None:
-        return {"functionCallingConfig": {"mode": mode}}
-    return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [choice]}}
+    modes = {ours: {"mode": mode} for mode, ours in _MODES.items()}
+    return {"functionCallingConfig": modes.get(choice, {"mode": "ANY", "allowedFunctionNames": [choice]})}
+
+
+def _contents(messages: Iterable[Message]) -> list[Json]:
+    """The contents of a request, but for system messages; the results of one batch of calls go together in one."""
+    written: list[Json] = []
+    called: dict[str, Json] = {}
+    before = ""
+    for message in messages:
+        match message.role:
+            case "tool":
+                if before != "tool":
+                    written.append({"role": "user", "parts": []})
+                written[-1]["parts"].append(_result(message, called))
+            case "assistant":
+                called |= _called(message)
+                if said := _said(message):
+                    written.append({"role": "model", "parts": said})
+            case "user":
+                written.append({"role": "user", "parts": _parts(message.content)})
+        before = message.role
+    return written
+
+
+def _parts(content: str | list[Json]) -> list[Json]:
+    return [{"text": content}] if isinstance(content, str) else content
+
+
+def _kept(said: Message | ChatResponse) -> tuple[Json, ...] | None:
+    """The parts that came, where they are this format's."""
+    return said.blocks.items if said.blocks is not None and said.blocks.format == NAME else None
+
+
+def _called(message: Message) -> dict[str, Json]:
+    """A call's id → what its result says of it: its name, and its id unless we minted it, as most have none."""
+    kept = _kept(message)
+    minted_ids = (
+        set()
+        if kept is None
+        else {call.id for call in message.tool_calls}
+        - {text(member(either(part, "functionCall"), "id")) for part in kept}
+    )
+    return {
+        call.id: {"name": call.name} if call.id in minted_ids else {"name": call.name, "id": call.id}
+        for call in message.tool_calls
+    }
+
+
+def _result(message: Message, called: Mapping[str, Json]) -> Json:
+    """A tool's result. The format tells whose it is by the function's name, which the call in the history has."""
+    if kept := _kept(message):
+        return kept[0]
+    id_ = message.tool_call_id or ""
+    result: Json = {
+        **called.get(id_, {"name": id_, "id": id_}),
+        "response": {"error" if message.is_error else "output": message.text},
+    }
+    media = [part for part in items(message.content) if "text" not in part]
+    return {"functionResponse": {**result, "parts": media} if media else result}
+
+
+def _said(message: Message) -> list[Json]:
+    """An assistant message's parts; none where it says nothing, which the API refuses."""
+    left = list(message.tool_calls)
+    if (kept := _kept(message)) is not None:
+        return [part for part in kept if _is_replayable(part, left)]
+    said = [part for part in _parts(message.content) if _is_replayable(part, [])]
+    return said + [{"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}} for call in left]
+
+
+def _is_replayable(part: Json, left: list[ToolCall]) -> bool:
+    """Whether the API takes a part back: no call that left the history, no unsigned thinking, no empty text.
+
+    Args:
+        left: the message's calls that no part has been found for yet; a part's call is taken out.
+    """
+    called = either(part, "functionCall")
+    if called is not None:
+        id_, name, arguments = text(member(called, "id")), member(called, "name"), member(called, "args")
+        for position, call in enumerate(left):
+            # One without an id is known by what it asks for; of two that ask the same, it does not matter which.
+            if call.id == id_ if id_ else call.name == name and (call.arguments or {}) == (arguments or {}):
+                del left[position]
+                return True
+        return False
+    if either(part, "thoughtSignature") is not None:
+        return True
+    return part.get("thought") is not True and ("text" not in part or bool(text(part["text"]).strip()))
+
+
+def _unfinished(cut: ChatResponse) -> list[Json]:
+    """The parts of a cut response that may be replayed: no call, and no end that only what was cut off explains."""
+    kept = _kept(cut)
+    parts = [part for part in kept or _parts(cut.text) if _is_replayable(part, [])]
+    while parts and (
+        parts[-1].get("thought") is True or any(either(parts[-1], name) for name in ("executableCode", "toolCall"))
+    ):
+        parts.pop()
+    return parts
+
+
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
+
+    With a token the same request is sent again, and it.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Used by `prompt` alone.
+        strategy: `prompt`; `prefill` (the partial answer is the last content, its trailing whitespace stripped);
+            `resend` (the answer verbatim, nothing after it); `native_token`.
+    """
+    if cut.token is not None and (strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN):
+        return request.but(token=cut.token)
+    request = request.but(token=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    kept = _unfinished(cut)
+    if strategy == Strategy.PREFILL and kept and isinstance(kept[-1].get("text"), str):
+        kept[-1] = {**kept[-1], "text": kept[-1]["text"].rstrip()}
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(kept))) if kept else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="toolConfig")
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
+    given, config = kwargs.get("contents"), kwargs.get("config")
+    history = given if isinstance(given, list | tuple) else () if given is None else (given,)
+    settings = either(kwargs, "generationConfig") if config is None else config
+    system = either(kwargs if config is None else config, "systemInstruction")
+    own = {"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True, "system": system}
+    return replace(asked(NAME, settings, history), **own)
+
+
+# --- What a scripted server says ---
+
+_USAGE: Final = {
+    "promptTokenCount": "input_tokens",
+    "thoughtsTokenCount": "reasoning_tokens",
+    "cachedContentTokenCount": "cache_read_tokens",
+}
+
+
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A response as the API would send it: a body, or the chunks of a stream."""
+    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
+    head: Json = {"modelVersion": response.model or "scripted", "responseId": response.id}
+    last: Json = {} if raw is None else {"finishReason": raw}
+    if raw == "CONTINUATION":
+        # The SDK stops where the token is the one that it has sent.
+        last["continuationToken"] = urlsafe_b64encode(f"after {response.id}".encode()).decode()
+    ending: Json = {}
+    if usage is not None:
+        said, total = usage.output_tokens, (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        ending["usageMetadata"] = {**written_usage(usage, _USAGE), "totalTokenCount": total}
+        if said is not None:
+            ending["usageMetadata"]["candidatesTokenCount"] = said - (usage.reasoning_tokens or 0)
+    parts = _written(response, stream=stream)
+    if not stream:
+        return {"candidates": [_candidate(parts, last)], **ending, **head}
+    events = [Event(None, {"candidates": [_candidate([part], {})], **head}) for part in parts]
+    if response.stop.terminal_seen:
+        events.append(Event(None, {"candidates": [_candidate([], last)], **ending, **head}))
+    return events
+
+
+def _candidate(parts: list[Json], last: Json) -> Json:
+    return {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}, "index": 0, **last}
+
+
+def _written(response: ChatResponse, *, stream: bool) -> list[Json]:
+    """The parts of a response; of a stream, one for each word, and a last call that it breaks off in."""
+    thought, said = ([said] if said and not stream else words(said) for said in (response.reasoning, response.text))
+    parts: list[Json] = [{"text": word, "thought": True} for word in thought] + [{"text": word} for word in said]
+    for call in response.tool_calls:
+        broken_off = stream and not response.stop.terminal_seen and call is response.tool_calls[-1]
+        about: Json = {"name": call.name} if broken_off else {"id": call.id, "name": call.name}
+        # Arguments are an object here: one that has none is said as Vertex AI says one that it has not ended.
+        is_open = broken_off or call.arguments is None
+        parts.append({"functionCall": {**about, **({"willContinue": True} if is_open else {"args": call.arguments})}})
+    return parts
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, the event that it is."""
+    said = error_words(NAME, status, code, message)
+    body: Json = {"error": {"code": status, "message": said.message, "status": said.type}}
+    return Event(None, body) if stream else body
+
+
+# --- A request as ours ---
+
+Called = dict[str, Json]
 
 
 def request(body: Json) -> Request:
@@ -138,7 +322,7 @@ def request(body: Json) -> Request:
         found["messages"] = (Message(role="system", content=words),)
     if system is not None and system != {"parts": said}:
         read.rest["systemInstruction"] = system
-    found["messages"] += tuple(messages(history))
+    found["messages"] += tuple(_messages(history))
     tools = read.take("tools", "tools")
     found["tools"] = tuple(_read_tools(tools))
     if tools is not None and tools != _tools(found["tools"]):
@@ -204,9 +388,9 @@ def _read_tools(tools: Any) -> list[Tool]:
     """The functions among the tools; the server's own tools have no declaration."""
     found = []
     for tool in items(tools):
-        for declared in items(either(tool, "functionDeclarations", "function_declarations")):
+        for declared in items(either(tool, "functionDeclarations")):
             name = member(declared, "name")
-            schema = either(declared, "parametersJsonSchema", "parameters_json_schema")
+            schema = either(declared, "parametersJsonSchema")
             schema = member(declared, "parameters") if schema is None else schema
             if isinstance(name, str):
                 known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
@@ -215,54 +399,90 @@ def _read_tools(tools: Any) -> list[Tool]:
 
 
 def _read_choice(config: Any) -> str:
-    calling = either(config, "functionCallingConfig", "function_calling_config")
-    names = items(either(calling, "allowedFunctionNames", "allowed_function_names"))
+    calling = either(config, "functionCallingConfig")
+    names = items(either(calling, "allowedFunctionNames"))
     mode = text(member(calling, "mode"))
     if mode == "ANY" and len(names) == 1 and isinstance(names[0], str):
         return names[0]
     return _MODES.get(mode, "auto")
 
 
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
+def _messages(raw: Sequence[Any]) -> list[Message]:
+    """The contents of a request as our messages.
 
-    With a token the same request is sent again, and it.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Used by `prompt` alone.
-        strategy: `prompt`; `prefill` (the partial answer is the last content, its trailing whitespace stripped);
-            `resend` (the answer verbatim, nothing after it); `native_token`.
+    Raises:
+        DecodeError: one is not a content.
     """
-    if cut.token is not None and (strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN):
-        return request.but(token=cut.token)
-    request = request.but(token=None)
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    kept = unfinished(cut)
-    if strategy == Strategy.PREFILL and kept and isinstance(kept[-1].get("text"), str):
-        kept[-1] = {**kept[-1], "text": kept[-1]["text"].rstrip()}
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(kept))) if kept else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="toolConfig")
+    found: list[Message] = []
+    called: Called = {}
+    waiting: list[tuple[str, str]] = []
+    for place, content in enumerate(raw):
+        role, inside = member(content, "role"), member(content, "parts")
+        if role not in ("user", "model", "function", None) or not _are_parts(inside):
+            raise DecodeError("a content of generateContent has `parts`, and the role 'user' or 'model'")
+        if role == "model":
+            message = _answer(place, inside)
+            called |= _called(message)
+            waiting = [(call.id, call.name) for call in message.tool_calls]
+            found.append(message)
+            continue
+        rest = []
+        for part in inside:
+            result = either(part, "functionResponse")
+            if result is None:
+                rest.append(part)
+            else:
+                found.append(_read_result(part, result, waiting, called))
+        if rest or not inside:
+            only = rest[0] if len(rest) == 1 and rest[0].keys() == {"text"} else {}
+            words = only.get("text")
+            found.append(Message(role="user", content=words if isinstance(words, str) else rest))
+    return found
 
 
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
-    given, config = kwargs.get("contents"), kwargs.get("config")
-    history = given if isinstance(given, list | tuple) else () if given is None else (given,)
-    settings = either(kwargs, "generationConfig", "generation_config") if config is None else config
-    system = either(kwargs if config is None else config, "systemInstruction", "system_instruction")
-    own = {"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True, "system": system}
-    return replace(asked(NAME, settings, history), **own)
+def _are_parts(inside: Any) -> bool:
+    return isinstance(inside, list) and all(isinstance(part, dict) for part in inside)
+
+
+def _answer(place: int, inside: list[Json]) -> Message:
+    functions = [call for part in inside if isinstance(call := either(part, "functionCall"), dict)]
+    calls = tuple(
+        ToolCall(
+            id=text(call.get("id")) or minted("history", place, position),
+            name=text(call.get("name")),
+            arguments=args if isinstance(args := call.get("args") or {}, dict) else None,
+        )
+        for position, call in enumerate(functions)
+    )
+    said = "".join(text(part.get("text")) for part in inside if part.get("thought") is not True)
+    return Message(role="assistant", content=said, tool_calls=calls, blocks=Blocks(NAME, tuple(inside)))
+
+
+def _read_result(part: Json, result: Any, waiting: list[tuple[str, str]], called: Called) -> Message:
+    """A tool's result. Without an id it answers the first call of its name that waits for one."""
+    name, response = text(member(result, "name")), member(result, "response")
+    answers = text(member(result, "id")) or next((id_ for id_, known in waiting if known == name), name)
+    waiting[:] = [(id_, known) for id_, known in waiting if id_ != answers]
+    failed = isinstance(response, dict) and "error" in response
+    said = member(response, "error" if failed else "output")
+    message = Message(
+        role="tool",
+        content=said if isinstance(said, str) else json.dumps(response),
+        tool_call_id=answers,
+        is_error=failed,
+    )
+    return message if _result(message, called) == part else message.but(blocks=Blocks(NAME, (part,)))
 
 
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="gcp.gemini",
+    framing=Framing.SSE,
     reasons=REASONS,
-    voice=VOICE,
+    # A call of a tool is told by the part, beside a STOP; the full window by a MAX_TOKENS.
+    voice=Voice(
+        "response-", "function-call-", "x-request-id", {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"}
+    ),
     replies=REPLY,
     route=route,
     routed=routed,
