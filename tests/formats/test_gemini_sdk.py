@@ -31,7 +31,6 @@ from endturn.scripted import (
 )
 from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
-from tests.formats.replies_gemini import BODIES, body_object
 
 # Where aiohttp is installed, the SDK asks through a class of its own that aiohttp warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -234,15 +233,6 @@ def test_a_failure_inside_a_stream() -> None:
         with pytest.raises(errors.ServerError, match="overloaded"):
             see_all(summarizer, models.generate_content_stream(**asked()))
     assert summarizer.close().tail == "So far"
-
-
-def test_a_blocked_prompt_reaches_the_sdk() -> None:
-    """There is feedback, and no candidate."""
-    response = gemini.decode(BODIES["blocked prompt"], ctx=Context())
-    written = body_object(cast(Any, gemini.reply(response, stream=False)))
-    assert written.candidates is None
-    assert written.prompt_feedback is not None
-    assert written.prompt_feedback.block_reason is types.BlockedReason.PROHIBITED_CONTENT
 
 
 def test_a_reason_that_the_sdk_does_not_know() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -461,7 +462,9 @@ def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) 
     context = Context("", "p", asked)
     captured = capture(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
     plain = speaks_as in ("completions", "ollama")
-    reply = speaks.reply(PLAIN if plain else ANSWER, stream=streamed)
+    word = speaks.voice.words.get(ANSWER.stop.reason)
+    answer = PLAIN if plain else ANSWER.but(stop=replace(ANSWER.stop, raw=word))
+    reply = speaks.reply(answer, stream=streamed)
     for item in reply if streamed else [reply]:
         captured.add(item)
     stop = PLAIN.stop if plain else ANSWER.stop
