@@ -195,10 +195,14 @@ def _words(part: Mapping[str, Any]) -> tuple[str, str, str]:
     visible, declined = text(content), text(part.get("refusal"))
     thinking = next((said for name in _THINKING if (said := text(part.get(name)))), "")
     for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
-        visible += text(member(piece, "text"))
-        declined += text(member(piece, "refusal"))
-        inner = member(piece, "thinking")
-        thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
+        match member(piece, "type"):
+            case "text":
+                visible += text(member(piece, "text"))
+            case "refusal":
+                declined += text(member(piece, "refusal"))
+            case "thinking":
+                inner = member(piece, "thinking")
+                thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
     return visible or text(member(part.get("audio"), "transcript")), thinking, declined
 
 
