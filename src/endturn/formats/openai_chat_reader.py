@@ -69,7 +69,7 @@ class Reader:
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk or a body."""
-        if not isinstance(event, Mapping):
+        if event.__class__ is not dict and not isinstance(event, Mapping):
             return
         get = event.get
         if not self._named:
@@ -78,7 +78,7 @@ class Reader:
             self._seed = self._seed or id_ or get("created")
             yield Head(id_, model)
         for position, choice in enumerate(items(get("choices"))):
-            if not isinstance(choice, Mapping):
+            if choice.__class__ is not dict and not isinstance(choice, Mapping):
                 continue
             at = choice.get
             index = count(at("index"))
@@ -107,7 +107,7 @@ class Reader:
                 yield self._reason(index, choice, event)
             if error := at("error"):
                 yield Fault(error)
-            if usage := usage_of(at("usage")):  # Moonshot
+            if (own := at("usage")) and (usage := usage_of(own)):  # Moonshot
                 yield Tokens(usage)
         if get("usage") or get("error") or get("x_groq") or get("model_info"):
             yield from _beside(event)
