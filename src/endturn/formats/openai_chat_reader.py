@@ -69,7 +69,7 @@ class Reader:
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk or a body."""
-        if not isinstance(event, Mapping):
+        if event.__class__ is not dict and not isinstance(event, Mapping):
             return
         get = event.get
         if not self._named:
@@ -78,7 +78,7 @@ class Reader:
             self._seed = self._seed or id_ or get("created")
             yield Head(id_, model)
         for position, choice in enumerate(items(get("choices"))):
-            if not isinstance(choice, Mapping):
+            if choice.__class__ is not dict and not isinstance(choice, Mapping):
                 continue
             at = choice.get
             index = count(at("index"))
@@ -107,7 +107,7 @@ class Reader:
                 yield self._reason(index, choice, event)
             if error := at("error"):
                 yield Fault(error)
-            if usage := usage_of(at("usage")):  # Moonshot
+            if (own := at("usage")) and (usage := usage_of(own)):  # Moonshot
                 yield Tokens(usage)
         if get("usage") or get("error") or get("x_groq") or get("model_info"):
             yield from _beside(event)
@@ -195,10 +195,14 @@ def _words(part: Mapping[str, Any]) -> tuple[str, str, str]:
     visible, declined = text(content), text(part.get("refusal"))
     thinking = next((said for name in _THINKING if (said := text(part.get(name)))), "")
     for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
-        visible += text(member(piece, "text"))
-        declined += text(member(piece, "refusal"))
-        inner = member(piece, "thinking")
-        thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
+        match member(piece, "type"):
+            case "text":
+                visible += text(member(piece, "text"))
+            case "refusal":
+                declined += text(member(piece, "refusal"))
+            case "thinking":
+                inner = member(piece, "thinking")
+                thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
     return visible or text(member(part.get("audio"), "transcript")), thinking, declined
 
 
