@@ -1,12 +1,13 @@
-"""What text completions answer, as parts, in every service's shape."""
+"""What text completions answer, as parts, in every service's shape; and where their requests hold what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Any, Final
 
 from endturn.chat import Usage
-from endturn.formats.completions_shapes import SHAPES, Shape, told
 from endturn.formats.errors import shortened
 from endturn.formats.fold import Reply
 from endturn.formats.framing import DONE
@@ -17,6 +18,266 @@ from endturn.stop import find_row, raw_text
 from endturn.stop_reasons import rows_of
 
 NAME: Final = "completions"
+FULL: Final = "limit+truncated=true"
+"""llama.cpp's reason where the window was full."""
+
+Path = tuple[str, ...]
+Getter = Callable[[Any], Any]
+
+
+def at(*path: str) -> Getter:
+    """A reader of what stands at the end of a path of members."""
+
+    return lambda thing: reduce(member, path, thing)
+
+
+def _nothing(thing: Any) -> None:
+    """The reader of what a service does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Where one service's requests and replies hold what. An event of its stream is read as a body is.
+
+    Attributes:
+        prompt: the request's member that holds the prompt.
+        settings: the member that holds limit, temperature and seed; "" where they stand beside the prompt.
+        limit, seed: their names; None where the service has no seed.
+        names: the member that names the model; None where only the path does.
+        demanded: the limit to send where a request sets none, of a service that demands one.
+        fixed: settings that every request has.
+        user_says, model_says: how a transcript's turns are told apart.
+        heads: members by any of which a reply of this shape is known.
+        answers: the member that lists the answers; "" where the reply is the answer.
+        index: an answer's member that says which it is; "" where its place does.
+        text, reason, matched: from an answer, what it says, why it stopped, and on which stop sequence.
+        growing: each event holds the whole text so far.
+        spent: field of Usage → where its figure stands, first from the answer, then from the reply.
+        id, by: the response's id and model.
+    """
+
+    prompt: str = "prompt"
+    settings: str = ""
+    limit: str = "max_tokens"
+    seed: str | None = None
+    names: str | None = None
+    demanded: int | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    user_says: str = "User: "
+    model_says: str = "Assistant: "
+    heads: tuple[str, ...]
+    answers: str = ""
+    index: str = ""
+    text: Getter
+    reason: Getter
+    matched: Getter = _nothing
+    growing: bool = False
+    spent: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    id: Path = ("id",)
+    by: Path = ("model",)
+
+    @cached_property
+    def _figures(self) -> tuple[str, ...]:
+        return tuple({path[0] for paths in self.spent.values() for path in paths})
+
+    def counts(self, reply: Any) -> bool:
+        """Whether there may be figures of usage in a reply, an event or an answer."""
+        return _has(reply, self._figures)
+
+    def fits(self, reply: Any) -> bool:
+        """Whether a reply, or an event of a stream, is of this shape."""
+        return _has(reply, self.heads)
+
+
+def _has(thing: Any, names: Iterable[str]) -> bool:
+    for name in names:  # noqa: SIM110 - a generator costs twice as much, and this is asked of every event
+        if member(thing, name) is not None:
+            return True
+    return False
+
+
+def _tgi_text(answer: Any) -> Any:
+    """A body's whole text, or an event's token; special ones, such as the end's, are no part of the text."""
+    token = member(answer, "token")
+    if token is None:
+        return member(answer, "generated_text")
+    return None if member(token, "special") is True else member(token, "text")
+
+
+_STOPPED: Final = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
+
+
+def _llamacpp_reason(answer: Any) -> str | None:
+    """`stop_type`, or the older servers' three booleans, once `stop` is true.
+
+    `truncated` says that the window was full: of two limits, that one counts (context shift is off by default).
+    """
+    if member(answer, "stop") is not True:
+        return None
+    kind = text_or_none(member(answer, "stop_type")) or next(
+        (kind for name, kind in _STOPPED.items() if member(answer, name) is True), "none"
+    )
+    return FULL if kind == "limit" and member(answer, "truncated") is True else kind
+
+
+def _sglang_matched(answer: Any) -> Any:
+    """The stop string that matched (a number is a token's), or what an abort says of itself."""
+    reason = member(member(answer, "meta_info"), "finish_reason")
+    return text_or_none(member(reason, "matched")) or member(reason, "message")
+
+
+SHAPES: Final[Mapping[str, Shape]] = {
+    "": Shape(
+        seed="seed",
+        names="model",
+        heads=("choices",),
+        answers="choices",
+        index="index",
+        text=at("text"),
+        reason=at("finish_reason"),
+        matched=at("stop_reason"),  # vLLM: the stop string, or a token's number, which says nothing to a reader.
+        spent={
+            "input_tokens": (("usage", "prompt_tokens"),),
+            "output_tokens": (("usage", "completion_tokens"),),
+            "reasoning_tokens": (("usage", "completion_tokens_details", "reasoning_tokens"),),
+            "cache_read_tokens": (("usage", "prompt_tokens_details", "cached_tokens"),),
+        },
+    ),
+    "tgi": Shape(
+        prompt="inputs",
+        settings="parameters",
+        limit="max_new_tokens",
+        seed="seed",
+        fixed={"details": True},  # Without it the reply says nothing of its reason.
+        heads=("generated_text", "token"),
+        text=_tgi_text,
+        reason=at("details", "finish_reason"),
+        spent={
+            "input_tokens": (("details", "input_length"),),
+            "output_tokens": (("details", "generated_tokens"),),
+        },
+    ),
+    "llamacpp": Shape(
+        limit="n_predict",
+        seed="seed",
+        names="model",
+        heads=("content",),
+        index="index",
+        text=at("content"),
+        reason=_llamacpp_reason,
+        matched=at("stopping_word"),
+        spent={"input_tokens": (("tokens_evaluated",),), "output_tokens": (("tokens_predicted",),)},
+    ),
+    "sglang": Shape(
+        prompt="text",
+        settings="sampling_params",
+        limit="max_new_tokens",
+        heads=("meta_info",),
+        index="index",
+        text=at("text"),
+        reason=at("meta_info", "finish_reason"),
+        matched=_sglang_matched,
+        growing=True,
+        spent={
+            "input_tokens": (("meta_info", "prompt_tokens"),),
+            "output_tokens": (("meta_info", "completion_tokens"),),
+            "cache_read_tokens": (("meta_info", "cached_tokens"),),
+        },
+        id=("meta_info", "id"),
+    ),
+    "titan": Shape(
+        prompt="inputText",
+        settings="textGenerationConfig",
+        limit="maxTokenCount",
+        heads=("inputTextTokenCount", "outputText", "completionReason"),
+        answers="results",
+        text=at("outputText"),
+        reason=at("completionReason"),
+        spent={
+            "input_tokens": (("inputTextTokenCount",),),
+            "output_tokens": (("tokenCount",), ("totalOutputTextTokenCount",)),
+        },
+    ),
+    "watsonx": Shape(
+        prompt="input",
+        settings="parameters",
+        limit="max_new_tokens",
+        seed="random_seed",
+        names="model_id",
+        heads=("results",),
+        answers="results",
+        text=at("generated_text"),
+        reason=at("stop_reason"),
+        spent={"input_tokens": (("input_token_count",),), "output_tokens": (("generated_token_count",),)},
+        by=("model_id",),
+    ),
+    "llama": Shape(
+        limit="max_gen_len",
+        heads=("generation", "generation_token_count"),
+        text=at("generation"),
+        reason=at("stop_reason"),
+        spent={"input_tokens": (("prompt_token_count",),), "output_tokens": (("generation_token_count",),)},
+    ),
+    "mistral": Shape(heads=("outputs",), answers="outputs", text=at("text"), reason=at("stop_reason")),
+    "command": Shape(
+        heads=("generations", "is_finished"),
+        answers="generations",
+        index="index",
+        text=at("text"),
+        reason=at("finish_reason"),
+        # Cohere's own API says it; Bedrock leaves it to its headers.
+        spent={
+            "input_tokens": (("meta", "tokens", "input_tokens"), ("meta", "billed_units", "input_tokens")),
+            "output_tokens": (("meta", "tokens", "output_tokens"), ("meta", "billed_units", "output_tokens")),
+        },
+    ),
+    "claude_text": Shape(
+        limit="max_tokens_to_sample",
+        demanded=4_096,
+        user_says="\n\nHuman: ",
+        model_says="\n\nAssistant:",
+        heads=("completion",),
+        text=at("completion"),
+        reason=at("stop_reason"),
+        matched=at("stop"),
+    ),
+    "alephalpha": Shape(
+        limit="maximum_tokens",
+        names="model",
+        heads=("model_version", "completion", "num_tokens_generated"),
+        answers="completions",
+        index="index",
+        text=at("completion"),
+        reason=at("finish_reason"),
+        spent={"input_tokens": (("num_tokens_prompt_total",),), "output_tokens": (("num_tokens_generated",),)},
+    ),
+    "ai21": Shape(
+        limit="maxTokens",
+        heads=("completions",),
+        answers="completions",
+        text=at("data", "text"),
+        reason=at("finishReason"),
+    ),
+}
+"""dialect → its shape, in the order in which a reply is tried where nobody said whose it is."""
+
+
+def told(reply: Any, dialect: str) -> str | None:
+    """Whose shape a reply or an event has: the dialect's if it fits, else that of the first that does."""
+    first = next(iter(reply), None) if isinstance(reply, list) else reply
+    shape = SHAPES.get(dialect)
+    if shape is not None and shape.fits(first):
+        return dialect
+    return next((name for name, shape in SHAPES.items() if shape.fits(first)), None)
+
+
+def asked_in(body: Mapping[str, Any]) -> str:
+    """The dialect that a request is written in, as far as its members tell: "" where they are OpenAI's, or anyone's."""
+    for dialect, shape in SHAPES.items():
+        own = shape.prompt != "prompt" or shape.limit in body
+        if dialect and own and shape.limit != "max_tokens" and shape.prompt in body:
+            return dialect
+    return ""
 
 
 class Reader:
@@ -55,7 +316,7 @@ class Reader:
             if shape.counts(head) or (answers and shape.counts(answers[0])):
                 yield from self._usage(shape, answers[0] if answers else None, head)
             if not self._named:
-                named = text_or_none(_at(head, shape.id)), text_or_none(_at(head, shape.by))
+                named = text_or_none(reduce(member, shape.id, head)), text_or_none(reduce(member, shape.by, head))
                 self._named = None not in named
                 yield Head(*named)
         if error := error_in(event):
@@ -82,9 +343,9 @@ class Reader:
         """The largest figures: those of a stream grow, and some services say 0, or nothing, on its later events."""
         for name, paths in shape.spent.items():
             for path in paths:
-                tokens = count(_at(answer, path))
+                tokens = count(reduce(member, path, answer))
                 if tokens is None:
-                    tokens = count(_at(event, path))
+                    tokens = count(reduce(member, path, event))
                 if tokens is not None and tokens >= self._spent.get(name, 0):
                     self._spent[name] = tokens
         if self._spent:
@@ -103,12 +364,6 @@ def error_in(reply: Any) -> Any:
     """The error that a reply or an event reports, if it does: an object, a text, or the first of a list (watsonx)."""
     listed = member(reply, "errors")
     return member(reply, "error") or (next(iter(items(listed)), None) if listed else None)
-
-
-def _at(thing: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        thing = member(thing, name)
-    return thing
 
 
 def _faulty(data: Any, whole: bool) -> str | None:

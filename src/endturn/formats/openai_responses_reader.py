@@ -330,7 +330,7 @@ class Reader:
 
 def _usage(raw: Any) -> Usage | None:
     counts = {name: count(reduce(member, path.split("."), raw)) for path, name in USAGE.items()}
-    return None if all(tokens is None for tokens in counts.values()) else Usage(**counts)
+    return None if all(tokens is None for tokens in counts.values()) else Usage(estimated=False, **counts)
 
 
 def _rows(ctx: Context) -> Mapping[str, Row]:
