@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -16,6 +16,7 @@ from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.summaries import TAIL, Context
 from endturn.stop import find_row, raw_text
 from endturn.stop_reasons import rows_of
+from endturn.tables import lines, shipped
 
 NAME: Final = "completions"
 FULL: Final = "limit+truncated=true"
@@ -25,10 +26,11 @@ Path = tuple[str, ...]
 Getter = Callable[[Any], Any]
 
 
-def at(*path: str) -> Getter:
-    """A reader of what stands at the end of a path of members."""
-
-    return lambda thing: reduce(member, path, thing)
+def _at(name: str, *more: str) -> Getter:
+    """What reads the end of a path of members."""
+    if not more:
+        return lambda thing: member(thing, name)
+    return lambda thing: reduce(member, (name, *more), thing)
 
 
 def _nothing(thing: Any) -> None:
@@ -65,7 +67,7 @@ class Shape:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     user_says: str = "User: "
     model_says: str = "Assistant: "
-    heads: tuple[str, ...]
+    heads: Sequence[str]
     answers: str = ""
     index: str = ""
     text: Getter
@@ -126,139 +128,32 @@ def _sglang_matched(answer: Any) -> Any:
     return text_or_none(member(reason, "matched")) or member(reason, "message")
 
 
-SHAPES: Final[Mapping[str, Shape]] = {
-    "": Shape(
-        seed="seed",
-        names="model",
-        heads=("choices",),
-        answers="choices",
-        index="index",
-        text=at("text"),
-        reason=at("finish_reason"),
-        matched=at("stop_reason"),  # vLLM: the stop string, or a token's number, which says nothing to a reader.
-        spent={
-            "input_tokens": (("usage", "prompt_tokens"),),
-            "output_tokens": (("usage", "completion_tokens"),),
-            "reasoning_tokens": (("usage", "completion_tokens_details", "reasoning_tokens"),),
-            "cache_read_tokens": (("usage", "prompt_tokens_details", "cached_tokens"),),
-        },
-    ),
-    "tgi": Shape(
-        prompt="inputs",
-        settings="parameters",
-        limit="max_new_tokens",
-        seed="seed",
-        fixed={"details": True},  # Without it the reply says nothing of its reason.
-        heads=("generated_text", "token"),
-        text=_tgi_text,
-        reason=at("details", "finish_reason"),
-        spent={
-            "input_tokens": (("details", "input_length"),),
-            "output_tokens": (("details", "generated_tokens"),),
-        },
-    ),
-    "llamacpp": Shape(
-        limit="n_predict",
-        seed="seed",
-        names="model",
-        heads=("content",),
-        index="index",
-        text=at("content"),
-        reason=_llamacpp_reason,
-        matched=at("stopping_word"),
-        spent={"input_tokens": (("tokens_evaluated",),), "output_tokens": (("tokens_predicted",),)},
-    ),
-    "sglang": Shape(
-        prompt="text",
-        settings="sampling_params",
-        limit="max_new_tokens",
-        heads=("meta_info",),
-        index="index",
-        text=at("text"),
-        reason=at("meta_info", "finish_reason"),
-        matched=_sglang_matched,
-        growing=True,
-        spent={
-            "input_tokens": (("meta_info", "prompt_tokens"),),
-            "output_tokens": (("meta_info", "completion_tokens"),),
-            "cache_read_tokens": (("meta_info", "cached_tokens"),),
-        },
-        id=("meta_info", "id"),
-    ),
-    "titan": Shape(
-        prompt="inputText",
-        settings="textGenerationConfig",
-        limit="maxTokenCount",
-        heads=("inputTextTokenCount", "outputText", "completionReason"),
-        answers="results",
-        text=at("outputText"),
-        reason=at("completionReason"),
-        spent={
-            "input_tokens": (("inputTextTokenCount",),),
-            "output_tokens": (("tokenCount",), ("totalOutputTextTokenCount",)),
-        },
-    ),
-    "watsonx": Shape(
-        prompt="input",
-        settings="parameters",
-        limit="max_new_tokens",
-        seed="random_seed",
-        names="model_id",
-        heads=("results",),
-        answers="results",
-        text=at("generated_text"),
-        reason=at("stop_reason"),
-        spent={"input_tokens": (("input_token_count",),), "output_tokens": (("generated_token_count",),)},
-        by=("model_id",),
-    ),
-    "llama": Shape(
-        limit="max_gen_len",
-        heads=("generation", "generation_token_count"),
-        text=at("generation"),
-        reason=at("stop_reason"),
-        spent={"input_tokens": (("prompt_token_count",),), "output_tokens": (("generation_token_count",),)},
-    ),
-    "mistral": Shape(heads=("outputs",), answers="outputs", text=at("text"), reason=at("stop_reason")),
-    "command": Shape(
-        heads=("generations", "is_finished"),
-        answers="generations",
-        index="index",
-        text=at("text"),
-        reason=at("finish_reason"),
-        # Cohere's own API says it; Bedrock leaves it to its headers.
-        spent={
-            "input_tokens": (("meta", "tokens", "input_tokens"), ("meta", "billed_units", "input_tokens")),
-            "output_tokens": (("meta", "tokens", "output_tokens"), ("meta", "billed_units", "output_tokens")),
-        },
-    ),
-    "claude_text": Shape(
-        limit="max_tokens_to_sample",
-        demanded=4_096,
-        user_says="\n\nHuman: ",
-        model_says="\n\nAssistant:",
-        heads=("completion",),
-        text=at("completion"),
-        reason=at("stop_reason"),
-        matched=at("stop"),
-    ),
-    "alephalpha": Shape(
-        limit="maximum_tokens",
-        names="model",
-        heads=("model_version", "completion", "num_tokens_generated"),
-        answers="completions",
-        index="index",
-        text=at("completion"),
-        reason=at("finish_reason"),
-        spent={"input_tokens": (("num_tokens_prompt_total",),), "output_tokens": (("num_tokens_generated",),)},
-    ),
-    "ai21": Shape(
-        limit="maxTokens",
-        heads=("completions",),
-        answers="completions",
-        text=at("data", "text"),
-        reason=at("finishReason"),
-    ),
+_OWN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "tgi": {"text": _tgi_text, "fixed": {"details": True}},  # Without it the reply says nothing of its reason.
+    "llamacpp": {"reason": _llamacpp_reason},
+    "sglang": {"matched": _sglang_matched, "growing": True},
+    "claude_text": {"demanded": 4_096, "user_says": "\n\nHuman: ", "model_says": "\n\nAssistant:"},
 }
+"""What a shape has that is no path."""
+
+
+def _shapes() -> Mapping[str, Shape]:
+    found: dict[str, dict[str, Any]] = {}
+    for _, (dialect, name, where) in lines(shipped(), "completion_shapes.tsv", range(3, 4)):
+        shape = found.setdefault(dialect, {"spent": {}, **_OWN.get(dialect, {})})
+        paths = tuple(tuple(path.split(".")) for path in where.split())
+        if name.endswith("_tokens"):
+            shape["spent"][name] = paths
+        elif name in ("text", "reason", "matched"):
+            shape[name] = _at(*paths[0])
+        elif name in ("id", "by"):
+            shape[name] = paths[0]
+        else:
+            shape[name] = where.split() if name == "heads" else where
+    return {dialect: Shape(**shape) for dialect, shape in found.items()}
+
+
+SHAPES: Final = _shapes()
 """dialect → its shape, in the order in which a reply is tried where nobody said whose it is."""
 
 
