@@ -7,24 +7,18 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import Context, Event, RequestSummary, summarize
+from endturn.errors import UsageError
+from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.completions import FORMAT as completions
-from endturn.formats.completions_shapes import SHAPES
+from endturn.formats.completions_reader import SHAPES
 from endturn.records import Strategy
-from endturn.stop import Resume, Stop, StopReason
+from endturn.stop import Stop, StopReason
 from endturn.stop_reasons import rows_of
 from tests.formats.replies_completions import (
     BODIES,
     STREAMS,
     chunk,
-    claude,
     context,
-    events,
-    llamacpp,
-    openai,
-    sglang,
-    tgi,
 )
 
 USER = Message(role="user", content="Once upon")
@@ -44,90 +38,7 @@ def streamed(stream: list[Event], ctx: Context) -> ChatResponse:
     return decoder.close()
 
 
-# What replies say of the stop
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "raw", "detail"),
-    [
-        ("text", "end_turn", "stop", None),
-        ("length", "max_tokens", "length", None),
-        ("content_filter", "safety_blocked", "content_filter", None),
-        ("unknown", "unknown", "tired", None),
-        ("null", "missing", None, None),
-        ("vllm: abort", "cancelled", "abort", None),
-        ("vllm: repetition", "error", "repetition", "repetition"),
-        ("vllm: stop string", "end_turn", "stop", "three"),
-        ("vllm: stop token", "end_turn", "stop", None),
-        ("fireworks: error", "error", "error", None),
-        ("tgi: text", "end_turn", "eos_token", None),
-        ("tgi: stop sequence", "end_turn", "stop_sequence", None),
-        ("tgi: no details", "missing", None, None),
-        ("llamacpp: text", "end_turn", "eos", None),
-        ("llamacpp: word", "end_turn", "word", "###"),
-        ("llamacpp: limit", "max_tokens", "limit", None),
-        ("llamacpp: full", "context_window_exceeded", "limit+truncated=true", None),
-        ("llamacpp: none", "unknown", "none", None),
-        ("sglang: text", "end_turn", "stop", None),
-        ("sglang: string", "end_turn", "stop", "###"),
-        ("sglang: length", "max_tokens", "length", None),
-        ("sglang: abort", "cancelled", "abort", "Abort in waiting queue"),
-        ("watsonx: text", "end_turn", "eos_token", None),
-        ("watsonx: time_limit", "error", "time_limit", "timeout"),
-        ("alephalpha: maximum", "max_tokens", "maximum_tokens", None),
-        ("titan: text", "end_turn", "FINISH", None),
-        ("titan: length", "max_tokens", "LENGTH", None),
-        ("titan: filtered", "safety_blocked", "CONTENT_FILTERED", None),
-        ("llama: length", "max_tokens", "length", None),
-        ("mistral: length", "max_tokens", "length", None),
-        ("command: length", "max_tokens", "MAX_TOKENS", None),
-        ("command: toxic", "safety_blocked", "ERROR_TOXIC", None),
-        ("command: timeout", "error", "TIMEOUT", "timeout"),
-        ("command: cohere", "max_tokens", "MAX_TOKENS", None),
-        ("ai21: text", "end_turn", "endoftext", None),
-        ("ai21: length", "max_tokens", "length", None),
-        ("claude_text: text", "end_turn", "stop_sequence", "\n\nHuman:"),
-        ("claude_text: length", "max_tokens", "max_tokens", None),
-    ],
-)
-def test_reasons_of_bodies(name: str, reason: str, raw: str | None, detail: str | None) -> None:
-    """Each service's body has its reason; the matched stop sequence is detail."""
-    stop = whole(name).stop
-    assert (stop.reason, stop.raw, stop.detail) == (reason, raw, detail)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "raw"),
-    [
-        ("cut", "missing", None),
-        ("two prompts", "end_turn", "stop"),
-        ("tgi: text", "end_turn", "eos_token"),
-        ("llamacpp: full", "context_window_exceeded", "limit+truncated=true"),
-        ("sglang: text", "end_turn", "stop"),
-        ("watsonx: text", "end_turn", "eos_token"),
-        ("watsonx: cut", "missing", None),
-        ("alephalpha: text", "max_tokens", "maximum_tokens"),
-        ("titan: text", "end_turn", "FINISH"),
-        ("llama: text", "max_tokens", "length"),
-        ("mistral: text", "end_turn", "stop"),
-        ("command: text", "end_turn", "COMPLETE"),
-        ("command: cohere", "max_tokens", "MAX_TOKENS"),
-        ("command: cohere's error", "context_window_exceeded", "ERROR_LIMIT"),
-        ("claude_text: text", "end_turn", "stop_sequence"),
-    ],
-)
-def test_reasons_of_streams(name: str, reason: str, raw: str | None) -> None:
-    """Each service's stream ends with its reason."""
-    stop = streamed(STREAMS[name], context(name)).stop
-    assert (stop.reason, stop.raw) == (reason, raw)
-
-
-@pytest.mark.behaviour(3)
-def test_not_finished_is_no_terminal() -> None:
-    """watsonx says it on every event but the last: a stream that ends with it is cut."""
-    stop = streamed(STREAMS["watsonx: cut"], context("watsonx: cut")).stop
-    assert (stop.reason, stop.terminal_seen) == (StopReason.MISSING, False)
-    assert streamed(STREAMS["watsonx: text"], context("watsonx: text")).text == "One two"
+# Replies that are read
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -148,149 +59,6 @@ def test_no_word_means_two_things() -> None:
     for rows in completions.reasons.values():
         for raw, row in rows.items():
             assert (every[raw].reason, every[raw].incomplete) == (row.reason, row.incomplete), raw
-
-
-@pytest.mark.parametrize(
-    ("stopped", "raw"),
-    [("stopped_eos", "eos"), ("stopped_word", "word"), ("stopped_limit", "limit")],
-)
-def test_older_llamacpp_says_it_in_booleans(stopped: str, raw: str) -> None:
-    """Before `stop_type` there were three booleans; of a full window they say the limit, too."""
-    body = {name: value for name, value in llamacpp("x").items() if name != "stop_type"}
-    body |= {"stopped_eos": False, "stopped_word": False, "stopped_limit": False, stopped: True}
-    assert completions.decode(body, ctx=Context("llamacpp")).stop.raw == raw
-    full = completions.decode({**body, "truncated": True}, ctx=Context("llamacpp")).stop
-    assert full.reason == ("context_window_exceeded" if raw == "limit" else "end_turn")
-
-
-def test_tgi_answers_one_prompt_in_a_list() -> None:
-    """Its root path does, as the hosted API did."""
-    stop = completions.decode([tgi("One", "length")], ctx=Context("tgi")).stop
-    assert stop.reason is StopReason.MAX_TOKENS
-
-
-def test_tgi_special_tokens_are_no_text() -> None:
-    """The end's token is in the stream, and not in the text."""
-    assert streamed(STREAMS["tgi: text"], context("tgi: text")).text == "Grüezi 👋🏽"
-
-
-@pytest.mark.parametrize(("name", "text"), [("sglang: text", "Grüezi 👋🏽"), ("sglang: apart", "One two two")])
-def test_sglang_repeats_the_text(name: str, text: str) -> None:
-    """Each event holds the whole text so far; servers with `--stream-output` send pieces, equal ones too."""
-    assert streamed(STREAMS[name], context(name)).text == text
-
-
-def test_sglang_answers_several_prompts_in_a_list() -> None:
-    """The first counts; all reasons are seen."""
-    body = [sglang("a", {"type": "stop"}), sglang("b", {"type": "length"})]
-    seen = summarize(completions, Context("sglang"), body)
-    assert (seen.stop.raw, seen.reasons, seen.tail) == ("stop", ("stop", "length"), "a")
-
-
-@pytest.mark.behaviour(11)
-def test_choice_0_counts() -> None:
-    """Of several choices or prompts, whatever their order in the stream."""
-    assert whole("several").stop.reason is StopReason.MAX_TOKENS
-    assert summarize(completions, Context(), BODIES["several"]).reasons == ("length", "stop")
-    response = streamed(STREAMS["two prompts"], Context())
-    assert (response.text, response.stop.raw) == ("aA", "stop")
-
-
-@pytest.mark.behaviour(6)
-def test_a_full_budget_is_suspect() -> None:
-    """A clean reason with all the tokens that were asked for."""
-    ctx = Context(asked=RequestSummary(maximum=9))
-    assert completions.decode(openai("x"), ctx=ctx).stop.suspected
-    assert not whole("text").stop.suspected
-
-
-@pytest.mark.behaviour(7)
-def test_a_full_window_is_told_by_usage() -> None:
-    """`length` is the window's where prompt and output fill it."""
-    stop = completions.decode(openai("x", "length"), ctx=Context(window=21)).stop
-    assert (stop.reason, stop.resume) == (StopReason.CONTEXT_WINDOW_EXCEEDED, Resume.NONE)
-
-
-@pytest.mark.parametrize(
-    ("name", "usage"),
-    [
-        ("text", Usage(12, 9)),
-        ("tgi: length", Usage(12, 2)),
-        ("llamacpp: text", Usage(12, 9)),
-        ("sglang: text", Usage(12, 3, None, 4)),
-        ("watsonx: text", Usage(12, 3)),
-        ("alephalpha: text", Usage(12, 9)),
-        ("titan: text", Usage(12, 9)),
-        ("llama: text", Usage(12, 2)),
-        ("mistral: text", None),
-    ],
-)
-def test_usage_of_streams(name: str, usage: Usage | None) -> None:
-    """Figures grow, and some services say 0 or nothing on later events: the largest is kept."""
-    assert streamed(STREAMS[name], context(name)).usage == usage
-
-
-def test_cohere_says_what_was_counted_and_what_is_paid() -> None:
-    """Its own API, in numbers with a point; what the model saw counts."""
-    assert whole("command: cohere").usage == Usage(12, 9)
-    assert whole("command: text").usage is None
-
-
-# Errors
-
-
-@pytest.mark.behaviour(9)
-def test_an_error_after_the_end_is_detail() -> None:
-    """First terminal wins, and nothing is raised."""
-    stop = streamed(STREAMS["error after length"], Context()).stop
-    assert (stop.reason, stop.detail) == (StopReason.MAX_TOKENS, "too late")
-
-
-@pytest.mark.parametrize(
-    ("dialect", "first", "error"),
-    [
-        ("", chunk("Well").data, {"error": {"message": "boom", "type": "server_error"}}),
-        ("tgi", tgi("Well", None), {"error": "boom", "error_type": "generation"}),
-        ("watsonx", {}, {"errors": [{"code": "server_error", "message": "boom"}], "trace": "t", "status_code": 500}),
-        (
-            "claude_text",
-            claude("Well", None),
-            {"type": "error", "error": {"type": "overloaded_error", "message": "boom"}},
-        ),
-    ],
-    ids=["openai", "tgi", "watsonx", "claude"],
-)
-def test_an_error_in_a_stream_is_raised(dialect: str, first: Json, error: Json) -> None:
-    """Before any reason it breaks the answer; what had come is its partial."""
-    ctx = Context(dialect, "acme")
-    with pytest.raises(ProviderError, match="boom") as raised:
-        streamed(events(first, error), ctx)
-    assert raised.value.partial is not None
-    assert raised.value.partial.text == ("Well" if first else "")
-    assert raised.value.partial.stop.reason is StopReason.ERROR
-    summarizer = completions.summarizer(ctx)
-    for each in (first, error):
-        summarizer.feed(each)
-    assert summarizer.broken
-    assert summarizer.close().stop.reason is StopReason.ERROR
-
-
-@pytest.mark.behaviour(8)
-def test_an_error_under_200_is_raised() -> None:
-    """A body with nothing but an error is one, and says what it says of the window."""
-    said = "`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 2000 `inputs` tokens and 100 `max_new_tokens`"
-    with pytest.raises(ProviderError) as raised:
-        completions.decode({"error": said, "error_type": "validation"}, ctx=Context("tgi"))
-    assert raised.value.stop is not None
-    assert raised.value.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-
-
-def test_another_format_is_a_decode_error() -> None:
-    """An object of no known shape is not an answer that says nothing."""
-    with pytest.raises(DecodeError, match="choices"):
-        completions.decode({"hello": 1}, ctx=Context())
-    with pytest.raises(DecodeError, match="not objects"):
-        completions.decode({"choices": ["x"]}, ctx=Context())
 
 
 def test_leaving_a_stream_keeps_its_reason() -> None:

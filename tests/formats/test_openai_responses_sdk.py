@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-import httpx2
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
@@ -16,10 +14,8 @@ from openai.types.responses.response import IncompleteDetails
 from openai.types.responses.response_error import ResponseError
 from pydantic import BaseModel
 
-from endturn.chat import ChatResponse, Message, Request, Tool
-from endturn.formats import Context, Event, framing, summarize
+from endturn.formats import Context, summarize
 from endturn.formats.openai_responses import FORMAT as responses
-from endturn.formats.request_body import request_of
 from endturn.scripted import (
     Reply,
     ScriptedProvider,
@@ -36,11 +32,9 @@ from endturn.scripted import (
 )
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
-from tests.formats.replies_openai_responses import BODIES, context
 
 CTX = Context()
 ASKED: Any = {"model": "gpt-5.6-mini", "input": "hi", "max_output_tokens": 1000}
-EACH = [name for name in BODIES if name != "null"]
 
 
 @contextmanager
@@ -49,27 +43,6 @@ def sdk(*replies: Reply) -> Iterator[tuple[OpenAI, ScriptedProvider]]:
     provider = ScriptedProvider(list(replies))
     with provider.serve() as url, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         yield client, provider
-
-
-class Server:
-    """Answers every request with one response."""
-
-    def __init__(self, response: ChatResponse) -> None:
-        self.response = response
-        self.asked: list[Any] = []
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """One answer."""
-        self.asked.append(json.loads(request.content))
-        if not self.asked[-1].get("stream"):
-            return httpx2.Response(200, json=responses.reply(self.response, stream=False))
-        events = cast(list[Event], responses.reply(self.response, stream=True))
-        content = b"".join(framing.frame(event) for event in events)
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
-
-    def client(self) -> OpenAI:
-        """The SDK, connected to it."""
-        return OpenAI(api_key="x", http_client=httpx2.Client(transport=httpx2.MockTransport(self)), max_retries=0)
 
 
 CASES = {
@@ -124,38 +97,6 @@ async def test_asynchronous(name: str) -> None:
                 async for event in events:
                     summarizer.feed(dumped(event))
             assert summarizer.close().stop == stop
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_bodies(name: str) -> None:
-    """The SDK's object of a reply's body is the response again; the SDK sends what encode wrote."""
-    response = responses.decode(dumped(BODIES[name]), ctx=context(name))
-    server = Server(response)
-    request = Request(
-        model="m", messages=(Message(role="user", content="hi"),), tools=(Tool(name="weather"),), max_tokens=64
-    )
-    asked = responses.encode(request)
-    with server.client() as client:
-        again = responses.decode(dumped(client.responses.create(**asked)), ctx=context(name))
-    assert (again.text, again.tool_calls, again.stop) == (response.text, response.tool_calls, response.stop)
-    assert server.asked == [asked]
-    assert request_of(responses, server.asked[0]) == request
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_streams(name: str) -> None:
-    """The SDK's stream helper accumulates a reply's events, and hands them out: the same Stop is read."""
-    response = responses.decode(dumped(BODIES[name]), ctx=context(name))
-    summarizer = responses.summarizer(context(name))
-    with Server(response).client() as client, client.responses.stream(model="m", input="hi") as stream:
-        for event in stream:
-            summarizer.feed(dumped(event))
-        if response.stop.raw == "completed":
-            final = stream.get_final_response()
-            assert responses.decode(dumped(final), ctx=context(name)).stop == response.stop
-    seen = summarizer.close()
-    assert seen.stop == response.stop
-    assert (seen.tail, seen.output_chars) == (response.text[-64:], len(response.text))
 
 
 class Answer(BaseModel):

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request
+from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
-from endturn.formats.completions_reader import NAME as NAME, REPLY
-from endturn.formats.completions_reply import reply as reply, reply_error as reply_error
-from endturn.formats.completions_shapes import SHAPES, Shape, asked_in
+from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape, asked_in
+from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
-from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.framing import DONE
+from endturn.formats.reading import SEGMENTS, count, items, member, number, raw_reason, seed_of, text, texts
+from endturn.formats.scripting import words, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
-from endturn.stop_reasons import tables
-
-PROVIDER: Final = "openai"
-FRAMING: Final = Framing.SSE
-REASONS: Final = tables(NAME)
-# The format has no word of its own for the full window.
-VOICE: Final = Voice("cmpl-", "call_", "x-request-id")
+from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
 # dialect → path of a whole answer, path of a stream.
 _ROUTES: Final[Mapping[str, tuple[str, str]]] = {
@@ -188,12 +183,165 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     )
 
 
+_ENDED: Final = frozenset({"", "llamacpp", "alephalpha"})
+"""Dialects whose last event says nothing but that it is the last."""
+_USAGE: Final = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
+    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
+}
+
+
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A scripted response as the service of that dialect would send it: a body, or the events of a stream.
+
+    Raises:
+        UsageError: the service does not stream.
+    """
+    raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
+    if not stream:
+        return _body(response, raw, dialect)
+    if dialect == "ai21":
+        raise UsageError("AI21's text models do not stream")
+    return [Event("completion" if dialect == "claude_text" else None, each) for each in _events(response, raw, dialect)]
+
+
+def _body(response: ChatResponse, raw: str | None, dialect: str) -> Json:
+    said, usage = response.text, response.usage or Usage()
+    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
+    match dialect:
+        case "tgi":
+            details: Json = {
+                "finish_reason": raw,
+                "generated_tokens": answered,
+                "prefill": [],
+                "tokens": [],
+                "seed": None,
+            }
+            return {"generated_text": said, "details": details}
+        case "titan":
+            result = {"tokenCount": answered, "outputText": said, "completionReason": raw}
+            return {"inputTextTokenCount": asked, "results": [result]}
+        case "command":
+            generation = {"id": response.id, "text": said, "finish_reason": raw}
+            return {"id": response.id, "generations": [generation], "prompt": ""}
+        case "alephalpha":
+            answer = {"completion": said, "finish_reason": raw}
+            return {"model_version": "2024-01", "completions": [answer], **_counted(response.usage, dialect)}
+        case "ai21":
+            completion = {"data": {"text": said, "tokens": []}, "finishReason": {"reason": raw}}
+            return {"id": 1, "prompt": {"text": "", "tokens": []}, "completions": [completion]}
+        case "":
+            return _event(response, dialect, said, raw) | _counted(response.usage, dialect)
+        case _:
+            return _event(response, dialect, said, raw, so_far=said)
+
+
+def _events(response: ChatResponse, raw: str | None, dialect: str) -> Iterator[Json | str]:
+    """The answer in pieces; without its end where the response has none."""
+    pieces, ended, so_far = words(response.text), response.stop.terminal_seen, ""
+    if ended and (dialect in _ENDED or not pieces):
+        pieces.append("")
+    for place, piece in enumerate(pieces, 1):
+        so_far += piece
+        last = ended and raw is not None and place == len(pieces)
+        yield _event(response, dialect, piece, raw if last else None, so_far=so_far, place=place, last=last)
+    if not ended:
+        return
+    counted = _counted(response.usage, dialect)
+    if dialect == "alephalpha":
+        yield {"type": "completion_summary", **counted}
+    elif dialect == "" and counted:
+        yield {**_head(response), "choices": [], **counted}
+    if dialect in ("", "alephalpha", "sglang"):
+        yield DONE
+
+
+def _event(
+    response: ChatResponse,
+    dialect: str,
+    said: str,
+    raw: str | None,
+    *,
+    so_far: str = "",
+    place: int = 1,
+    last: bool = True,
+) -> Json:
+    """One event of a stream; of services whose bodies look the same, the body too."""
+    usage = response.usage or Usage()
+    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
+    match dialect:
+        case "tgi":
+            details = {"finish_reason": raw, "generated_tokens": answered, "input_length": asked, "seed": None}
+            token = {"id": 0, "text": said, "logprob": 0.0, "special": False}
+            ending = {"generated_text": so_far, "details": details} if last else {}
+            return {"index": place, "token": token, "generated_text": None, "details": None, **ending}
+        case "llamacpp":
+            if not last:
+                return {"index": 0, "content": said, "tokens": [], "stop": False}
+            full = raw == FULL
+            kind = {"stop_type": "limit" if full else raw or "none", "truncated": full, "stopping_word": ""}
+            spent = {"tokens_predicted": answered, "tokens_evaluated": asked}
+            return {"index": 0, "content": said, "stop": True, "model": response.model, **spent, **kind}
+        case "sglang":
+            reason = None if raw is None else {"type": raw}
+            spent = {"prompt_tokens": asked, "completion_tokens": answered, "cached_tokens": 0}
+            return {"text": so_far, "meta_info": {"id": response.id, "finish_reason": reason, **spent}}
+        case "watsonx":
+            spent = {"generated_token_count": answered, "input_token_count": asked}
+            result = {"generated_text": said, **spent, "stop_reason": raw or "not_finished"}
+            return {"model_id": response.model, "created_at": "2026-11-01T00:00:00.000Z", "results": [result]}
+        case "titan":
+            counted = {"totalOutputTextTokenCount": answered if last else None, "inputTextTokenCount": asked}
+            return {"outputText": said, "index": 0, **counted, "completionReason": raw}
+        case "llama":
+            spent = {"prompt_token_count": asked, "generation_token_count": answered}
+            return {"generation": said, **spent, "stop_reason": raw}
+        case "mistral":
+            return {"outputs": [{"text": said, "stop_reason": raw}]}
+        case "command":
+            return {"is_finished": last, "text": said, **({"finish_reason": raw} if last else {})}
+        case "claude_text":
+            return {"type": "completion", "completion": said, "stop_reason": raw, "stop": None}
+        case "alephalpha" if last:
+            return {"type": "stream_summary", "index": 0, "model_version": "2024-01", "finish_reason": raw}
+        case "alephalpha":
+            return {"type": "stream_chunk", "index": 0, "completion": said}
+        case _:
+            choice = {"text": said, "index": 0, "logprobs": None, "finish_reason": raw}
+            return {**_head(response), "choices": [choice]}
+
+
+def _head(response: ChatResponse) -> Json:
+    return {"id": response.id, "object": "text_completion", "created": 0, "model": response.model}
+
+
+def _counted(usage: Usage | None, dialect: str) -> Json:
+    """What a body says of its tokens."""
+    if usage is None:
+        return {}
+    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
+    if dialect == "alephalpha":
+        return {"num_tokens_prompt_total": asked, "num_tokens_generated": answered}
+    return {"usage": written_usage(usage, _USAGE) | {"total_tokens": asked + answered}}
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body, the same as to a chat request; within a stream, the chunk that it is."""
+    said = error_words("openai_chat", status, code, message)
+    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    return Event(None, body) if stream else body
+
+
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
-    reasons=REASONS,
-    voice=VOICE,
+    provider="openai",
+    framing=Framing.SSE,
+    reasons=tables(NAME),
+    voice=Voice("cmpl-", "call_", "x-request-id"),
     replies=REPLY,
     route=route,
     routed=routed,
