@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -45,29 +45,6 @@ def watched(api: Format, things: Iterable[Any], ctx: Context = CTX) -> Stop:
     for thing in things:
         summarizer.feed(dumped(thing))
     return summarizer.close().stop
-
-
-def essence(response: ChatResponse) -> tuple[Any, ...]:
-    """What body and stream must agree on."""
-    closed = [(call.id, call.name, call.arguments) for call in response.tool_calls if call.closed]
-    ids = [call.id for call in response.tool_calls]
-    return response.stop, response.text, response.reasoning, ids, closed, response.usage, response.id, response.model
-
-
-@each_body
-def test_body_and_stream_of_a_response_agree(recorded: Recorded, name: str) -> None:
-    """What a body says, its stream says: the stop, the text, ids, the arguments of closed calls, usage."""
-    api, ctx = recorded.format, recorded.context(name)
-    whole = api.decode(recorded.bodies[name], ctx=ctx)
-    assert essence(api.decode(api.reply(whole, stream=False), ctx=ctx)) == essence(whole)
-    events = cast(list[Event], api.reply(whole, stream=True))
-    deltas, again = streamed(api, events, ctx)
-    if whole.stop.reason is StopReason.MISSING or whole.stop.promoted_from is StopReason.MISSING:
-        assert not again.stop.terminal_seen  # A stream with a null for its reason is a cut stream.
-        return
-    assert essence(again) == essence(whole)
-    assert "".join(delta.text for delta in deltas) == whole.text
-    assert "".join(delta.reasoning for delta in deltas) == (whole.reasoning or "")
 
 
 @each_body
