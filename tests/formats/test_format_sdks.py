@@ -1,10 +1,10 @@
-"""The real SDKs accept what reply() writes, and what encode() writes for them reads back."""
+"""What the real SDKs make of recorded replies is read as the replies are; what they send is what encode() wrote."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,23 +18,30 @@ from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.formats.request_body import request_of
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
-from tests.formats.replies import ANTHROPIC, CHAT
+from tests.formats.replies import ANTHROPIC, ANTHROPIC_STREAMS, CHAT, CHAT_STREAMS
 
 CTX = Context()
 REQUEST = Request(
     model="m", messages=(Message(role="user", content="hi"),), tools=(Tool(name="weather"),), max_tokens=64
 )
-EACH = [pytest.param("openai_chat", name, id=f"chat-{name}") for name in CHAT if name != "null"] + [
-    pytest.param("anthropic", name, id=f"anthropic-{name}") for name in ANTHROPIC
+BODIES = {"openai_chat": CHAT, "anthropic": ANTHROPIC}
+STREAMS = {"openai_chat": CHAT_STREAMS, "anthropic": ANTHROPIC_STREAMS}
+EACH_BODY = [pytest.param(api, name, id=f"{api}-{name}") for api in BODIES for name in BODIES[api]]
+# The SDK raises over an error after the end.
+EACH_STREAM = [
+    pytest.param(api, name, id=f"{api}-{name}")
+    for api in STREAMS
+    for name in STREAMS[api]
+    if not name.startswith("error")
 ]
 
 
 class Server:
-    """Answers every request with one response, as a body or as a stream cut after some of its events."""
+    """Answers every request with one recorded reply, as a body or as a stream cut after some of its events."""
 
-    def __init__(self, api: str, response: ChatResponse, *, cut: int | None = None) -> None:
+    def __init__(self, api: str, name: str, *, cut: int | None = None) -> None:
         self.api = format_of(api)
-        self.response = response
+        self.name = name
         self.cut = cut
         self.asked: list[Json] = []
 
@@ -43,9 +50,8 @@ class Server:
         body = json.loads(request.content)
         self.asked.append(body)
         if not body.get("stream"):
-            return httpx2.Response(200, json=self.api.reply(self.response, stream=False))
-        events = cast(list[Event], self.api.reply(self.response, stream=True))[: self.cut]
-        content = b"".join(framing.frame(event) for event in events)
+            return httpx2.Response(200, json=BODIES[self.api.name][self.name])
+        content = b"".join(framing.frame(event) for event in STREAMS[self.api.name][self.name][: self.cut])
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
 
     def client(self) -> Any:
@@ -64,15 +70,23 @@ class Server:
 
 
 def response_of(api: str, name: str) -> ChatResponse:
-    """A hand-written body as a response."""
-    return format_of(api).decode((CHAT if api == "openai_chat" else ANTHROPIC)[name], ctx=CTX)
+    """A recorded body as a response."""
+    return format_of(api).decode(BODIES[api][name], ctx=CTX)
 
 
-@pytest.mark.parametrize(("api", "name"), EACH)
+def streamed(api: str, name: str) -> ChatResponse:
+    """A recorded stream as a response."""
+    decoder = format_of(api).decoder(CTX)
+    for event in STREAMS[api][name]:
+        list(decoder.feed(event))
+    return decoder.close()
+
+
+@pytest.mark.parametrize(("api", "name"), EACH_BODY)
 def test_bodies(api: str, name: str) -> None:
-    """The SDK's object of a reply's body is the response again; the SDK sends what encode wrote."""
+    """The SDK's object of a body is the same response; the SDK sends what encode wrote."""
     response = response_of(api, name)
-    server = Server(api, response)
+    server = Server(api, name)
     asked = format_of(api).encode(REQUEST)
     got = server.client()(**asked)
     summarizer = format_of(api).summarizer(CTX)
@@ -89,12 +103,12 @@ def test_bodies(api: str, name: str) -> None:
     assert request_of(format_of(api), server.asked[0]) == REQUEST
 
 
-@pytest.mark.parametrize(("api", "name"), EACH)
+@pytest.mark.parametrize(("api", "name"), EACH_STREAM)
 def test_streams(api: str, name: str) -> None:
-    """A summarizer that is shown the SDK's own stream objects learns what the body said."""
-    response = response_of(api, name)
+    """A summarizer that is shown the SDK's own stream objects learns what the events say."""
+    response = streamed(api, name)
     summarizer = format_of(api).summarizer(CTX)
-    stream: Iterator[Any] = Server(api, response).client()(**format_of(api).encode(REQUEST, stream=True))
+    stream: Iterator[Any] = Server(api, name).client()(**format_of(api).encode(REQUEST, stream=True))
     for event in stream:
         summarizer.feed(dumped(event))
     seen = summarizer.close()
@@ -105,33 +119,31 @@ def test_streams(api: str, name: str) -> None:
 @pytest.mark.parametrize(("api", "name"), [("openai_chat", "tool calls"), ("anthropic", "tool use")])
 async def test_asynchronous(api: str, name: str) -> None:
     """The asynchronous SDKs give the same."""
-    response = response_of(api, name)
-    create = Server(api, response).async_client()
+    create = Server(api, name).async_client()
     summarizer = format_of(api).summarizer(CTX)
     summarizer.feed(dumped(await create(**format_of(api).encode(REQUEST))))
-    assert summarizer.close().stop == response.stop
+    assert summarizer.close().stop == response_of(api, name).stop
     summarizer = format_of(api).summarizer(CTX)
     stream: AsyncIterator[Any] = await create(**format_of(api).encode(REQUEST, stream=True))
     async for event in stream:
         summarizer.feed(dumped(event))
-    assert summarizer.close().stop == response.stop
+    assert summarizer.close().stop == streamed(api, name).stop
 
 
 @pytest.mark.parametrize("api", ["openai_chat", "anthropic"])
 def test_a_cut_stream_is_missing(api: str) -> None:
     """A list of events cut short by the caller is a cut stream for the SDK too; it ends without an error."""
-    response = response_of(api, "text")
     summarizer = format_of(api).summarizer(CTX)
-    for event in Server(api, response, cut=4).client()(**format_of(api).encode(REQUEST, stream=True)):
+    for event in Server(api, "text", cut=4).client()(**format_of(api).encode(REQUEST, stream=True)):
         summarizer.feed(dumped(event))
     seen = summarizer.close()
     assert (seen.stop.reason, seen.output_chars > 0) == (StopReason.MISSING, True)
 
 
 def test_the_message_stream_of_anthropic_accumulates_a_reply() -> None:
-    """The SDK's own accumulator builds the same blocks from a reply's events."""
-    response = response_of("anthropic", "tool use")
-    http = httpx2.Client(transport=httpx2.MockTransport(Server("anthropic", response)))
+    """The SDK's own accumulator builds the same message from a stream's events."""
+    response = streamed("anthropic", "tool use")
+    http = httpx2.Client(transport=httpx2.MockTransport(Server("anthropic", "tool use")))
     summarizer = anthropic.summarizer(CTX)
     with Anthropic(api_key="x", http_client=http).messages.stream(
         model="m", max_tokens=64, messages=[{"role": "user", "content": "hi"}]

@@ -3,31 +3,236 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
-from endturn.formats.anthropic_reader import NAME as NAME, REASONS as REASONS, REPLY
-from endturn.formats.anthropic_reply import reply as reply, reply_error as reply_error
+from endturn.formats.error_words import error_words
+from endturn.formats.errors import shortened
+from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
-from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, items, text
+from endturn.formats.next_request import continued, own_blocks
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
+from endturn.formats.reading import (
+    SEGMENTS,
+    arguments,
+    count,
+    items,
+    member,
+    minted,
+    raw_reason,
+    text,
+    text_or_none,
+)
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
+from endturn.stop import Row, StopReason, raw_text
+from endturn.stop_reasons import tables
 
-PROVIDER: Final = "anthropic"
-_TOOL: Final = ToolShape(schema="input_schema")
-FRAMING: Final = Framing.SSE
-VOICE: Final = Voice("msg_", "toolu_", "request-id")
+NAME: Final = "anthropic"
 
-DEFAULT_MAX_TOKENS: Final = 4_096
+REASONS: Final = tables(NAME)
+"""dialect → raw value → row. Everyone who speaks this format uses its words; Bedrock has one more."""
+
+# "The request is a compaction request … nothing is sampled after the block": then it is all that was asked for.
+_ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")}
+
+_CLIENT_CALL: Final = "tool_use"
+"""Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
+
+_DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
 
-
+_TOOL: Final = ToolShape(schema="input_schema")
 _PATH: Final = re.compile(rf"{SEGMENTS}/v1/messages")
+
+# --- Replies ----------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Reads events, or one whole message. The type decides, at the top alone: a tool's result may hold a message."""
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._head: Any = None
+        # The types of the blocks that have begun, by index.
+        self._begun: dict[int, str] = {}
+        self._tokens: dict[str, int] = {}
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        index = count(member(event, "index")) or 0
+        match member(event, "type"):
+            case "content_block_delta":
+                yield from self._delta(index, member(event, "delta"))
+            case "content_block_start":
+                yield from self._block(index, member(event, "content_block"))
+            case "content_block_stop":
+                if self._begun.get(index) == _CLIENT_CALL:
+                    yield Call(index, closed=True)
+            case "message_start":
+                self._head = member(event, "message")
+                yield _name(self._head)
+                # Proxies and cached replies send all of the message here. Elsewhere the output is not yet generated.
+                whole = member(self._head, "stop_reason") is not None
+                yield from self._usage(member(self._head, "usage"), without="" if whole else "output_tokens")
+            case "message_delta":
+                yield from self._content(self._head)
+                yield _reason(member(event, "delta"))
+                yield from self._usage(member(event, "usage"))
+            case "message_stop":
+                yield from self._content(self._head)
+                yield _reason(self._head)
+                yield End()
+            case "error":
+                yield Fault(member(event, "error") or "error")
+            case "message" | None if member(event, "content") is not None:
+                yield from self._whole(event)
+
+    def _whole(self, message: Any) -> Iterator[Part]:
+        """A body; or the message once more at the end of its stream, as one-api and its kind send it."""
+        again = self._head is not None or bool(self._begun)
+        if not again:
+            self._head = message
+            yield from self._usage(member(message, "usage"))
+        yield _name(message)
+        yield from self._content(message)
+        yield _reason(message)
+        if not again or raw_text(member(message, "stop_reason")) is not None:
+            yield End()
+
+    def _content(self, message: Any) -> Iterator[Part]:
+        """The blocks of a whole message, unless their own events have told them."""
+        if self._begun:
+            return
+        for index, block in enumerate(items(member(message, "content"))):
+            yield from self._block(index, block)
+            if self._begun[index] == _CLIENT_CALL:
+                yield Call(index, closed=True)
+
+    def _block(self, index: int, block: Any) -> Iterator[Part]:
+        kind = self._begun[index] = text(member(block, "type"))
+        if kind == _CLIENT_CALL:
+            # An id for a call that has none, in the block too: the result that answers it must name the same.
+            id_ = text(member(block, "id")) or minted(text_or_none(member(self._head, "id")), index)
+            block = {**block, "id": id_}
+            given = block.get("input")
+            known = given if isinstance(given, dict | str) else None
+            yield Call(index, id_, text(block.get("name")), known, closed=False)
+        elif kind == "text":
+            yield Text(text(member(block, "text")))
+        elif kind == "thinking":
+            yield Reasoning(text(member(block, "thinking")))
+        elif kind == "fallback":
+            # "The fallback model producing the content that follows this block."
+            yield Head(model=text_or_none(member(member(block, "to"), "model")), replaces=True)
+        if self._keep and isinstance(block, Mapping):
+            yield Block(index, dict(block), begins=True)
+
+    def _delta(self, index: int, delta: Any) -> Iterator[Part]:
+        kind = text(member(delta, "type"))
+        if index not in self._begun:
+            if kind not in ("text_delta", "thinking_delta"):
+                return
+            # Text whose block has no start is text all the same.
+            yield from self._block(index, {"type": kind.removesuffix("_delta")})
+        if kind == "text_delta":
+            yield Text(text(member(delta, "text")))
+        elif kind == "thinking_delta":
+            yield Reasoning(text(member(delta, "thinking")))
+        elif kind == "input_json_delta" and self._begun[index] == _CLIENT_CALL:
+            yield Call(index, arguments=text(member(delta, "partial_json")))
+        if self._keep and kind == "citations_delta":
+            yield Block(index, {"citations": [member(delta, "citation")]})
+        elif self._keep:
+            yield Block(index, {name: delta[name] for name in _PIECES.get(kind, ()) if name in delta})
+
+    def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
+        """The figures of `message_delta` are cumulative; it may have but the output."""
+        found = {name: count(member(usage, name)) for name in _COUNTED if name != without}
+        found["thinking"] = count(member(member(usage, "output_tokens_details"), "thinking_tokens"))
+        self._tokens |= {name: tokens for name, tokens in found.items() if tokens is not None}
+        if self._tokens:
+            fresh, made, read, written = map(self._tokens.get, _COUNTED)
+            # "Total input tokens in a request is the summation of" the three.
+            whole = None if fresh is None else fresh + (read or 0) + (written or 0)
+            yield Tokens(Usage(whole, made, self._tokens.get("thinking"), read, written))
+
+
+_COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+_PIECES: Final[Mapping[str, tuple[str, ...]]] = {
+    "text_delta": ("text",),
+    "thinking_delta": ("thinking",),
+    "input_json_delta": ("partial_json",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+}
+"""What each kind of delta adds to its block."""
+
+
+def _name(message: Any) -> Part:
+    return Head(text_or_none(member(message, "id")), text_or_none(member(message, "model")))
+
+
+def _reason(holder: Any) -> Part:
+    matched = text_or_none(member(holder, "stop_sequence"))
+    category = text_or_none(member(member(holder, "stop_details"), "category"))
+    return Reason(member(holder, "stop_reason"), detail=matched or category)
+
+
+def _rows_of(ctx: Context) -> Mapping[str, Row]:
+    # Anthropic's own client for Bedrock speaks InvokeModel too.
+    dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
+    rows = REASONS.get(dialect) or REASONS[""]
+    return {**rows, **_ASKED_COMPACTION} if ctx.asked.compaction else rows
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The content blocks: a call's input as the object that its pieces are."""
+    blocks: Any = fold.blocks
+    for index in sorted(blocks):
+        block = blocks[index]
+        raw = text(block.pop("partial_json", ""))
+        if raw:
+            parsed = arguments(raw)
+            # Kept as text where it is not whole: nothing that was completed for it can be taken for the model's.
+            block["input"] = raw if parsed is None else parsed
+        yield block
+
+
+def _faulty(data: Any, whole: bool) -> str | None:
+    if not isinstance(data, Mapping):
+        return (
+            f"{'a message' if whole else 'an event of a message stream'} is an object, not {shortened(repr(data), 80)}"
+        )
+    kind = text(data.get("type"))
+    if not whole:
+        inner, what = _NESTED.get(kind, ("type", ""))
+        return f"{what} is not an object" if what and not isinstance(data.get(inner), Mapping) else None
+    content = data.get("content")
+    is_good = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
+    return None if is_good and kind in ("message", "") else "a message has a list of content blocks as its `content`"
+
+
+_NESTED: Final = {
+    "content_block_start": ("content_block", "a content block"),
+    "content_block_delta": ("delta", "a delta"),
+}
+
+
+def _failed(data: Any) -> Any:
+    if isinstance(data, Mapping) and (data.get("type") == "error" or ("content" not in data and data.get("error"))):
+        return data
+    return None
+
+
+# --- Requests ---------------------------------------------------------------------------------------------------------
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -40,6 +245,12 @@ def routed(method: str, path: str) -> Routed | None:
     return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
 
 
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a request asks for."""
+    compacts = isinstance(kwargs.get("compaction"), Mapping)
+    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"), compaction=compacts)
+
+
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out.
 
@@ -48,86 +259,86 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """
     if request.retrieve is not None:
         raise UsageError("the Messages API cannot fetch a message by its id: use a provider function that can")
-    body: Json = {"model": request.model, "max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS}
-    system = [message for message in request.messages if message.role == "system" and message.blocks is None]
-    if len(system) == 1:
-        body["system"] = system[0].content
-    elif system:
-        body["system"] = [part for message in system for part in _parts(message.content)]
-    body["messages"] = _messages(request.messages)
-    if request.tools:
-        body["tools"] = [_TOOL.written(tool) for tool in request.tools]
-        if request.tool_choice != "auto":
-            words = {"none": {"type": "none"}, "required": {"type": "any"}}
-            body["tool_choice"] = words.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.format is not None and request.format != {"type": "json_object"}:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": request.format}}
-    if stream:
-        body["stream"] = True
-    return body | request.extra
+    choice, schema = request.tool_choice, request.format
+    choices = {"none": {"type": "none"}, "required": {"type": "any"}}
+    settings = {
+        "system": _system(request.messages),
+        "tools": [_TOOL.written(tool) for tool in request.tools] or None,
+        "tool_choice": choices.get(choice, {"type": "tool", "name": choice}),
+        "temperature": request.temperature,
+        "output_config": {"format": {"type": "json_schema", "schema": schema}},
+        "stream": stream or None,
+    }
+    if not request.tools or choice == "auto":
+        del settings["tool_choice"]
+    if schema is None or schema == {"type": "json_object"}:
+        del settings["output_config"]
+    return {
+        "model": request.model,
+        "max_tokens": request.max_tokens or _DEFAULT_MAX_TOKENS,
+        "messages": _messages(request.messages),
+        **{name: value for name, value in settings.items() if value is not None},
+        **request.extra,
+    }
+
+
+def _system(messages: Iterable[Message]) -> str | list[Json] | None:
+    """The API has one place for it, before the messages; what has blocks stands among them."""
+    said = [message.content for message in messages if message.role == "system" and message.blocks is None]
+    return said[0] if len(said) == 1 else [part for content in said for part in _parts(content)] or None
 
 
 def _parts(content: str | list[Json]) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _messages(messages: tuple[Message, ...]) -> list[Json]:
+def _messages(messages: Iterable[Message]) -> list[Json]:
     """The messages in the API's shape; the results of one batch of calls go together in one user message."""
     written: list[Json] = []
-    results: list[Json] | None = None
-    for message in messages:
-        if message.role == "tool":
-            if results is None:
-                results = []
-                written.append({"role": "user", "content": results})
-            results.append(_result(message))
-            continue
-        results = None
-        if message.role == "assistant":
-            content = _said(message)
-            if content:
-                written.append({"role": "assistant", "content": content})
-        elif message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-            written.append(message.blocks.items[0])
-        elif message.role == "user":
-            written.append({"role": "user", "content": message.content})
+    for are_results, batch in groupby(messages, lambda message: message.role == "tool"):
+        if are_results:
+            written.append({"role": "user", "content": [_result(each) for each in batch]})
+        else:
+            written += [made for each in batch if (made := _message(each))]
     return written
 
 
+def _message(message: Message) -> Json | None:
+    """One message; None where it says nothing, which the API refuses."""
+    if message.role == "assistant":
+        content = _said(message)
+        return {"role": "assistant", "content": content} if content else None
+    if own := own_blocks(message, NAME):
+        return own[0]
+    return {"role": "user", "content": message.content} if message.role == "user" else None
+
+
 def _result(message: Message) -> Json:
-    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-        return message.blocks.items[0]
+    if own := own_blocks(message, NAME):
+        return own[0]
     result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
     return {**result, "is_error": True} if message.is_error else result
 
 
 def _said(message: Message) -> str | list[Json]:
-    """An assistant message's content; empty where it says nothing, which the API refuses."""
-    if message.blocks is not None and message.blocks.format == NAME:
-        kept = {call.id for call in message.tool_calls}
-        return [block for block in message.blocks.items if _replayable(block, kept)]
-    uses = [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
-        for call in message.tool_calls
-    ]
-    if not uses and isinstance(message.content, str):
+    own = own_blocks(message, NAME)
+    calls = message.tool_calls
+    if own is None and not calls and isinstance(message.content, str):
         return message.content if message.content.strip() else ""
-    return [block for block in _parts(message.content) if _replayable(block, frozenset())] + uses
+    if own is None:
+        uses = ({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}} for call in calls)
+        own = (*_parts(message.content), *uses)
+    return [block for block in own if _replayable(block, {call.id for call in calls})]
 
 
-def _replayable(block: Json, kept: set[str] | frozenset[str]) -> bool:
+def _replayable(block: Json, kept: Collection[str] = ()) -> bool:
     """Whether the API takes a block back: no call that left the history, no unsigned thinking, no empty text."""
-    match block.get("type"):
-        case "tool_use":
-            return block.get("id") in kept
-        case "thinking":
-            return bool(block.get("signature"))
-        case "text":
-            return bool(text(block.get("text")).strip())
-        case _:
-            return True
+    kind = block.get("type")
+    if kind == "tool_use":
+        return block.get("id") in kept
+    if kind == "thinking":
+        return bool(block.get("signature"))
+    return kind != "text" or bool(text(block.get("text")).strip())
 
 
 def resume(
@@ -142,13 +353,7 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: the API
             refuses it there); `resend`.
     """
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    blocks = _unfinished(cut)
-    if strategy == Strategy.PREFILL and blocks and blocks[-1].get("type") == "text":
-        blocks[-1] = {**blocks[-1], "text": text(blocks[-1].get("text")).rstrip()}
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks))) if blocks else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy)
+    return continued(request, cut, _unfinished(cut), format=NAME, prompt=prompt, strategy=strategy)
 
 
 def _unfinished(cut: ChatResponse) -> list[Json]:
@@ -159,27 +364,85 @@ def _unfinished(cut: ChatResponse) -> list[Json]:
     kept = [
         block
         for block in cut.blocks.items
-        if _replayable(block, frozenset())
-        and (not text(block.get("type")).endswith("_tool_use") or block.get("id") in answered)
+        if _replayable(block) and (not text(block.get("type")).endswith("_tool_use") or block.get("id") in answered)
     ]
     while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
         kept.pop()
     return kept
 
 
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for."""
-    compacts = isinstance(kwargs.get("compaction"), Mapping)
-    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"), compaction=compacts)
+# --- Scripted replies -------------------------------------------------------------------------------------------------
+
+_USAGE: Final = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_creation_input_tokens": "cache_write_tokens",
+    "output_tokens_details.thinking_tokens": "reasoning_tokens",
+}
+
+
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A response as the API would send it: a body, or the events of a stream."""
+    ending: Json = {"stop_reason": raw_reason(response.stop, REASONS[dialect]), "stop_sequence": None}
+    usage: Json = {"input_tokens": 0, "output_tokens": 0, **written_usage(response.usage, _USAGE)}
+    usage["input_tokens"] = max(0, usage["input_tokens"] - sum(usage.get(name, 0) for name in _COUNTED[2:]))
+    head: Json = {"id": response.id or "msg_endturn", "type": "message", "role": "assistant"}
+    head["model"] = response.model or "scripted"
+    blocks = list(_written_blocks(response))
+    if not stream:
+        return {**head, "content": [block for block, _, _ in blocks], **ending, "usage": usage}
+    empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
+    data: list[Json] = [{"type": "message_start", "message": {**head, **empty}}]
+    for index, (block, start, deltas) in enumerate(blocks):
+        data.append({"type": "content_block_start", "index": index, "content_block": {**block, **start}})
+        data += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        data.append({"type": "content_block_stop", "index": index})
+    if response.stop.terminal_seen:
+        data += [{"type": "message_delta", "delta": ending, "usage": usage}, {"type": "message_stop"}]
+    elif blocks:
+        data.pop()  # It breaks off within its last block.
+    return [Event(each["type"], each) for each in data]
+
+
+def _written_blocks(response: ChatResponse) -> Iterator[tuple[Json, Json, list[Json]]]:
+    """Each block as a body has it; what differs at its start in a stream; its deltas."""
+    if response.reasoning:
+        signature = "c2NyaXB0ZWQ="
+        deltas: list[Json] = [{"type": "thinking_delta", "thinking": word} for word in words(response.reasoning)]
+        deltas.append({"type": "signature_delta", "signature": signature})
+        block: Json = {"type": "thinking", "thinking": response.reasoning, "signature": signature}
+        yield block, {"thinking": "", "signature": ""}, deltas
+    if response.text:
+        deltas = [{"type": "text_delta", "text": word} for word in words(response.text)]
+        yield {"type": "text", "text": response.text}, {"text": ""}, deltas
+    for call in response.tool_calls:
+        pieces = ["", *words(written_arguments(call))]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        # In a body, the input of a call that was cut is an object all the same, an empty one.
+        block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+        yield block, {"input": {}}, deltas
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, its `error` event."""
+    said = error_words(NAME, status, code, message)
+    error = {"type": said.type, "message": said.message}
+    body: Json = {"type": "error", "error": error, "request_id": f"req_{number:08d}"}
+    return Event("error", body) if stream else body
 
 
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="anthropic",
+    framing=Framing.SSE,
     reasons=REASONS,
-    voice=VOICE,
-    replies=REPLY,
+    voice=Voice("msg_", "toolu_", "request-id"),
+    replies=Reply(
+        name=NAME, reader=Reader, rows=_rows_of, faulty=_faulty, failed=_failed, blocks=_blocks, has_end=True
+    ),
     route=route,
     routed=routed,
     request_summary=request_summary,

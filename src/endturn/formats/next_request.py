@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from endturn.chat import ChatResponse, Message, Request
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.records import Strategy
 from endturn.stop import Resume
 
@@ -14,6 +15,36 @@ def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None
     if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
         return request.but(messages=(*request.messages, cut.message()))
     return None
+
+
+def continued(
+    request: Request,
+    cut: ChatResponse,
+    unfinished: Sequence[Json],
+    *,
+    format: str,
+    prompt: str,
+    strategy: str,
+    forced: str = "tool_choice",
+) -> Request:
+    """The next request in a format that sends an answer back as its blocks.
+
+    Args:
+        unfinished: the blocks of the cut answer that may be sent back.
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    blocks = [*unfinished]
+    if strategy == Strategy.PREFILL and blocks and isinstance(blocks[-1].get("text"), str):
+        # A last message that ends in white space is refused.
+        blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(format, tuple(blocks))) if blocks else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced=forced)
+
+
+def own_blocks(message: Message, format: str) -> tuple[Json, ...] | None:
+    """What a message holds in a format's own shape, which wins over its content; None where it holds none."""
+    return message.blocks.items if message.blocks is not None and message.blocks.format == format else None
 
 
 def asking_on(
