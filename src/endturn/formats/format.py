@@ -71,23 +71,6 @@ class Decoder:
         return self._fold.response()
 
 
-def decoded(reply: Reply, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
-    """A whole body as a response.
-
-    Raises:
-        DecodeError: it is none of this format.
-        ProviderError: it is an error that came under a status of success, as gateways send them.
-    """
-    if (error := reply.failed(body)) is not None:
-        raise error_of(200, headers or {}, error, ctx=ctx)
-    if (wrong := reply.faulty(body, True)) is not None:
-        raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
-    fold = Fold(ctx, reply, keep=True)
-    for part in reply.reader(ctx, True)(body):
-        fold.add(part)
-    return fold.response(headers)
-
-
 class _Routing(Protocol):
     def __call__(self, request: Request, *, stream: bool, dialect: str = "") -> Route: ...
 
@@ -159,4 +142,12 @@ class Format:
             DecodeError: it is none of this format.
             ProviderError: it is an error that came under a status of success, as gateways send them.
         """
-        return decoded(self.replies, body, ctx=ctx, headers=headers)
+        reply = self.replies
+        if (error := reply.failed(body)) is not None:
+            raise error_of(200, headers or {}, error, ctx=ctx)
+        if (wrong := reply.faulty(body, True)) is not None:
+            raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
+        fold = Fold(ctx, reply, keep=True)
+        for part in reply.reader(ctx, True)(body):
+            fold.add(part)
+        return fold.response(headers)
