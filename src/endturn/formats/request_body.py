@@ -133,7 +133,7 @@ def _tool_choice(body: Json) -> str:
     several = items(first(choice, "allowedFunctionNames") or _at(choice, "allowed_tools.tools"))
     if isinstance(named, str) or (len(several) == 1 and isinstance(named := several[0], str)):
         return named
-    word = first(choice, "type", "mode") or next(iter(choice or ()), "")
+    word = first(choice, "type", "mode") or next(iter(choice if isinstance(choice, dict) else ()), "")
     return _CHOICES.get(text(word).lower(), "auto")
 
 
@@ -153,6 +153,8 @@ _CALLS: Final = ("toolUse", "functionCall", "function_call")
 """What a part holds that is a call: Bedrock's, Gemini's."""
 _ARE_PARTS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
 """What tells a part of a result from an object that a tool answered."""
+_WORDS: Final = ("output", "error", "content", "text")
+"""The members of an object that is a result's text."""
 _ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
 _PLAIN: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
 """The members of a message that ours says whole."""
@@ -263,8 +265,9 @@ def _answered(value: Any) -> str | list[Json]:
     objects = _parts(value)
     if len(objects) != 1 or objects[0].keys() & _ARE_PARTS:
         return _content(value)
-    inner = next(iter(objects[0].values())) if objects[0].keys() <= {"content", "output", "error", "text"} else None
-    return _content(inner) if isinstance(inner, str | list) else json.dumps(objects[0])
+    (only,) = objects
+    inner = first(only, *_WORDS) if len(only) == 1 else None
+    return _content(inner) if isinstance(inner, str | list) else json.dumps(only)
 
 
 def _joined(one: Message, other: Message) -> Message:
