@@ -56,11 +56,16 @@ class Decoder:
             DecodeError: the event is not one of this format.
             ProviderError: the stream reports an error before its end; `partial` holds what had arrived.
         """
-        if (wrong := self._reply.faulty(event.data, False)) is not None:
-            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(event.data)))
-        deltas = tuple(delta for part in self._read(event.data) if (delta := self._fold.add(part)) is not None)
-        if self._fold.broken:
-            said = self._reply.failed(event.data) or {**event.data, "error": self._fold.error}
+        data, fold = event.data, self._fold
+        if (wrong := self._reply.faulty(data, False)) is not None:
+            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(data)))
+        deltas = []
+        for part in self._read(data):
+            delta = fold.add(part)
+            if delta is not None:
+                deltas.append(delta)
+        if fold.broken:
+            said = self._reply.failed(data) or {**data, "error": fold.error}
             failure = error_of(200, {}, said, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
