@@ -21,6 +21,7 @@ from endturn.formats.summaries import Event
 
 _PRELUDE: Final = struct.Struct(">III")
 _CRC: Final = struct.Struct(">I")
+_LENGTH: Final = struct.Struct(">H")
 _LONGEST: Final = _PRELUDE.size + 128 * 1024 + 24 * 1024 * 1024 + _CRC.size
 """The longest message that botocore accepts: 128 KB of headers and 24 MB of payload."""
 
@@ -72,25 +73,20 @@ class MessagesDecoder:
 def _headers(data: bytes) -> dict[str, str]:
     """The headers that are text: all that matter here are."""
     found: dict[str, str] = {}
-    at = 0
     try:
-        while at < len(data):
-            size = data[at]
-            name = data[at + 1 : at + 1 + size].decode()
-            kind = data[at + 1 + size]
-            at += size + 2
-            if kind in _SIZES:
-                at += _SIZES[kind]
-                continue
-            if kind not in (_BYTES, _STRING):
-                raise ValueError(f"its type is {kind}")
-            (length,) = struct.unpack_from(">H", data, at)
+        while data:
+            end = 1 + data[0]
+            name, kind, data = data[1:end].decode(), data[end], data[end + 1 :]
+            if kind in (_BYTES, _STRING):
+                (size,), data = _LENGTH.unpack(data[:2]), data[2:]
+            else:
+                size = _SIZES[kind]
+            if size > len(data):
+                raise ValueError("the last one is cut")
             if kind == _STRING:
-                found[name] = data[at + 2 : at + 2 + length].decode()
-            at += 2 + length
-        if at != len(data):
-            raise ValueError("the last one is cut")
-    except (IndexError, ValueError, struct.error) as error:
+                found[name] = data[:size].decode()
+            data = data[size:]
+    except (IndexError, KeyError, ValueError, struct.error) as error:
         raise DecodeError(f"the provider's event stream is damaged: a header cannot be read ({error})") from None
     return found
 

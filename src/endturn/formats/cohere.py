@@ -119,12 +119,8 @@ def _replayed(message: Message, block: Json) -> Json | None:
     content = block.get("content")
     if isinstance(content, list):
         content = [part for part in content if _says(part)]
-    gone = ("content", "tool_calls") if calls else ("content", "tool_calls", "tool_plan")
-    written = {name: value for name, value in block.items() if name not in gone}
-    if content:
-        written["content"] = content
-    if calls:
-        written["tool_calls"] = calls
+    now = {"content": content, "tool_calls": calls, "tool_plan": block.get("tool_plan") if calls else None}
+    written = {name: value for name, value in {**block, **now}.items() if value or name not in now}
     return written if calls or _is_visible(content) else None
 
 

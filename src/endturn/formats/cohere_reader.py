@@ -124,12 +124,12 @@ class Reader:
         """A piece of content: its kind is the member that it has."""
         kind = member(content, "type")
         for each in _KINDS:
-            piece = text(member(content, each))
-            if piece:
+            piece = member(content, each)
+            if isinstance(piece, str) and piece:
                 yield Text(piece) if each == "text" else Reasoning(piece)
                 self._spoke = self._spoke or each == "text"
             if self._keep and (piece or kind == each):
-                yield Block((count(index), each), {"type": each, each: piece})
+                yield Block((count(index), each), {"type": each, each: text(piece)})
         if self._keep and text(kind) and kind not in _KINDS:
             yield Block((count(index), kind), dict(content), begins=True)
 

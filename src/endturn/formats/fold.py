@@ -157,8 +157,8 @@ class Fold:
                 self.token, self._checkpoint = token, checkpoint
             case Reason(raw, at, detail, own):
                 choice = self.choices.setdefault(at, _Choice())
-                word, row = raw_text(raw), self._row(choice)
-                if word is not None and (choice.raw is None or (choice.early and not (row and row.incomplete))):
+                word = raw_text(raw)
+                if word is not None and (choice.raw is None or (choice.early and not self._is_cut(choice))):
                     choice.raw, choice.detail, choice.own = word, detail, own or word
             case Reopened():
                 self.ended, self.token = False, None
@@ -196,8 +196,7 @@ class Fold:
         if choice is None:
             choice = self.choices[at] = _Choice()
         elif choice.raw is not None and not self.reply.has_end:
-            row = self._row(choice)
-            if row is not None and row.incomplete:
+            if self._is_cut(choice):
                 return None
             choice.raw = choice.own = choice.detail = None
             choice.early = True
@@ -242,8 +241,7 @@ class Fold:
         self.error = error
         reasons = [choice for choice in self._counting() if choice.raw is not None]
         over = self.ended if self.reply.has_end else bool(reasons)
-        rows = (self._row(choice) for choice in reasons)
-        self.broken = not over and not any(row is not None and row.incomplete for row in rows)
+        self.broken = not over and not any(map(self._is_cut, reasons))
 
     @property
     def blocks(self) -> dict[Hashable, Json]:
@@ -264,6 +262,10 @@ class Fold:
     def _row(self, choice: _Choice) -> Row | None:
         return None if choice.raw is None else find_row(choice.raw, self.rows)
 
+    def _is_cut(self, choice: _Choice) -> bool:
+        row = self._row(choice)
+        return row is not None and row.incomplete
+
     def stop(self, *, left: bool = False) -> Stop:
         """Why it stopped.
 
@@ -281,7 +283,7 @@ class Fold:
             # A part of a split answer that spoke and never said why it stopped is cut, whatever another part says.
             cut = not self.whole and any(each.spoke and not each.raw for each in choices)
             ended = self.whole if said is None else not cut
-        self._close_calls(choices, said, ended)
+        self._close_calls(said, ended)
         calls = self._client_calls()
         usage = self.usage or Usage()
         detail = next((each.detail for each in choices if each.detail), None)
@@ -299,30 +301,27 @@ class Fold:
             detail=detail if self.error is None else label_of(self.error),
         )
 
-    def _close_calls(self, choices: list[_Choice], said: _Choice | None, ended: bool) -> None:
+    def _close_calls(self, said: _Choice | None, ended: bool) -> None:
         """Which calls are whole: servers and proxies close the call that a limit cut, and fill it up to valid JSON."""
-        if said is not None:
-            row = self._row(said)
-            cut = ended and (row is None or row.incomplete)
-        else:
-            row = self.rows.get("")
-            cut = ended and (self.running is not None if row is None else row.incomplete)
+        row = self.rows.get("") if said is None else self._row(said)
         if self.reply.closes_calls:
-            if cut and (calls := self._client_calls()):
+            # A reason that has no row may be a cut, and so is an answer that is still made.
+            unknown = said is not None or self.running is not None
+            if ended and (unknown if row is None else row.incomplete) and (calls := self._client_calls()):
                 calls[-1].closed = False
             return
-        for choice in choices:
-            own = self._row(choice) if choice.raw is not None else row
-            for call in self.calls.values():
-                if self.choices.get(call.choice) is not choice:
-                    continue
-                if call is not choice.last:
-                    call.closed = True
-                elif said is None:
-                    # Nothing says that the last call is whole but the call itself.
-                    call.closed = self.whole and arguments("".join(call.pieces)) is not None
-                else:
-                    call.closed = ended and own is not None and not own.incomplete
+        for call in self.calls.values():
+            choice = self.choices[call.choice]
+            if not self._counts(call.choice):
+                continue
+            if call is not choice.last:
+                call.closed = True
+            elif said is None:
+                # Nothing says that the last call is whole but the call itself.
+                call.closed = self.whole and arguments("".join(call.pieces)) is not None
+            else:
+                own = row if choice.raw is None else self._row(choice)
+                call.closed = ended and own is not None and not own.incomplete
 
     def summary(self, *, left: bool = False) -> ResponseSummary:
         """What telemetry needs of it."""

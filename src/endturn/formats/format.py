@@ -56,11 +56,16 @@ class Decoder:
             DecodeError: the event is not one of this format.
             ProviderError: the stream reports an error before its end; `partial` holds what had arrived.
         """
-        if (wrong := self._reply.faulty(event.data, False)) is not None:
-            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(event.data)))
-        deltas = tuple(delta for part in self._read(event.data) if (delta := self._fold.add(part)) is not None)
-        if self._fold.broken:
-            said = self._reply.failed(event.data) or {**event.data, "error": self._fold.error}
+        data, fold = event.data, self._fold
+        if (wrong := self._reply.faulty(data, False)) is not None:
+            raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(data)))
+        deltas = []
+        for part in self._read(data):
+            delta = fold.add(part)
+            if delta is not None:
+                deltas.append(delta)
+        if fold.broken:
+            said = self._reply.failed(data) or {**data, "error": fold.error}
             failure = error_of(200, {}, said, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
@@ -69,23 +74,6 @@ class Decoder:
     def close(self) -> ChatResponse:
         """What arrived, as a response."""
         return self._fold.response()
-
-
-def decoded(reply: Reply, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
-    """A whole body as a response.
-
-    Raises:
-        DecodeError: it is none of this format.
-        ProviderError: it is an error that came under a status of success, as gateways send them.
-    """
-    if (error := reply.failed(body)) is not None:
-        raise error_of(200, headers or {}, error, ctx=ctx)
-    if (wrong := reply.faulty(body, True)) is not None:
-        raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
-    fold = Fold(ctx, reply, keep=True)
-    for part in reply.reader(ctx, True)(body):
-        fold.add(part)
-    return fold.response(headers)
 
 
 class _Routing(Protocol):
@@ -159,4 +147,12 @@ class Format:
             DecodeError: it is none of this format.
             ProviderError: it is an error that came under a status of success, as gateways send them.
         """
-        return decoded(self.replies, body, ctx=ctx, headers=headers)
+        reply = self.replies
+        if (error := reply.failed(body)) is not None:
+            raise error_of(200, headers or {}, error, ctx=ctx)
+        if (wrong := reply.faulty(body, True)) is not None:
+            raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
+        fold = Fold(ctx, reply, keep=True)
+        for part in reply.reader(ctx, True)(body):
+            fold.add(part)
+        return fold.response(headers)

@@ -7,8 +7,8 @@ anthropic import httpx2), and a format does no I/O. The format: https://html.spe
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import Any, Final, Protocol, assert_never
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
 
@@ -35,22 +35,44 @@ CONTENT_TYPE: Final = {
 class BytesDecoder(Protocol):
     """Turns a stream's bytes, cut anywhere, into events."""
 
-    def feed(self, chunk: bytes) -> Iterator[Event]: ...
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that these bytes complete. Lazy, so that what came before a bad event is given before it raises.
 
-    def close(self) -> list[Event]: ...
+        Raises:
+            DecodeError: an event's data is not JSON.
+        """
+
+    def close(self) -> list[Event]:
+        """The last event, where the stream ended without the line end that should follow it."""
 
 
 def decoder(framing: Framing) -> BytesDecoder:
     """A decoder of that framing."""
-    match framing:
-        case Framing.SSE:
-            return SSEDecoder()
-        case Framing.NDJSON:
-            return LinesDecoder()
-        case Framing.EVENTSTREAM:
-            return aws.MessagesDecoder()
-        case _:
-            assert_never(framing)
+    return _DECODERS[framing]()
+
+
+class _Lines:
+    """Splits bytes, cut anywhere, into lines; a line that comes in many pieces is joined once."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that these bytes complete."""
+        *lines, rest = chunk.split(b"\n")
+        if not lines:
+            self._rest.append(rest)
+            return lines
+        lines[0] = b"".join(self._rest) + lines[0]
+        self._rest = [rest]
+        return lines
+
+    def close(self) -> bytes:
+        """What came after the last line's end."""
+        rest, self._rest = b"".join(self._rest), []
+        return rest
 
 
 class SSEDecoder:
@@ -59,21 +81,17 @@ class SSEDecoder:
     An event that the end of the stream cut off is given only if its data is whole JSON: then nothing of it is missing.
     """
 
-    __slots__ = ("_data", "_first", "_name", "_rest", "_skip_lf")
+    __slots__ = ("_data", "_first", "_lines", "_name", "_skip_lf")
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
+        self._lines = _Lines()
         self._skip_lf = False
         self._first = True
         self._name: str | None = None
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete. Lazy, so that what came before a bad event is given before it raises.
-
-        Raises:
-            DecodeError: an event's data is not JSON.
-        """
+        """The events that these bytes complete."""
         if not chunk:
             return
         if self._skip_lf and chunk.startswith(b"\n"):
@@ -82,21 +100,14 @@ class SSEDecoder:
         self._skip_lf = chunk.endswith(b"\r")
         if b"\r" in chunk:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = chunk.split(b"\n")
-        if len(lines) == 1:
-            self._rest.append(chunk)
-            return
-        lines[0] = b"".join(self._rest) + lines[0]
-        self._rest = [lines.pop()]
-        for line in lines:
+        for line in self._lines.feed(chunk):
             event = self._line(line)
             if event is not None:
                 yield event
 
     def close(self) -> list[Event]:
         """The last event, where the stream ended without the blank line that should follow it."""
-        rest, self._rest = b"".join(self._rest), []
-        if rest:
+        if rest := self._lines.close():
             self._line(rest)
         try:
             event = self._dispatch()
@@ -133,35 +144,29 @@ class SSEDecoder:
 class LinesDecoder:
     """Turns lines of JSON, cut anywhere, into events without a name."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_lines",)
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
+        self._lines = _Lines()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that these bytes complete.
-
-        Raises:
-            DecodeError: a line is not JSON.
-        """
-        *lines, rest = chunk.split(b"\n")
-        if not lines:
-            self._rest.append(chunk)
-            return
-        lines[0] = b"".join(self._rest) + lines[0]
-        self._rest = [rest]
-        for line in lines:
-            if line.strip():
-                yield Event(None, parse(line))
+        """The events that these bytes complete."""
+        return (Event(None, parse(line)) for line in self._lines.feed(chunk) if line.strip())
 
     def close(self) -> list[Event]:
         """The last line, where the stream ended without a line end, if it is a whole object."""
-        rest, self._rest = b"".join(self._rest), []
         try:
-            data = parse(rest) if rest.strip() else None
+            data = parse(self._lines.close())
         except DecodeError:
             return []
         return [Event(None, data)] if isinstance(data, dict) else []
+
+
+_DECODERS: Final[Mapping[Framing, Callable[[], BytesDecoder]]] = {
+    Framing.SSE: SSEDecoder,
+    Framing.NDJSON: LinesDecoder,
+    Framing.EVENTSTREAM: aws.MessagesDecoder,
+}
 
 
 def parse(data: bytes | str) -> Any:
@@ -173,15 +178,11 @@ def parse(data: bytes | str) -> Any:
     try:
         return from_json(data, cache_strings="keys")
     except ValueError:
-        # Python's own reader takes more: half of a surrogate pair, say.
-        return _parse_anything(data if isinstance(data, str) else data.decode("utf-8", "replace"))
-
-
-def _parse_anything(text: str) -> Any:
+        readable = data if isinstance(data, str) else data.decode("utf-8", "replace")
     try:
-        return json.loads(text)
+        return json.loads(readable)  # Python's own reader takes more: half of a surrogate pair, say.
     except (ValueError, RecursionError) as error:
-        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(text)) from None
+        raise DecodeError(f"the provider sent something that is not JSON: {error}", body=shortened(readable)) from None
 
 
 def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[Event]:

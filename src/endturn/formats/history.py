@@ -30,10 +30,10 @@ _SPEAKERS: Final = {
     "thought": "thought",
 }
 
-_BODY: Final = ("content", "parts", "message", "text")
+BODY: Final = ("content", "parts", "message", "text")
 """Where a message keeps what it says: most formats, Gemini, Cohere v1, a part that stands alone."""
 
-_SAID: Final = frozenset({*_BODY, "role", "type", "id", "status", "phase", "annotations", "logprobs", "cache_control"})
+_SAID: Final = frozenset({*BODY, "role", "type", "id", "status", "phase", "annotations", "logprobs", "cache_control"})
 """The members of a message that is nothing but text: what it says, and what a server adds to it."""
 
 
@@ -52,15 +52,16 @@ def role(message: Any) -> str:
     return "user" if said else ""
 
 
-def _body(message: Any) -> Any:
+def body_of(message: Any) -> Any:
+    """What a message says: text, or its parts."""
     if isinstance(message, str):
         return message
-    return next((body for name in _BODY if (body := member(message, name)) is not None), None)
+    return next((body for name in BODY if (body := member(message, name)) is not None), None)
 
 
 def text_of(message: Any) -> str:
     """The visible text of a message: a string, or the text parts of a list."""
-    body = _body(message)
+    body = body_of(message)
     parts = body if isinstance(body, list | tuple) else (body,)
     return "".join(text(_text(part)) for part in parts if member(part, "thought") is not True)
 
@@ -71,7 +72,7 @@ def _text(part: Any) -> Any:
 
 def only_text(message: Any) -> bool:
     """Whether a message holds nothing but text: no image, no tool's result."""
-    body = _body(message)
+    body = body_of(message)
     return isinstance(body, str) or all(isinstance(_text(part), str) for part in items(body))
 
 
@@ -79,16 +80,17 @@ _RESULTS: Final = ("toolResult", "functionResponse", "function_response")
 """What holds a tool's result: Bedrock's, Gemini's."""
 
 
+def result_in(part: Any) -> Any:
+    """The tool's result that a part of a message holds, or is; None where there is none."""
+    inner = next((inner for name in _RESULTS if (inner := member(part, name)) is not None), None)
+    return part if inner is None and member(part, "type") == "tool_result" else inner
+
+
 def results_of(message: Any) -> list[tuple[str, bool]]:
     """The results of tools that a message holds: each as text, and whether it says itself that it is an error."""
-    body = _body(message)
+    found = [result for part in items(body_of(message)) if (result := result_in(part)) is not None]
     if role(message) == "tool":
         found = [message]
-    else:
-        kinds = ((part, next((inner for name in _RESULTS if (inner := member(part, name)) is not None), None))
-                 for part in items(body))  # fmt: skip
-        found = [part if inner is None else inner for part, inner in kinds
-                 if inner is not None or member(part, "type") == "tool_result"]  # fmt: skip
     return [(json.dumps(canonical(each), default=unwritten), says_error(each)) for each in found]
 
 
@@ -103,7 +105,7 @@ def spoken(message: Any) -> Any:
     read = plain(message)
     if isinstance(read, str):
         return ["user", read]
-    if isinstance(read, Mapping) and _body(read) is not None and only_text(read):
+    if isinstance(read, Mapping) and body_of(read) is not None and only_text(read):
         extra = any(value not in (None, [], "") for name, value in read.items() if name not in _SAID)
         return read if extra else [role(read), text_of(read)]
     return read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2s
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -29,6 +29,11 @@ def member(thing: Any, name: str) -> Any:
     if thing.__class__ is dict or isinstance(thing, Mapping):
         return thing.get(name)
     return None if thing is None or isinstance(thing, PLAIN) else getattr(thing, name, None)
+
+
+def first(thing: Any, *names: str) -> Any:
+    """The first of several members that is there."""
+    return next((value for name in names if (value := member(thing, name)) is not None), None)
 
 
 def text(value: Any) -> str:
@@ -60,14 +65,6 @@ def number(value: Any) -> float | None:
 def seed_of(value: Any) -> int | None:
     """The value if it is a whole number that 64 bits hold, as a seed may be any of them; else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
-
-
-SETTINGS: Final[Mapping[str, Callable[[Any], float | None]]] = {
-    "max_tokens": count,
-    "temperature": number,
-    "seed": seed_of,
-}
-"""How the numbers of our Request are read, by their names in it."""
 
 
 def texts(value: Any) -> tuple[str, ...]:

@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, Json, Message, Request, Tool, ToolCall
+from endturn.chat import Blocks, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError
 from endturn.formats.bedrock_invoke_families import asked
 from endturn.formats.content_parts import medium, said, thought
 from endturn.formats.format import Format
-from endturn.formats.history import role, says_error
-from endturn.formats.reading import arguments, items, member, minted, text, text_or_none
+from endturn.formats.history import BODY, body_of, result_in, role, says_error
+from endturn.formats.reading import arguments, first, items, member, minted, text, text_or_none
 from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS
+from endturn.formats.tools import tools_in
 
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "openai_chat": ("messages",),
@@ -80,18 +81,18 @@ def request_of(format: Format, body: Json) -> Request:
     request = Request(
         model=model,
         messages=(),
-        tools=tuple(_tools(body)),
+        tools=tuple(tools_in(body)),
         tool_choice=_tool_choice(body),
         max_tokens=seen.maximum or None,
         temperature=seen.temperature,
         seed=seen.seed,
         format={"type": "json_object"} if schema is None and seen.json_format else schema,
-        token=text_or_none(_first(body, "continuation_token", "continuationToken")),
+        token=text_or_none(first(body, "continuation_token", "continuationToken")),
         previous_id=seen.previous_id,
     )
     is_first_api = name == "message"
     messages = _messages("" if is_first_api else format.name, [given] if isinstance(given, dict) else seen.history)
-    if system := _content(_first(seen.system, "parts") or seen.system):
+    if system := _content(first(seen.system, "parts") or seen.system):
         messages.insert(0, Message(role="system", content=system))
     ours = _OURS | (LIMIT_MEMBERS if request.max_tokens else frozenset())
     if format.name != "completions" or isinstance(given, str):  # Of several prompts, the message holds the first.
@@ -113,10 +114,6 @@ def _left(body: Json, written: Json, ours: frozenset[str]) -> Json:
     return left
 
 
-def _first(thing: Any, *names: str) -> Any:
-    return next((value for name in names if (value := member(thing, name)) is not None), None)
-
-
 def _at(thing: Any, path: str) -> Any:
     for name in path.split("."):
         thing = member(thing, name)
@@ -126,30 +123,17 @@ def _at(thing: Any, path: str) -> Any:
 # --- Tools and the form of the answer ---------------------------------------------------------------------------------
 
 
-def _tools(body: Json) -> Iterator[Tool]:
-    """The functions among the tools. The provider's own have no schema, but a type."""
-    for raw in items(_first(body, "tools")) or items(_at(body, "toolConfig.tools")):
-        declared = items(_first(raw, "functionDeclarations", "function_declarations"))
-        for about in declared or (_first(raw, "function", "toolSpec") or raw,):
-            name, kind = member(about, "name"), member(raw, "type")
-            schema = _first(about, "parametersJsonSchema", "parameters_json_schema", "parameters", "input_schema")
-            schema = _at(about, "inputSchema.json") if schema is None else schema
-            if isinstance(name, str) and (isinstance(schema, dict) or kind in ("function", None)):
-                known: Json = {"parameters": schema} if isinstance(schema, dict) else {}
-                yield Tool(name=name, description=text(member(about, "description")), **known)
-
-
 def _tool_choice(body: Json) -> str:
-    config = _first(body, "toolConfig", "tool_config")
-    choice = _first(body, "tool_choice") or _first(config, "toolChoice", "functionCallingConfig")
+    config = first(body, "toolConfig", "tool_config")
+    choice = first(body, "tool_choice") or first(config, "toolChoice", "functionCallingConfig")
     choice = choice or _at(body, "generation_config.tool_choice")
     if isinstance(choice, str):
         return _CHOICES.get(choice.lower(), "auto")
-    named = _first(choice, "name") or _at(choice, "function.name") or _at(choice, "tool.name")
-    several = items(_first(choice, "allowedFunctionNames") or _at(choice, "allowed_tools.tools"))
+    named = first(choice, "name") or _at(choice, "function.name") or _at(choice, "tool.name")
+    several = items(first(choice, "allowedFunctionNames") or _at(choice, "allowed_tools.tools"))
     if isinstance(named, str) or (len(several) == 1 and isinstance(named := several[0], str)):
         return named
-    word = _first(choice, "type", "mode") or next(iter(choice or ()), "")
+    word = first(choice, "type", "mode") or next(iter(choice if isinstance(choice, dict) else ()), "")
     return _CHOICES.get(text(word).lower(), "auto")
 
 
@@ -165,14 +149,14 @@ def _schema(body: Json) -> Json | None:
 
 # --- The conversation -------------------------------------------------------------------------------------------------
 
-_BODY: Final = ("content", "parts", "message", "text")
 _CALLS: Final = ("toolUse", "functionCall", "function_call")
-_RESULTS: Final = ("toolResult", "functionResponse", "function_response")
-"""What a part holds that is a call, or a result: Bedrock's, Gemini's."""
+"""What a part holds that is a call: Bedrock's, Gemini's."""
 _ARE_PARTS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
 """What tells a part of a result from an object that a tool answered."""
+_WORDS: Final = ("output", "error", "content", "text")
+"""The members of an object that is a result's text."""
 _ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
-_PLAIN: Final = frozenset({*_BODY, "role", "type", "tool_call_id"})
+_PLAIN: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
 """The members of a message that ours says whole."""
 
 
@@ -201,7 +185,7 @@ def _messages(format_: str, history: Iterable[Any]) -> list[Message]:
 
 
 def _read(format_: str, raw: Any, place: int, waiting: list[ToolCall]) -> Iterator[Message]:
-    speaker, body = _speaker(format_, raw), raw if isinstance(raw, str) else _first(raw, *_BODY)
+    speaker, body = _speaker(format_, raw), body_of(raw)
     if speaker is None or not isinstance(body, str | list | dict | None):
         raise DecodeError("a message has a role that there is, and text or a list of parts as its content")
     parts = _parts(body)
@@ -213,8 +197,8 @@ def _read(format_: str, raw: Any, place: int, waiting: list[ToolCall]) -> Iterat
         sent = tuple(parts) if format_ in _IN_PARTS and parts else (raw,)
         yield Message(role=speaker, content=words, tool_calls=calls, blocks=_blocks(format_, speaker, raw, *sent))
         return
-    results = [(result, part) for part in parts if (result := _result_in(part)) is not None]
-    rest = [part for part in parts if _result_in(part) is None]
+    results = [(result, part) for part in parts if (result := result_in(part)) is not None]
+    rest = [part for part in parts if result_in(part) is None]
     if speaker == "tool":
         results = results or [(result, raw) for result in items(member(raw, "tool_results")) or (raw,)]
     for result, whole in results:
@@ -249,34 +233,30 @@ def _blocks(format_: str, speaker: str, raw: Any, *sent: Json) -> Blocks | None:
 
 
 def _calls(format_: str, raw: Any, parts: list[Json], place: int) -> Iterator[ToolCall]:
-    listed = [(call, _first(call, "function", "custom") or call) for call in items(member(raw, "tool_calls"))]
+    listed = [(call, first(call, "function", "custom") or call) for call in items(member(raw, "tool_calls"))]
     for each in (raw, *parts):
-        inner = each if member(each, "type") in _ARE_CALLS else _first(each, *_CALLS)
+        inner = each if member(each, "type") in _ARE_CALLS else first(each, *_CALLS)
         if isinstance(inner, dict) and inner.get("type") != "server_tool_use":
             listed.append((inner, inner))
     seed = ("history",) if format_ == "ollama" else ("history", place)  # as its own encode knows them
     for number, (call, about) in enumerate(listed):
-        given = _first(about, "arguments", "input", "args", "parameters")
+        given = first(about, "arguments", "input", "args", "parameters")
         yield ToolCall(
-            id=text(_first(call, "call_id", "toolUseId", "id")) or minted(*seed, number),
+            id=text(first(call, "call_id", "toolUseId", "id")) or minted(*seed, number),
             name=text(member(about, "name")),
             arguments_raw=given if isinstance(given, str) else None,
             arguments=arguments(given) if isinstance(given, str) else given if isinstance(given, dict) else None,
         )
 
 
-def _result_in(part: Json) -> Any:
-    return _first(part, *_RESULTS) or (part if part.get("type") == "tool_result" else None)
-
-
 def _result(result: Any, blocks: Blocks | None, waiting: list[ToolCall]) -> Message:
     """A tool's result; without an id it answers the first call of its name that waits for one."""
-    id_ = text(_first(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
+    id_ = text(first(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
     if not id_:
-        name = text(_first(result, "name", "tool_name")) or text(_at(result, "call.name"))
+        name = text(first(result, "name", "tool_name")) or text(_at(result, "call.name"))
         id_ = next((call.id for call in waiting if name in ("", call.name)), name)
     waiting[:] = [call for call in waiting if call.id != id_]
-    content = _answered(_first(result, "content", "output", "result", "response", "outputs"))
+    content = _answered(first(result, "content", "output", "result", "response", "outputs"))
     return Message(role="tool", content=content, tool_call_id=id_, is_error=says_error(result), blocks=blocks)
 
 
@@ -285,8 +265,9 @@ def _answered(value: Any) -> str | list[Json]:
     objects = _parts(value)
     if len(objects) != 1 or objects[0].keys() & _ARE_PARTS:
         return _content(value)
-    inner = next(iter(objects[0].values())) if objects[0].keys() <= {"content", "output", "error", "text"} else None
-    return _content(inner) if isinstance(inner, str | list) else json.dumps(objects[0])
+    (only,) = objects
+    inner = first(only, *_WORDS) if len(only) == 1 else None
+    return _content(inner) if isinstance(inner, str | list) else json.dumps(only)
 
 
 def _joined(one: Message, other: Message) -> Message:

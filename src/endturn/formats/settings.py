@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from endturn.chat import Request, Tool
 from endturn.formats.reading import items, member, text
+from endturn.formats.tools import tools_in
 
 LIMIT_MEMBERS: Final = frozenset(
     {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
@@ -59,17 +60,8 @@ def thinking_budget(request: Request) -> int:
 
 def tool_schemas(request: Request) -> dict[str, Tool]:
     """The tools that a request declares, by name; `extra` may hold them in the provider's own shape, and wins."""
-    given = request.extra.get("tools")
-    if not isinstance(given, list):
-        return {tool.name: tool for tool in request.tools}
-    tools = {}
-    for each in given:
-        inner = each.get("function", each) if isinstance(each, dict) else None
-        name = inner.get("name") if isinstance(inner, dict) else None
-        if isinstance(inner, dict) and isinstance(name, str):
-            schema = inner.get("parameters", inner.get("input_schema"))
-            tools[name] = Tool(name=name, parameters=schema if isinstance(schema, dict) else {})
-    return tools
+    given = tuple(tools_in(request.extra)) if "tools" in request.extra else request.tools
+    return {tool.name: tool for tool in given}
 
 
 def tools_of(request: Request) -> Iterator[Tool | Mapping[str, str]]:
