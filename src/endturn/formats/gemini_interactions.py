@@ -10,9 +10,10 @@ from urllib.parse import parse_qs, quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError
+from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
-from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME as NAME, REASONS as REASONS, REPLY
-from endturn.formats.gemini_interactions_reply import reply as reply, reply_error as reply_error
+from endturn.formats.framing import DONE
+from endturn.formats.gemini_interactions_reader import CLIENT_CALL, CONTENT, NAME, REASONS, REPLY
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
@@ -21,21 +22,18 @@ from endturn.formats.reading import (
     member,
     minted,
     output_type,
+    raw_reason,
     text,
     text_or_none,
 )
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
 
-PROVIDER: Final = "gcp.gemini"
 _TOOL: Final = ToolShape(beside={"type": "function"})
-FRAMING: Final = Framing.SSE
-# The API has one word for an answer that is cut, whatever cut it.
-VOICE: Final = Voice("v1_", "call_", "x-request-id")
-
 _OURS: Final = frozenset(
     {"model", "input", "system_instruction", "tools", "stream", "response_format", "previous_interaction_id"}
     | {"continuation_token", "generation_config"}
@@ -165,6 +163,145 @@ def _format(format_: Json) -> Json:
     return form if format_ == {"type": "json_object"} else {**form, "schema": format_}
 
 
+def resume(
+    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+) -> Request:
+    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
+
+    Args:
+        prompt: the nudge; the last user message, marked synthetic. Not used by the other strategies.
+        strategy: `prompt`; `prefill` (the partial answer is the last step); `resend` (the answer verbatim, nothing
+            after it); `native_token` (the response's token, with the interaction that gave it, as the SDK does).
+    """
+    if strategy == Strategy.NATIVE_TOKEN or (cut.stop.resume is Resume.NATIVE_TOKEN and cut.token is not None):
+        kept = cut.id is not None and request.extra.get("store") is not False
+        return request.but(token=cut.token, previous_id=cut.id if kept else request.previous_id)
+    request = request.but(token=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    steps = _unfinished(cut)
+    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(steps))) if steps else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="generation_config.tool_choice")
+
+
+def _unfinished(cut: ChatResponse) -> list[Json]:
+    """The steps of a cut response that may be replayed: no call without its result, no thought at the end."""
+    if cut.blocks is None or cut.blocks.format != NAME:
+        return [{"type": "model_output", "content": _parts(cut.text)}] if cut.text.strip() else []
+    answered = {step.get("call_id") for step in cut.blocks.items}
+    kept = [
+        step
+        for step in cut.blocks.items
+        if _replayable(step, ()) and (not text(step.get("type")).endswith("_call") or step.get("id") in answered)
+    ]
+    while kept and kept[-1].get("type") == "thought":
+        kept.pop()
+    return kept
+
+
+def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
+    """What a call of the SDK, or a body, asks for, read in place. A bare text is shown as one message of the user."""
+    body = member(kwargs.get("request"), "body") or kwargs
+    given, form = member(body, "input"), member(body, "response_format")
+    history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
+    found = asked(NAME, body, history, text_or_none(member(body, "system_instruction")))
+    if _is_json(form) or member(body, "response_mime_type") == "application/json":
+        return replace(found, output_type="json")
+    kind = output_type(next(iter(items(form)), form), member(body, "response_modalities"))
+    return replace(found, output_type=kind)
+
+
+def _is_json(form: Any) -> bool:
+    """Whether an output format, or one of several, is JSON: with that type, or a bare schema as older callers give."""
+    if isinstance(form, list | tuple):
+        return any(_is_json(each) for each in form)
+    kind = member(form, "type")
+    if kind in ("audio", "image", "video") or form is None:
+        return False
+    return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
+
+
+# --- What a scripted server says ---
+
+_TIME: Final = "2026-05-20T00:00:00Z"
+_USAGE: Final = {
+    "total_input_tokens": "input_tokens",
+    "total_thought_tokens": "reasoning_tokens",
+    "total_cached_tokens": "cache_read_tokens",
+}
+_OTHERS: Final = ("context_length_exceeded", "content_filter")
+"""Codes of other formats, for which this one has its own."""
+
+
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A response as the API would send it: a body, or the events of a stream."""
+    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
+    head: Json = {"id": response.id, "object": "interaction", "model": response.model or "scripted"}
+    head |= {"created": _TIME, "updated": _TIME}
+    ending: Json = {**head, "status": raw}
+    if usage is not None:
+        said, total = usage.output_tokens, (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        ending["usage"] = {**written_usage(usage, _USAGE), "total_tokens": total}
+        if said is not None:
+            ending["usage"]["total_output_tokens"] = max(0, said - (usage.reasoning_tokens or 0))
+    if raw == "requires_continuation":
+        ending["continuation_token"] = f"after_{response.id}"
+    written = _written(response)
+    if not stream:
+        return {**ending, "steps": [{**begin, **whole} for begin, whole, _ in written]}
+    data: list[Json] = [
+        {"event_type": "interaction.created", "interaction": {**head, "status": "in_progress"}},
+        {"event_type": "interaction.status_update", "interaction_id": head["id"], "status": "in_progress"},
+    ]
+    is_open = {call.id for call in response.tool_calls if not call.closed}
+    for index, (begin, _, deltas) in enumerate(written):
+        data.append({"event_type": "step.start", "index": index, "step": begin})
+        data += [{"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas]
+        breaks_off = not response.stop.terminal_seen and index == len(written) - 1
+        if begin.get("id") not in is_open and not breaks_off:
+            data.append({"event_type": "step.stop", "index": index})
+    events = [Event(each["event_type"], each) for each in data]
+    if response.stop.terminal_seen:
+        done = "interaction.completed"
+        events += [Event(done, {"event_type": done, "interaction": ending}), Event("done", DONE)]
+    return events
+
+
+def _written(response: ChatResponse) -> list[tuple[Json, Json, list[Json]]]:
+    """Each step: how it begins, what a body says of it besides, and the deltas that a stream says instead."""
+    steps: list[tuple[Json, Json, list[Json]]] = []
+    if response.reasoning:
+        signature = "c2NyaXB0ZWQ="
+        deltas: list[Json] = [
+            {"type": "thought_summary", "content": {"type": "text", "text": word}} for word in words(response.reasoning)
+        ]
+        deltas.append({"type": "thought_signature", "signature": signature})
+        whole: Json = {"signature": signature, "summary": _parts(response.reasoning)}
+        steps.append(({"type": "thought"}, whole, deltas))
+    if response.text:
+        deltas = [{"type": "text", "text": word} for word in words(response.text)]
+        steps.append(({"type": "model_output"}, {"content": _parts(response.text)}, deltas))
+    for call in response.tool_calls:
+        raw = written_arguments(call) if call.arguments != {} else ""
+        deltas = [{"type": "arguments_delta", "arguments": word} for word in words(raw)]
+        begin: Json = {"type": CLIENT_CALL, "id": call.id, "name": call.name, "arguments": {}}
+        steps.append((begin, {"arguments": call.arguments_raw if call.arguments is None else call.arguments}, deltas))
+    return steps
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, its `error` event."""
+    said = error_words(NAME, status, code, message)
+    word = code if code and code not in _OTHERS else said.type
+    body: Json = {"error": {"code": word, "message": said.message}}
+    return Event("error", {"event_type": "error", **body}) if stream else body
+
+
+# --- A request as ours ---
+
+
 def request(body: Json) -> Request:
     """A request body of this format as our Request. What ours has no word for travels in `extra`, verbatim.
 
@@ -287,70 +424,12 @@ def _read_result(step: Json, names: Mapping[str, str]) -> Message:
     return message if _result(message, names) == step else message.but(blocks=Blocks(NAME, (step,)))
 
 
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used by the other strategies.
-        strategy: `prompt`; `prefill` (the partial answer is the last step); `resend` (the answer verbatim, nothing
-            after it); `native_token` (the response's token, with the interaction that gave it, as the SDK does).
-    """
-    if strategy == Strategy.NATIVE_TOKEN or (cut.stop.resume is Resume.NATIVE_TOKEN and cut.token is not None):
-        kept = cut.id is not None and request.extra.get("store") is not False
-        return request.but(token=cut.token, previous_id=cut.id if kept else request.previous_id)
-    request = request.but(token=None)
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    steps = _unfinished(cut)
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(steps))) if steps else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="generation_config.tool_choice")
-
-
-def _unfinished(cut: ChatResponse) -> list[Json]:
-    """The steps of a cut response that may be replayed: no call without its result, no thought at the end."""
-    if cut.blocks is None or cut.blocks.format != NAME:
-        return [{"type": "model_output", "content": _parts(cut.text)}] if cut.text.strip() else []
-    answered = {step.get("call_id") for step in cut.blocks.items}
-    kept = [
-        step
-        for step in cut.blocks.items
-        if _replayable(step, ()) and (not text(step.get("type")).endswith("_call") or step.get("id") in answered)
-    ]
-    while kept and kept[-1].get("type") == "thought":
-        kept.pop()
-    return kept
-
-
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a call of the SDK, or a body, asks for, read in place. A bare text is shown as one message of the user."""
-    body = member(kwargs.get("request"), "body") or kwargs
-    given, form = member(body, "input"), member(body, "response_format")
-    history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
-    found = asked(NAME, body, history, text_or_none(member(body, "system_instruction")))
-    if _is_json(form) or member(body, "response_mime_type") == "application/json":
-        return replace(found, output_type="json")
-    kind = output_type(next(iter(items(form)), form), member(body, "response_modalities"))
-    return replace(found, output_type=kind)
-
-
-def _is_json(form: Any) -> bool:
-    """Whether an output format, or one of several, is JSON: with that type, or a bare schema as older callers give."""
-    if isinstance(form, list | tuple):
-        return any(_is_json(each) for each in form)
-    kind = member(form, "type")
-    if kind in ("audio", "image", "video") or form is None:
-        return False
-    return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
-
-
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="gcp.gemini",
+    framing=Framing.SSE,
     reasons=REASONS,
-    voice=VOICE,
+    voice=Voice("v1_", "call_", "x-request-id"),  # One word for an answer that is cut, whatever cut it.
     replies=REPLY,
     route=route,
     routed=routed,
