@@ -90,12 +90,12 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         body["generation_config"] = config | given if isinstance(given, dict) else config
     if request.format is not None:
         body["response_format"] = _format(request.format)
-    if request.previous_id is not None:
-        body["previous_interaction_id"] = request.previous_id
-    if request.token is not None:
-        body["continuation_token"] = request.token
-    if stream:
-        body["stream"] = True
+    more = {
+        "previous_interaction_id": request.previous_id,
+        "continuation_token": request.token,
+        "stream": stream or None,
+    }
+    body |= {name: value for name, value in more.items() if value is not None}
     return body | {name: value for name, value in request.extra.items() if name != "generation_config"}
 
 
@@ -144,18 +144,14 @@ def _said(message: Message) -> list[Json]:
 
 def _replayable(step: Json, kept: Container[Any]) -> bool:
     """Whether the API takes a step back: no call that left the history, no unsigned thought, no empty output."""
-    match step.get("type"):
-        case "function_call":
-            return step.get("id") in kept
-        case "thought":
-            return bool(step.get("signature"))
-        case "model_output":
-            return any(
-                member(part, "type") != "text" or text(member(part, "text")).strip()
-                for part in items(step.get("content"))
-            )
-        case _:
-            return True
+    kind = step.get("type")
+    if kind == CLIENT_CALL:
+        return step.get("id") in kept
+    if kind == "thought":
+        return bool(step.get("signature"))
+    content = items(step.get("content"))
+    says = any(member(part, "type") != "text" or text(member(part, "text")).strip() for part in content)
+    return kind != "model_output" or says
 
 
 def _format(format_: Json) -> Json:
@@ -249,37 +245,39 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     written = _written(response)
     if not stream:
         return {**ending, "steps": [{**begin, **whole} for begin, whole, _ in written]}
-    data: list[Json] = [
-        {"event_type": "interaction.created", "interaction": {**head, "status": "in_progress"}},
-        {"event_type": "interaction.status_update", "interaction_id": head["id"], "status": "in_progress"},
+    events = [
+        _event("interaction.created", interaction={**head, "status": "in_progress"}),
+        _event("interaction.status_update", interaction_id=response.id, status="in_progress"),
     ]
     is_open = {call.id for call in response.tool_calls if not call.closed}
     for index, (begin, _, deltas) in enumerate(written):
-        data.append({"event_type": "step.start", "index": index, "step": begin})
-        data += [{"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas]
+        events.append(_event("step.start", index=index, step=begin))
+        events += [_event("step.delta", index=index, delta=delta) for delta in deltas]
         breaks_off = not response.stop.terminal_seen and index == len(written) - 1
         if begin.get("id") not in is_open and not breaks_off:
-            data.append({"event_type": "step.stop", "index": index})
-    events = [Event(each["event_type"], each) for each in data]
+            events.append(_event("step.stop", index=index))
     if response.stop.terminal_seen:
-        done = "interaction.completed"
-        events += [Event(done, {"event_type": done, "interaction": ending}), Event("done", DONE)]
+        events += [_event("interaction.completed", interaction=ending), Event("done", DONE)]
     return events
+
+
+def _event(kind: str, **said: Any) -> Event:
+    return Event(kind, {"event_type": kind, **said})
 
 
 def _written(response: ChatResponse) -> list[tuple[Json, Json, list[Json]]]:
     """Each step: how it begins, what a body says of it besides, and the deltas that a stream says instead."""
     steps: list[tuple[Json, Json, list[Json]]] = []
+    deltas: list[Json]
     if response.reasoning:
-        signature = "c2NyaXB0ZWQ="
-        deltas: list[Json] = [
-            {"type": "thought_summary", "content": {"type": "text", "text": word}} for word in words(response.reasoning)
+        signed: Json = {"signature": "c2NyaXB0ZWQ="}
+        deltas = [
+            {"type": "thought_summary", "content": part} for word in words(response.reasoning) for part in _parts(word)
         ]
-        deltas.append({"type": "thought_signature", "signature": signature})
-        whole: Json = {"signature": signature, "summary": _parts(response.reasoning)}
-        steps.append(({"type": "thought"}, whole, deltas))
+        whole = {**signed, "summary": _parts(response.reasoning)}
+        steps.append(({"type": "thought"}, whole, [*deltas, {"type": "thought_signature", **signed}]))
     if response.text:
-        deltas = [{"type": "text", "text": word} for word in words(response.text)]
+        deltas = [part for word in words(response.text) for part in _parts(word)]
         steps.append(({"type": "model_output"}, {"content": _parts(response.text)}, deltas))
     for call in response.tool_calls:
         raw = written_arguments(call) if call.arguments != {} else ""
@@ -296,7 +294,7 @@ def reply_error(
     said = error_words(NAME, status, code, message)
     word = code if code and code not in _OTHERS else said.type
     body: Json = {"error": {"code": word, "message": said.message}}
-    return Event("error", {"event_type": "error", **body}) if stream else body
+    return _event("error", **body) if stream else body
 
 
 # --- A request as ours ---

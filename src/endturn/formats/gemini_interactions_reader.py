@@ -278,25 +278,19 @@ def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
 
 def _faulty(data: Any, whole: bool) -> str | None:
     """What is wrong with the shape of an event, or of a whole body."""
+    if data == DONE and not whole:
+        return None
     if not isinstance(data, dict):
-        if not whole and data == DONE:
-            return None
         what = "an interaction" if whole else "an event of an interaction"
         return f"{what} is an object, not {shortened(repr(data), 80)}"
     if not whole:
-        for kind, name in (("step.start", "step"), ("step.delta", "delta")):
-            if data.get("event_type") == kind and not isinstance(data.get(name), dict):
-                return f"a {name} is not an object"
+        inner = {"step.start": "step", "step.delta": "delta"}.get(text(data.get("event_type")))
+        return None if inner is None or isinstance(data.get(inner), dict) else f"a {inner} is not an object"
+    steps = data.get("outputs") if data.get("steps") is None else data["steps"]
+    has_steps = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
+    if data.get("event_type") is None and (has_steps or (steps is None and data.get("status") is not None)):
         return None
-    given = data.get("outputs") if data.get("steps") is None else data["steps"]
-    if (
-        not isinstance(given, list | None)
-        or not all(isinstance(step, dict) for step in given or ())
-        or data.get("event_type") is not None
-        or (data.get("status") is None and given is None)
-    ):
-        return "an interaction has a `status` and a list of `steps`"
-    return None
+    return "an interaction has a `status` and a list of `steps`"
 
 
 def _failed(data: Any) -> Any:

@@ -209,7 +209,7 @@ def _usage(told: Any) -> Usage | None:
     if not isinstance(told, dict):
         return None
     names = _COUNTED_SNAKE if "total_token_count" in told else _COUNTED
-    prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in names]
+    prompt, tools, said, thought, cached, total = [count(told[name]) if name in told else None for name in names]
     asked = prompt if tools is None else (prompt or 0) + tools
     output = said if thought is None else (said or 0) + thought
     if asked is None and output is None and cached is None:
