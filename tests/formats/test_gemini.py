@@ -472,6 +472,3 @@ def test_a_scripted_pause_has_a_token_of_its_own() -> None:
     tokens = [gemini.decode(written, ctx=CTX).token for written in replies]
     assert None not in tokens
     assert len(set(tokens)) == 2
-
-
-# In place

@@ -9,30 +9,28 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
-from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME as NAME, REASONS as REASONS, REPLY
-from endturn.formats.gemini_interactions_reply import reply as reply, reply_error as reply_error
+from endturn.formats.framing import DONE
+from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME, REASONS, REPLY
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.reading import (
     SEGMENTS,
     items,
     member,
     output_type,
+    raw_reason,
     text,
     text_or_none,
 )
 from endturn.formats.request_members import asked
-from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
 
-PROVIDER: Final = "gcp.gemini"
 _TOOL: Final = ToolShape(beside={"type": "function"})
-FRAMING: Final = Framing.SSE
-# The API has one word for an answer that is cut, whatever cut it.
-VOICE: Final = Voice("v1_", "call_", "x-request-id")
-
 _CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
 _PATH: Final = re.compile(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?")
@@ -84,12 +82,12 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         body["generation_config"] = config | given if isinstance(given, dict) else config
     if request.format is not None:
         body["response_format"] = _format(request.format)
-    if request.previous_id is not None:
-        body["previous_interaction_id"] = request.previous_id
-    if request.token is not None:
-        body["continuation_token"] = request.token
-    if stream:
-        body["stream"] = True
+    more = {
+        "previous_interaction_id": request.previous_id,
+        "continuation_token": request.token,
+        "stream": stream or None,
+    }
+    body |= {name: value for name, value in more.items() if value is not None}
     return body | {name: value for name, value in request.extra.items() if name != "generation_config"}
 
 
@@ -138,18 +136,14 @@ def _said(message: Message) -> list[Json]:
 
 def _replayable(step: Json, kept: Container[Any]) -> bool:
     """Whether the API takes a step back: no call that left the history, no unsigned thought, no empty output."""
-    match step.get("type"):
-        case "function_call":
-            return step.get("id") in kept
-        case "thought":
-            return bool(step.get("signature"))
-        case "model_output":
-            return any(
-                member(part, "type") != "text" or text(member(part, "text")).strip()
-                for part in items(step.get("content"))
-            )
-        case _:
-            return True
+    kind = step.get("type")
+    if kind == CLIENT_CALL:
+        return step.get("id") in kept
+    if kind == "thought":
+        return bool(step.get("signature"))
+    content = items(step.get("content"))
+    says = any(member(part, "type") != "text" or text(member(part, "text")).strip() for part in content)
+    return kind != "model_output" or says
 
 
 def _format(format_: Json) -> Json:
@@ -215,12 +209,92 @@ def _is_json(form: Any) -> bool:
     return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
 
 
+# --- What a scripted server says ---
+
+_TIME: Final = "2026-05-20T00:00:00Z"
+_USAGE: Final = {
+    "total_input_tokens": "input_tokens",
+    "total_thought_tokens": "reasoning_tokens",
+    "total_cached_tokens": "cache_read_tokens",
+}
+_OTHERS: Final = ("context_length_exceeded", "content_filter")
+"""Codes of other formats, for which this one has its own."""
+
+
+def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+    """A response as the API would send it: a body, or the events of a stream."""
+    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
+    head: Json = {"id": response.id, "object": "interaction", "model": response.model or "scripted"}
+    head |= {"created": _TIME, "updated": _TIME}
+    ending: Json = {**head, "status": raw}
+    if usage is not None:
+        said, total = usage.output_tokens, (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        ending["usage"] = {**written_usage(usage, _USAGE), "total_tokens": total}
+        if said is not None:
+            ending["usage"]["total_output_tokens"] = max(0, said - (usage.reasoning_tokens or 0))
+    if raw == "requires_continuation":
+        ending["continuation_token"] = f"after_{response.id}"
+    written = _written(response)
+    if not stream:
+        return {**ending, "steps": [{**begin, **whole} for begin, whole, _ in written]}
+    events = [
+        _event("interaction.created", interaction={**head, "status": "in_progress"}),
+        _event("interaction.status_update", interaction_id=response.id, status="in_progress"),
+    ]
+    is_open = {call.id for call in response.tool_calls if not call.closed}
+    for index, (begin, _, deltas) in enumerate(written):
+        events.append(_event("step.start", index=index, step=begin))
+        events += [_event("step.delta", index=index, delta=delta) for delta in deltas]
+        breaks_off = not response.stop.terminal_seen and index == len(written) - 1
+        if begin.get("id") not in is_open and not breaks_off:
+            events.append(_event("step.stop", index=index))
+    if response.stop.terminal_seen:
+        events += [_event("interaction.completed", interaction=ending), Event("done", DONE)]
+    return events
+
+
+def _event(kind: str, **said: Any) -> Event:
+    return Event(kind, {"event_type": kind, **said})
+
+
+def _written(response: ChatResponse) -> list[tuple[Json, Json, list[Json]]]:
+    """Each step: how it begins, what a body says of it besides, and the deltas that a stream says instead."""
+    steps: list[tuple[Json, Json, list[Json]]] = []
+    deltas: list[Json]
+    if response.reasoning:
+        signed: Json = {"signature": "c2NyaXB0ZWQ="}
+        deltas = [
+            {"type": "thought_summary", "content": part} for word in words(response.reasoning) for part in _parts(word)
+        ]
+        whole = {**signed, "summary": _parts(response.reasoning)}
+        steps.append(({"type": "thought"}, whole, [*deltas, {"type": "thought_signature", **signed}]))
+    if response.text:
+        deltas = [part for word in words(response.text) for part in _parts(word)]
+        steps.append(({"type": "model_output"}, {"content": _parts(response.text)}, deltas))
+    for call in response.tool_calls:
+        raw = written_arguments(call) if call.arguments != {} else ""
+        deltas = [{"type": "arguments_delta", "arguments": word} for word in words(raw)]
+        begin: Json = {"type": CLIENT_CALL, "id": call.id, "name": call.name, "arguments": {}}
+        steps.append((begin, {"arguments": call.arguments_raw if call.arguments is None else call.arguments}, deltas))
+    return steps
+
+
+def reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """An error answer's body; within a stream, its `error` event."""
+    said = error_words(NAME, status, code, message)
+    word = code if code and code not in _OTHERS else said.type
+    body: Json = {"error": {"code": word, "message": said.message}}
+    return _event("error", **body) if stream else body
+
+
 FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="gcp.gemini",
+    framing=Framing.SSE,
     reasons=REASONS,
-    voice=VOICE,
+    voice=Voice("v1_", "call_", "x-request-id"),  # One word for an answer that is cut, whatever cut it.
     replies=REPLY,
     route=route,
     routed=routed,

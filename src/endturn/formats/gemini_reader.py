@@ -72,6 +72,8 @@ class Reader:
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk. Asked for without `alt=sse`, a stream is one array of them; so is an error's answer."""
         for chunk in event if isinstance(event, list) else (event,):
+            if not isinstance(chunk, dict):
+                continue
             if self._id is None:
                 self._id = text_or_none(either(chunk, "responseId"))
                 yield Head(self._id, text_or_none(either(chunk, "modelVersion")))
@@ -79,26 +81,27 @@ class Reader:
             if (usage := _usage(either(chunk, "usageMetadata"))) is not None:
                 yield Tokens(usage)
             stopped = False
-            for candidate in items(member(chunk, "candidates")):
+            for candidate in items(chunk.get("candidates")):
                 index = count(member(candidate, "index")) or 0
                 reason = either(candidate, "finishReason")
                 if index == 0:
-                    stopped = reason is not None
                     for place, part in enumerate(items(member(member(candidate, "content"), "parts"))):
                         said = member(part, "text")
                         if said.__class__ is str and len(part) == 1 and not self._keep:
                             yield Text(said)
                         else:
                             yield from self._part(part, first=place == 0)
+                if index or reason is not None:
+                    yield Reason(_word(reason), index)
+                if index == 0 and reason is not None:
+                    stopped = True
                     if token := text_or_none(either(candidate, "continuationToken")):
                         yield Token(token)
-                if index or stopped:
-                    yield Reason(_word(reason), index)
-            blocked = _word(either(either(chunk, "promptFeedback"), "blockReason"))
-            if blocked is not None and not stopped:
+            feedback = either(chunk, "promptFeedback")
+            if feedback is not None and not stopped and (blocked := _word(either(feedback, "blockReason"))):
                 yield Vocabulary(REASONS["promptFeedback"])
                 yield Reason(blocked, detail="prompt")
-            if error := member(chunk, "error"):
+            if error := chunk.get("error"):
                 yield Fault(error)
 
     def _part(self, part: Any, *, first: bool) -> Iterator[Part]:
@@ -209,7 +212,7 @@ def _usage(told: Any) -> Usage | None:
     if not isinstance(told, dict):
         return None
     names = _COUNTED_SNAKE if "total_token_count" in told else _COUNTED
-    prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in names]
+    prompt, tools, said, thought, cached, total = [count(told[name]) if name in told else None for name in names]
     asked = prompt if tools is None else (prompt or 0) + tools
     output = said if thought is None else (said or 0) + thought
     if asked is None and output is None and cached is None:
