@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from endturn.errors import UsageError
 from endturn.instrumentation import instrument as instrumentation
 from endturn.telemetry import cleanup
+from endturn.telemetry.content import Redact
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.messages import Redact
 from endturn.telemetry.otel_providers import Options, Prices
 
 if TYPE_CHECKING:

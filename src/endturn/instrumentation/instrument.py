@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import parent_process, util
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
+import wrapt
 from opentelemetry import _logs, metrics, trace
 
 from endturn import announce
@@ -188,12 +190,15 @@ def before_worker_ends(job: Callable[[], object]) -> None:
     a worker begins. A spawned worker ends as any process does, after its finalizers: there a job runs twice.
     """
 
-    def finalize(anchor: object = None) -> None:
-        util.Finalize(None, job, exitpriority=0)
+    def attend(util: ModuleType) -> None:
+        def finalize(anchor: object = None) -> None:
+            util.Finalize(None, job, exitpriority=0)
 
-    util.register_after_fork(finalize, finalize)
-    if parent_process() is not None:
-        finalize()  # this is a worker, and it has begun
+        util.register_after_fork(finalize, finalize)
+        if import_module("multiprocessing").parent_process() is not None:
+            finalize()  # this is a worker, and it has begun
+
+    wrapt.register_post_import_hook(attend, "multiprocessing.util")  # who never imports it has no workers
 
 
 def _end_worker() -> None:

@@ -15,9 +15,8 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
-from endturn.telemetry.content import ContentPolicy, say_once
+from endturn.telemetry.content import ContentPolicy, Redact, say_once
 from endturn.telemetry.instruments import Instruments, instruments_of
-from endturn.telemetry.messages import Redact
 
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
