@@ -76,11 +76,11 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
     """The exchange of a request that `may_begin` one; None where it asks no model, or is a part of another.
 
     Args:
-        is_observed: whether requests are to be seen, now that there is one.
+        is_observed: whether anybody records requests, now that there is one.
         read: reads the request.
     """
     try:
-        if not is_observed() or not announce.listening():
+        if not is_observed():
             return None
         sent = read()
         cleanup.run()

@@ -39,7 +39,7 @@ def _where(session: Any, method: str, url: Any, **kwargs: object) -> tuple[str, 
 
 
 def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Sent:
-    sent = Sent.to(method.upper(), str(url), json if data is None else data)
+    sent = Sent.to(*_where(session, method, url), json if data is None else data)
     base = getattr(session, "_base_url", None)  # what a relative URL is joined to; aiohttp says it nowhere else
     if sent.host or base is None:
         return sent

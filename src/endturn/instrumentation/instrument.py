@@ -53,7 +53,8 @@ class _Instrumentation:
     has_called: bool = False
 
     def active(self) -> bool:
-        """Asked when a request to a model begins: by then the host has set up its providers."""
+        """Whether anybody records. Asked when a request to a model begins: by then the host has set up its providers."""
+        is_recorded = announce.listening()
         if not self.has_called:
             # Exit handlers run last first: the providers' own handlers shut them down.
             self.has_called = True
@@ -61,8 +62,9 @@ class _Instrumentation:
             atexit.register(_close, self)
             if not self.recorder.awake():
                 _warn_without_sdk()
-        self.look()
-        return True
+        if is_recorded:
+            self.look()
+        return is_recorded
 
     def look(self) -> None:
         """Have the spans of the tracer provider looked at: of the given one, else of the global one as it is now."""

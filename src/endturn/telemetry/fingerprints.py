@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
+from json import JSONEncoder
 from typing import Any
 
 from endturn.formats import RequestSummary
@@ -40,6 +40,8 @@ def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False
     return found
 
 
+_written = JSONEncoder(sort_keys=True, default=unwritten).encode
+
+
 def _add(state: Any, value: Any) -> None:
-    written = json.dumps(canonical(value), sort_keys=True, default=unwritten)
-    state.update(written.encode())
+    state.update(_written(canonical(value)).encode())

@@ -99,8 +99,10 @@ _recent: dict[int, _RecentCall] = {}
 
 def began(span: Any, is_counted: Callable[[], bool]) -> None:
     """A span begins. Where calls are counted in this process, a call's span says so from now on."""
+    if span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE:
+        return
     own = span.get_span_context().span_id
-    if own in _open or (span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE):
+    if own in _open:
         return
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id)
     if schema.COUNTED.key in attributes_of(span):

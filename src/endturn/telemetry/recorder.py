@@ -176,12 +176,12 @@ class Recorder:
         self._tell_agent(ended)
         if out.takes_events():
             level: Level = "warn" if stop.truncated else "info"
-            found = attributes.of_call(started) | found
-            self._emit(schema.STOP_REASON_OBSERVED, level, found, opened, ended_ns)
+            told = attributes.of_stop(ended)
+            self._emit(schema.STOP_REASON_OBSERVED, level, told, opened, ended_ns)
             if not stop.mapped and self._is_news(started.provider, started.model, attributes.raw_shown(stop)):
-                self._emit(schema.STOP_REASON_UNMAPPED, "warn", found, opened, ended_ns)
-            if self._out.content.details and not content_by_another(opened):
-                whole = {**found, **((said or {}) if self._out.content.on_event else {})}
+                self._emit(schema.STOP_REASON_UNMAPPED, "warn", told, opened, ended_ns)
+            if out.content.details and not content_by_another(opened):
+                whole = {**attributes.of_call(started), **found, **((said or {}) if out.content.on_event else {})}
                 self._emit(schema.INFERENCE_DETAILS, "info", whole, opened, ended_ns)
         if out.meters is not None:
             standard = out.options.gen_ai_metrics
