@@ -53,7 +53,7 @@ class _Instrumentation:
     has_called: bool = False
 
     def active(self) -> bool:
-        """Whether anybody records. Asked when a request to a model begins: by then the host has set up its providers."""
+        """Whether anybody records. Asked when a request to a model begins: by then the host has its providers."""
         is_recorded = announce.listening()
         if not self.has_called:
             # Exit handlers run last first: the providers' own handlers shut them down.

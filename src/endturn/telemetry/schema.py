@@ -438,7 +438,8 @@ CONTINUATION_ATTEMPT = Event(
 )  # fmt: skip
 CONTINUATION_TERMINATED = Event(
     "endturn.continuation_terminated", "warn", "A turn that was truncated has ended.",
-    "cut turn of %(gen_ai.request.model)s ended: %(endturn.turn.outcome)s, %(endturn.continuation.attempts)s continuations",
+    "cut turn of %(gen_ai.request.model)s ended: %(endturn.turn.outcome)s, "
+    "%(endturn.continuation.attempts)s continuations",
     (PROVIDER, REQUEST_MODEL, TURN_ID, OUTCOME, ATTEMPTS, TURN_REPAIRS, TOKENS_SO_FAR, CHARS_SO_FAR, ESTIMATED),
     "INFO when it was completed, or continuing is not allowed; ERROR on the four budgets and `retry_limit`, else WARN",
 )  # fmt: skip
