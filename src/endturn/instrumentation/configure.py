@@ -166,8 +166,7 @@ class Telemetry:
         if self._providers:
             self._resource = resource
             self._stand_by()
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=self._stand_by)
+            cleanup.after_fork(self._stand_by)
         atexit.register(self.shutdown)
         instrumentation.before_worker_ends(self.shutdown)
         is_main = threading.current_thread() is threading.main_thread()

@@ -12,7 +12,6 @@ No method raises what it did not find raised. A destructor records nothing: it l
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -366,5 +365,4 @@ def _forget() -> None:
         exchange.is_over = True
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+cleanup.after_fork(_forget)

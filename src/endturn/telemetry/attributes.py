@@ -17,7 +17,7 @@ MOST_CHOICES: Final = 128
 """Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
 but does not bound how many values one holds."""
 
-_TOKENS: Final = {
+TOKENS: Final = {
     "input_tokens": s.INPUT_TOKENS,
     "output_tokens": s.OUTPUT_TOKENS,
     "reasoning_tokens": s.REASONING_TOKENS,
@@ -90,7 +90,7 @@ def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> 
         (s.RESPONSE_ID, None if ended.response_id is None else records.name_shown(ended.response_id)),
         (s.RESPONSE_MODEL, None if by is None else records.name_shown(by)),
         (s.RESPONSE_FIRST_CHUNK, ended.first_chunk_s),
-        *((attribute, getattr(ended.usage, name, None)) for name, attribute in _TOKENS.items()),
+        *((attribute, getattr(ended.usage, name, None)) for name, attribute in TOKENS.items()),
         (s.FINISH_REASONS, finish_reasons(stop, ended.reasons)),
         (s.REASON, stop.reason.value),
         (s.STOP_TRUNCATED, stop.truncated),

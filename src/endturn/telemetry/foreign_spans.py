@@ -9,7 +9,6 @@ over HTTP, or that no HTTP client here has been wrapped for. It is announced the
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -313,5 +312,4 @@ def _perf_counter_at(ns: int) -> float:
     return time.perf_counter() - max(0, time.time_ns() - ns) / 1e9
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget)
+cleanup.after_fork(forget)

@@ -94,10 +94,6 @@ class OTelProviders:
         generations: those of the conventions whose metric names are emitted.
     """
 
-    __slots__ = (
-        "_missing", "agent", "content", "generations", "logger", "meters", "mirrors_events", "options", "tracer",
-    )  # fmt: skip
-
     def __init__(
         self,
         tracer_provider: TracerProvider | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +16,7 @@ from endturn import records
 from endturn.announce import Activation, swallow
 from endturn.records import Record, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, foreign_spans, schema
+from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.content import as_text
 from endturn.telemetry.open_span import (
     NO_SPAN,
@@ -86,9 +85,8 @@ class Recorder:
             records.ToolEnded: self._tool_ended,
             records.TerminationSignalled: self._termination_signalled,
         }
-        if hasattr(os, "register_at_fork"):
-            forked = WeakMethod(self._forked)
-            os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+        forked = WeakMethod(self._forked)
+        cleanup.after_fork(lambda: (method := forked()) and method())
 
     def use(
         self,

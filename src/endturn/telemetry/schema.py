@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
@@ -19,6 +19,7 @@ SCOPE: Final = "endturn"
 INSTANCE: Final = "service.instance.id"
 """The resource attribute that tells one process's series from another's."""
 
+Signal = TypeVar("Signal")
 Type = Literal["string", "string[]", "int", "double", "boolean"]
 Level = Literal["trace", "info", "warn", "error"]
 
@@ -114,6 +115,11 @@ def _attribute(
 
 def _content(key: str, brief: str) -> Attribute:
     return _attribute(key, "string", f"{brief}: JSON; on the event a list.", opt_in=True)
+
+
+def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
+    """All of a kind that stand above, in their order."""
+    return tuple(each for each in globals().values() if isinstance(each, kind))
 
 
 BOOLEANS: Final = ("true", "false")
@@ -406,12 +412,7 @@ SUCCESSORS: Final[Mapping[Metric, tuple[tuple[Metric, Mapping[Attribute, str]], 
 }
 """What a metric is called in the later generation, with the attributes that the new name says instead."""
 
-METRICS: Final[tuple[Metric, ...]] = (
-    RESPONSES, TURNS, TRUNCATION_EXITS, CONTINUATIONS_METRIC, TURN_CONTINUATIONS, TURN_DURATION, TURN_OUTPUT,
-    BUDGET_USED, CONTINUATION_TOKENS, CONTINUATION_COST, REPAIRS, BLOCKED, SUSPECTED_METRIC, UNMAPPED, SERIES_CAPPED,
-    LISTENER_FAILURES, OPERATION_DURATION, TOKEN_USAGE, FIRST_CHUNK, OUTPUT_CHUNK, INFERENCE_DURATION,
-    INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK, INFERENCE_INPUT, INFERENCE_OUTPUT, *INFERENCE_USAGE.values(),
-)  # fmt: skip
+METRICS: Final = (*_declared(Metric), *INFERENCE_USAGE.values())
 
 INFERENCE: Final = (
     OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
@@ -471,10 +472,7 @@ INFERENCE_DETAILS = Event(
     (*INFERENCE, *CONTENT),
 )  # fmt: skip
 
-EVENTS: Final = (
-    STOP_REASON_OBSERVED, CONTINUATION_ATTEMPT, CONTINUATION_TERMINATED, TOOL_PAYLOAD_REPAIR, TOOL_DISPATCH_BLOCKED,
-    STOP_REASON_UNMAPPED, TERMINATION_SIGNAL, INFERENCE_DETAILS,
-)  # fmt: skip
+EVENTS: Final = _declared(Event)
 
 # --- Spans --------------------------------------------------------------------------------------------------------
 
@@ -496,7 +494,7 @@ TOOL_SPAN = Span(
     (OPERATION, TOOL_NAME, TOOL_CALL_ID, TURN_ID, ERROR_TYPE),
 )  # fmt: skip
 
-SPANS: Final = (CHAT_SPAN, TURN_SPAN, TOOL_SPAN)
+SPANS: Final = _declared(Span)
 
 _SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 
