@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
@@ -193,11 +192,13 @@ def before_worker_ends(job: Callable[[], object]) -> None:
     """
 
     def attend(util: ModuleType) -> None:
+        from multiprocessing.process import parent_process  # imported with that by now
+
         def finalize(anchor: object = None) -> None:
             util.Finalize(None, job, exitpriority=0)
 
         util.register_after_fork(finalize, finalize)
-        if import_module("multiprocessing").parent_process() is not None:
+        if parent_process() is not None:
             finalize()  # this is a worker, and it has begun
 
     wrapt.register_post_import_hook(attend, "multiprocessing.util")  # who never imports it has no workers

@@ -221,6 +221,8 @@ class TurnInference:
             found = digests(asked, begun, bare=bare) if begun else {}
             begins: dict[Key, int] = {(length, digest): length for length, digest in found.items()}
             begins |= {} if bare else dict.fromkeys(_names(asked.previous_id, asked.conversation_id), 0)
+            if not begins:
+                continue
             left: list[PendingTurn] = []
             with self._lock:
                 for begin, cut in self._candidates(asked, begins):
