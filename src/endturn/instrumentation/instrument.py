@@ -20,7 +20,7 @@ from endturn.announce import swallow
 from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.instruments import is_owned
-from endturn.telemetry.otel_providers import Options, installed
+from endturn.telemetry.otel_providers import Options, Providers, installed
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
@@ -29,7 +29,6 @@ from endturn.turns import infer_with
 log = logging.getLogger("endturn")
 
 PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
-Providers = tuple[trace.TracerProvider | None, metrics.MeterProvider | None, _logs.LoggerProvider | None]
 
 
 @dataclass(slots=True)
@@ -145,7 +144,7 @@ def _change(now: _Instrumentation, asked: Options, given: Providers) -> Options:
     options = now.options.changed_by(asked)
     used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
     if (options, used) != (now.options, now.given):
-        now.recorder.use(*used, options=options)
+        now.recorder.use(used, options)
         announce.listen(now.recorder)  # it may take what is said now, or no longer
         now.options, now.given = options, used
         now.look()
