@@ -311,6 +311,21 @@ def test_a_server_that_stops_in_mid_JSON(seen: ResponseSummary) -> None:
     assert seen.reasons() == [StopReason.MISSING]
 
 
+def test_a_stream_that_is_labelled_as_JSON(seen: ResponseSummary) -> None:
+    """Some servers and proxies do: it is read event by event all the same, to the server's last word."""
+    content = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in (HEAD, TAIL)) + b"data: [DONE]\n\n"
+    labelled = httpx.Response(200, headers={"content-type": "application/json"}, content=content)
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: labelled))
+    client.post(URL, json={**ASK, "stream": True})
+    assert seen.only().stop.reason is StopReason.MAX_TOKENS
+
+
+HEAD, TAIL = (
+    {"id": "1", "model": "m", "choices": [{"index": 0, "finish_reason": reason, "delta": delta}]}
+    for reason, delta in ((None, {"role": "assistant", "content": "Hi"}), ("length", {}))
+)
+
+
 # --- Somebody else's API, somebody else's objects -------------------------------------------------------------------
 
 FOREIGN = {

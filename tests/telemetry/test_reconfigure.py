@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from endturn.errors import UsageError
-from endturn.instrumentation.instrument import Providers, begin, instrument, recorder, uninstrument
+from endturn.instrumentation.instrument import begin, instrument, recorder, uninstrument
 from endturn.instrumentation.zero_code import EndturnInstrumentor
 from endturn.telemetry import cleanup, content
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.otel_providers import Options, Providers
 from tests.telemetry.mocked import ASK, STREAM, WHOLE, body, chat, events
 from tests.telemetry.stage import Stage
 

@@ -11,7 +11,6 @@ recorded as they were seen last: `paused`.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from endturn.formats import ResponseSummary
 from endturn.instrumentation.body import end_call
 from endturn.records import TurnKind
 from endturn.stop import Resume
+from endturn.telemetry import cleanup
 from endturn.turns import end_turn
 
 if TYPE_CHECKING:
@@ -112,5 +112,4 @@ def _give_up(key: Key) -> None:
     end_call(exchange.call, exchange.seen)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pending.clear)
+cleanup.after_fork(_pending.clear)

@@ -33,6 +33,8 @@ _FRAMINGS: Final = {
     "application/stream+json": Framing.NDJSON,  # cohere's first API
     "application/jsonl": Framing.NDJSON,
 }
+_EVENTS: Final = (b"data:", b"event:")
+"""How server-sent events begin, and no JSON does."""
 
 
 def tee(chunks: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
@@ -129,6 +131,8 @@ class Answer:
         """
         if self.unpacker is not None:
             chunk = self.unpacker.feed(chunk)
+        if self._events is None and not self._pieces and self._status < 300 and chunk.startswith(_EVENTS):
+            self._events = decoder(Framing.SSE)  # though it is labelled as one JSON value
         if self._events is None:
             self._pieces.append(chunk)
             return

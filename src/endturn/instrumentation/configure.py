@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from endturn.errors import UsageError
 from endturn.instrumentation import instrument as instrumentation
 from endturn.telemetry import cleanup
+from endturn.telemetry.content import Redact
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.messages import Redact
 from endturn.telemetry.otel_providers import Options, Prices
 
 if TYPE_CHECKING:
@@ -166,8 +166,7 @@ class Telemetry:
         if self._providers:
             self._resource = resource
             self._stand_by()
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=self._stand_by)
+            cleanup.after_fork(self._stand_by)
         atexit.register(self.shutdown)
         instrumentation.before_worker_ends(self.shutdown)
         is_main = threading.current_thread() is threading.main_thread()

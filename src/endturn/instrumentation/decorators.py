@@ -21,7 +21,7 @@ from endturn.formats import TAIL, Context, Format, RequestSummary, ResponseSumma
 from endturn.formats.reading import Tail, items, member, text
 from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
-from endturn.instrumentation.wrapping import Run, wrap
+from endturn.instrumentation.wrapping import Begin, Run, wrap
 from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
@@ -65,36 +65,45 @@ def observe_provider_call(
     Raises:
         UsageError: no format has that name, or what is decorated is no function.
     """
-    speaks = _format_of(format) if format is not None else None
+    speaks = format_of(format) if format is not None else None
 
-    def decorate(observed: F) -> F:
-        _decorates(observed, "observe_provider_call", "provider")
+    def begins(observed: F) -> Begin:
         named = _names(observed)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
-            cleanup.run()
-            if not announce.listening():
-                return None
             given = named(args, kwargs)
             asked = _asked(speaks, given)
             context = Context(dialect, provider, asked)
             call = open_call(Layer.WRAPPER, asked, provider=provider, model=model or asked.model)
             return None if call is None else _CallRun(call, speaks, context, _request(given) or given)
 
-        done: F = wrap(observed, begin)
+        return begin
+
+    return _decorate(function, begins, "observe_provider_call", "provider")
+
+
+def _decorate(function: F | None, begins: Callable[[F], Begin], decorator: str, keyword: str) -> F | Callable[[F], F]:
+    """Decorate a function, or what a decorator with settings is given later.
+
+    Args:
+        begins: gives what begins to follow a run of that function, while somebody listens.
+        keyword: the setting that is given without its keyword, as a rule, where what is decorated is no function.
+    """
+
+    def decorate(observed: F) -> F:
+        if not callable(observed) and not hasattr(observed, "__get__"):  # a classmethod has that
+            given = type(observed).__name__
+            raise UsageError(f"@{decorator} takes its settings by keyword, not a {given}: @{decorator}({keyword}='…')")
+        begin = begins(observed)
+
+        def followed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+            cleanup.run()
+            return begin(args, kwargs) if announce.listening() else None
+
+        done: F = wrap(observed, followed)
         return done
 
     return decorate if function is None else decorate(function)
-
-
-_format_of = format_of
-
-
-def _decorates(function: object, decorator: str, keyword: str) -> None:
-    """Refuse what is no function: as a rule a setting without its keyword."""
-    if function is not None and not callable(function) and not hasattr(function, "__get__"):  # a classmethod has that
-        given = type(function).__name__
-        raise UsageError(f"@{decorator} takes its settings by keyword, not a {given}: @{decorator}({keyword}='…')")
 
 
 class _CallRun:
@@ -207,7 +216,7 @@ class _CallRun:
         if self._watch is None:
             # Anthropic's bodies and events say what they are; what has choices is of the chat format.
             kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
-            speaks = self._format or _format_of(kind)
+            speaks = self._format or format_of(kind)
             self._watch = speaks.summarizer(self._context)
             if self._said is not None:
                 self._capture = capture(self._call, speaks, self._given, self._context)
@@ -279,7 +288,7 @@ def _asked(speaks: Format | None, given: dict[str, Any]) -> RequestSummary:
             history=request.messages,
             length=len(request.messages),
         )
-    asked = (speaks or _format_of("openai_chat")).request_summary(given)
+    asked = (speaks or format_of("openai_chat")).request_summary(given)
     if not asked.history:
         histories = [value for value in given.values() if _is_history(value)]
         if len(histories) == 1:
@@ -320,26 +329,16 @@ def observe_turn(
         UsageError: what is decorated is no function.
     """
 
-    def decorate(observed: F) -> F:
-        _decorates(observed, "observe_turn", "agent")
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
+        conversation = None if callable(conversation_id) else conversation_id
+        if callable(conversation_id):
+            try:
+                conversation = conversation_id(*args, **kwargs)
+            except Exception:
+                swallow("finding the id of a conversation")
+        return _TurnRun(start_turn(Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)))
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
-            cleanup.run()
-            if not announce.listening():
-                return None
-            conversation = None if callable(conversation_id) else conversation_id
-            if callable(conversation_id):
-                try:
-                    conversation = conversation_id(*args, **kwargs)
-                except Exception:
-                    swallow("finding the id of a conversation")
-            turn = Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)
-            return _TurnRun(start_turn(turn))
-
-        done: F = wrap(observed, begin)
-        return done
-
-    return decorate if function is None else decorate(function)
+    return _decorate(function, lambda observed: begin, "observe_turn", "agent")
 
 
 class _TurnRun:
@@ -358,12 +357,8 @@ class _TurnRun:
         self._scope.end(TurnOutcome.COMPLETED)
 
     def raised(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            self._scope.end(TurnOutcome.CANCELLED, error=error)
-        elif self._scope.turn.unfinished:
-            self._scope.end(TurnOutcome.NOT_CONTINUED, error=error)
-        else:
-            self._scope.end(TurnOutcome.PROVIDER_ERROR, error=error)
+        failed = TurnOutcome.NOT_CONTINUED if self._scope.turn.unfinished else TurnOutcome.PROVIDER_ERROR
+        self._scope.end(failed if isinstance(error, Exception) else TurnOutcome.CANCELLED, error=error)
 
     def closed(self, over_s: float) -> None:
         self._scope.end(TurnOutcome.CANCELLED, over_s=over_s)

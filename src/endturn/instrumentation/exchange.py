@@ -12,7 +12,6 @@ No method raises what it did not find raised. A destructor records nothing: it l
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -76,11 +75,11 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
     """The exchange of a request that `may_begin` one; None where it asks no model, or is a part of another.
 
     Args:
-        is_observed: whether requests are to be seen, now that there is one.
+        is_observed: whether anybody records requests, now that there is one.
         read: reads the request.
     """
     try:
-        if not is_observed() or not announce.listening():
+        if not is_observed():
             return None
         sent = read()
         cleanup.run()
@@ -366,5 +365,4 @@ def _forget() -> None:
         exchange.is_over = True
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+cleanup.after_fork(_forget)

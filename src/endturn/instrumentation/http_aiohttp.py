@@ -18,20 +18,8 @@ from endturn.instrumentation.http_clients import wrap
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending method of the sessions, in `aiohttp.client`."""
-    reader = _reader()
-
-    def answered(exchange: Exchange, response: Any, session: Any, kwargs: dict[str, Any]) -> None:
-        if exchange.answered(response.status, response.headers):
-            if session.auto_decompress:
-                exchange.comes_unpacked()
-            response.content = reader(response.content, exchange)
-
-    def told(error: BaseException) -> tuple[Any, ...]:
-        return (error.status, error.headers or {}, b"") if isinstance(error, ClientResponseError) else ()
-
-    return [
-        wrap(library.ClientSession, "_request", where=_where, read=_read, answered=answered, told=told, is_async=True)
-    ]
+    owner = library.ClientSession
+    return [wrap(owner, "_request", where=_where, read=_read, answered=_answered, told=_told, is_async=True)]
 
 
 def _where(session: Any, method: str, url: Any, **kwargs: object) -> tuple[str, str]:
@@ -39,7 +27,7 @@ def _where(session: Any, method: str, url: Any, **kwargs: object) -> tuple[str, 
 
 
 def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Sent:
-    sent = Sent.to(method.upper(), str(url), json if data is None else data)
+    sent = Sent.to(*_where(session, method, url), json if data is None else data)
     base = getattr(session, "_base_url", None)  # what a relative URL is joined to; aiohttp says it nowhere else
     if sent.host or base is None:
         return sent
@@ -47,55 +35,66 @@ def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = 
     return sent._replace(host=base.host or "", port=base.explicit_port, path=path)
 
 
-def _reader() -> Any:
+def _told(error: BaseException) -> tuple[Any, ...]:
+    return (error.status, error.headers or {}, b"") if isinstance(error, ClientResponseError) else ()
+
+
+def _answered(exchange: Exchange, response: Any, session: Any, kwargs: dict[str, Any]) -> None:
+    if exchange.answered(response.status, response.headers):
+        if session.auto_decompress:
+            exchange.comes_unpacked()
+        response.content = Reader(response.content, exchange)
+
+
+class Reader:
     """Stands before a response's reader, and tells an exchange what is read."""
 
-    class Reader:
-        def __init__(self, inner: Any, exchange: Exchange) -> None:
-            self._inner = inner
-            self._exchange = exchange
+    def __init__(self, inner: Any, exchange: Exchange) -> None:
+        self._inner = inner
+        self._exchange = exchange
 
-        def __getattr__(self, name: str) -> Any:
-            if name == "_inner":  # a copy that was never initialised
-                raise AttributeError(name)
-            return getattr(self._inner, name)
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # a copy that was never initialised
+            raise AttributeError(name)
+        return getattr(self._inner, name)
 
-        def _seen(self, found: Any) -> Any:
-            chunk = found[0] if isinstance(found, tuple) else found
-            if chunk:
-                self._exchange.feed(chunk)
-            if self._inner.at_eof():
-                self._exchange.end()
-            return found
+    def _seen(self, found: Any) -> Any:
+        chunk = found[0] if isinstance(found, tuple) else found
+        if chunk:
+            self._exchange.feed(chunk)
+        if self._inner.at_eof():
+            self._exchange.end()
+        return found
 
-        def set_exception(self, error: BaseException, *args: Any) -> None:
-            """The response is closed, or released unread."""
-            self._exchange.left()
-            self._inner.set_exception(error, *args)
+    def set_exception(self, error: BaseException, *args: Any) -> None:
+        """The response is closed, or released unread."""
+        self._exchange.left()
+        self._inner.set_exception(error, *args)
 
-        def read_nowait(self, n: int = -1) -> bytes:
-            found: bytes = self._seen(self._inner.read_nowait(n))
-            return found
+    def read_nowait(self, n: int = -1) -> bytes:
+        found: bytes = self._seen(self._inner.read_nowait(n))
+        return found
 
-        # They call the methods below.
-        __aiter__ = StreamReader.__aiter__
-        iter_any = StreamReader.iter_any
-        iter_chunked = StreamReader.iter_chunked
-        iter_chunks = StreamReader.iter_chunks
+    # They call the methods below.
+    __aiter__ = StreamReader.__aiter__
+    iter_any = StreamReader.iter_any
+    iter_chunked = StreamReader.iter_chunked
+    iter_chunks = StreamReader.iter_chunks
 
-    def leaf(name: str) -> Any:
-        async def read(self: Reader, *args: Any, **kwargs: Any) -> Any:
-            try:
-                found = await getattr(self._inner, name)(*args, **kwargs)
-            except BaseException as error:
-                # A line that is too long for its reader is no end.
-                if not isinstance(error, Exception) or self._inner.exception() is not None:
-                    self._exchange.cut(error)
-                raise
-            return self._seen(found)
 
-        return read
+def _leaf(name: str) -> Any:
+    async def read(self: Reader, *args: Any, **kwargs: Any) -> Any:
+        try:
+            found = await getattr(self._inner, name)(*args, **kwargs)
+        except BaseException as error:
+            # A line that is too long for its reader is no end.
+            if not isinstance(error, Exception) or self._inner.exception() is not None:
+                self._exchange.cut(error)
+            raise
+        return self._seen(found)
 
-    for name in ("read", "readany", "readline", "readchunk", "readexactly", "readuntil"):
-        setattr(Reader, name, leaf(name))
-    return Reader
+    return read
+
+
+for name in ("read", "readany", "readline", "readchunk", "readexactly", "readuntil"):
+    setattr(Reader, name, _leaf(name))

@@ -7,7 +7,8 @@ reads the library's requests, answers and errors; sending is the same everywhere
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -71,6 +72,17 @@ def _patch(module: ModuleType) -> None:
         swallow(f"instrumenting {name}")
 
 
+@contextmanager
+def _attempt(begun: Exchange, told: Callable[[BaseException], Args]) -> Iterator[None]:
+    """Around the sending of a request."""
+    try:
+        with begun.sending:
+            yield
+    except BaseException as error:
+        begun.failed(error, told)
+        raise
+
+
 def wrap(
     owner: type,
     name: str,
@@ -108,12 +120,8 @@ def wrap(
         begun = begin(client, args, kwargs)
         if begun is None:
             return wrapped(*args, **kwargs)
-        try:
-            with begun.sending:
-                response = wrapped(*args, **kwargs)
-        except BaseException as error:
-            begun.failed(error, told)
-            raise
+        with _attempt(begun, told):
+            response = wrapped(*args, **kwargs)
         take(begun, response, client, kwargs)
         return response
 
@@ -121,12 +129,8 @@ def wrap(
         begun = begin(client, args, kwargs)
         if begun is None:
             return await wrapped(*args, **kwargs)
-        try:
-            with begun.sending:
-                response = await wrapped(*args, **kwargs)
-        except BaseException as error:
-            begun.failed(error, told)
-            raise
+        with _attempt(begun, told):
+            response = await wrapped(*args, **kwargs)
         take(begun, response, client, kwargs)
         return response
 

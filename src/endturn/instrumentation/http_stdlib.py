@@ -19,16 +19,13 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
 
 
 def _where(opener: Any, fullurl: Any, data: object = None, *args: object, **kwargs: object) -> tuple[str, str]:
-    sent = _read(opener, fullurl, data)
-    return sent.method, sent.path
+    method, url = ("GET", fullurl) if isinstance(fullurl, str) else (fullurl.get_method(), fullurl.full_url)
+    return "POST" if method == "GET" and data is not None else method, url
 
 
 def _read(opener: Any, fullurl: Any, data: object = None, *args: object, **kwargs: object) -> Sent:
-    if isinstance(fullurl, str):
-        return Sent.to("GET" if data is None else "POST", fullurl, data)
-    content = fullurl.data if data is None else data
-    method = fullurl.get_method()
-    return Sent.to("POST" if method == "GET" and content is not None else method, fullurl.full_url, content)
+    content = fullurl.data if data is None and not isinstance(fullurl, str) else data
+    return Sent.to(*_where(opener, fullurl, data), content)
 
 
 def _told(error: BaseException) -> tuple[Any, ...]:

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import parent_process, util
+from types import ModuleType
 from typing import Any, Final
 
+import wrapt
 from opentelemetry import _logs, metrics, trace
 
 from endturn import announce
@@ -19,7 +20,7 @@ from endturn.announce import swallow
 from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.instruments import is_owned
-from endturn.telemetry.otel_providers import Options, installed
+from endturn.telemetry.otel_providers import Options, Providers, installed
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
@@ -28,7 +29,6 @@ from endturn.turns import infer_with
 log = logging.getLogger("endturn")
 
 PROVIDERS: Final = ("tracer_provider", "meter_provider", "logger_provider")
-Providers = tuple[trace.TracerProvider | None, metrics.MeterProvider | None, _logs.LoggerProvider | None]
 
 
 @dataclass(slots=True)
@@ -51,7 +51,8 @@ class _Instrumentation:
     has_called: bool = False
 
     def active(self) -> bool:
-        """Asked when a request to a model begins: by then the host has set up its providers."""
+        """Whether anybody records. Asked when a request to a model begins: by then the host has its providers."""
+        is_recorded = announce.listening()
         if not self.has_called:
             # Exit handlers run last first: the providers' own handlers shut them down.
             self.has_called = True
@@ -59,8 +60,9 @@ class _Instrumentation:
             atexit.register(_close, self)
             if not self.recorder.awake():
                 _warn_without_sdk()
-        self.look()
-        return True
+        if is_recorded:
+            self.look()
+        return is_recorded
 
     def look(self) -> None:
         """Have the spans of the tracer provider looked at: of the given one, else of the global one as it is now."""
@@ -142,7 +144,7 @@ def _change(now: _Instrumentation, asked: Options, given: Providers) -> Options:
     options = now.options.changed_by(asked)
     used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
     if (options, used) != (now.options, now.given):
-        now.recorder.use(*used, options=options)
+        now.recorder.use(used, options)
         announce.listen(now.recorder)  # it may take what is said now, or no longer
         now.options, now.given = options, used
         now.look()
@@ -188,12 +190,17 @@ def before_worker_ends(job: Callable[[], object]) -> None:
     a worker begins. A spawned worker ends as any process does, after its finalizers: there a job runs twice.
     """
 
-    def finalize(anchor: object = None) -> None:
-        util.Finalize(None, job, exitpriority=0)
+    def attend(util: ModuleType) -> None:
+        from multiprocessing.process import parent_process  # imported with that by now
 
-    util.register_after_fork(finalize, finalize)
-    if parent_process() is not None:
-        finalize()  # this is a worker, and it has begun
+        def finalize(anchor: object = None) -> None:
+            util.Finalize(None, job, exitpriority=0)
+
+        util.register_after_fork(finalize, finalize)
+        if parent_process() is not None:
+            finalize()  # this is a worker, and it has begun
+
+    wrapt.register_post_import_hook(attend, "multiprocessing.util")  # who never imports it has no workers
 
 
 def _end_worker() -> None:

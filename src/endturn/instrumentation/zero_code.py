@@ -22,6 +22,7 @@ from endturn import announce
 from endturn.errors import UsageError
 from endturn.instrumentation import configure, instrument
 from endturn.records import Record
+from endturn.telemetry import cleanup
 from endturn.telemetry.content import REDACT
 from endturn.telemetry.otel_providers import Options
 
@@ -136,8 +137,7 @@ class _LateSetup:
         self.stop: Callable[[], None] = lambda: None
         self._over = False
         self._locks: dict[str, threading.Lock] = {}
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._locks.clear)
+        cleanup.after_fork(self._locks.clear)
 
     def __call__(self, record: Record) -> None:
         """A call or a turn begins."""

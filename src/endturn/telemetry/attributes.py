@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,7 +17,7 @@ MOST_CHOICES: Final = 128
 """Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
 but does not bound how many values one holds."""
 
-_TOKENS: Final = {
+TOKENS: Final = {
     "input_tokens": s.INPUT_TOKENS,
     "output_tokens": s.OUTPUT_TOKENS,
     "reasoning_tokens": s.REASONING_TOKENS,
@@ -41,7 +40,12 @@ def declared(signal: s.Span | s.Event, *found: Mapping[str, Value]) -> Attribute
 
 def line(event: s.Event, found: Mapping[str, Value]) -> str:
     """An event's body: a line for people."""
-    return re.sub(r"\{([\w.]+)\}", lambda named: str(found.get(named[1], "?")), event.body)
+    return event.body % _Shown(found)
+
+
+class _Shown(dict[str, Value]):
+    def __missing__(self, key: str) -> str:
+        return "?"
 
 
 def for_another(found: Attributes) -> Attributes:
@@ -86,7 +90,7 @@ def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> 
         (s.RESPONSE_ID, None if ended.response_id is None else records.name_shown(ended.response_id)),
         (s.RESPONSE_MODEL, None if by is None else records.name_shown(by)),
         (s.RESPONSE_FIRST_CHUNK, ended.first_chunk_s),
-        *((attribute, getattr(ended.usage, name, None)) for name, attribute in _TOKENS.items()),
+        *((attribute, getattr(ended.usage, name, None)) for name, attribute in TOKENS.items()),
         (s.FINISH_REASONS, finish_reasons(stop, ended.reasons)),
         (s.REASON, stop.reason.value),
         (s.STOP_TRUNCATED, stop.truncated),
@@ -94,6 +98,18 @@ def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> 
         (s.SUSPECTED, stop.suspected or None),
         (s.COUNTED, counted or None),
         (s.ERROR_TYPE, error),
+    )
+
+
+def of_stop(ended: records.CallEnded) -> Attributes:
+    """`endturn.stop_reason_observed`."""
+    started, stop = ended.started, ended.stop
+    return known(
+        *_whose(started.provider, started.model),
+        (s.REASON, stop.reason.value),
+        (s.RAW, None if stop.raw is None else raw_shown(stop)),
+        (s.TURN_ID, started.turn.id),
+        (s.ITERATION, started.iteration),
     )
 
 

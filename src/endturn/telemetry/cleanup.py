@@ -36,6 +36,12 @@ def at_the_end(job: Job) -> None:
     _last.append(job)
 
 
+def after_fork(job: Job) -> None:
+    """Have `job` done in every child that is forked from now on: what is open is its parent's to end."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=job)
+
+
 def end() -> None:
     """Do what waits, and end what is open: the process, or its instrumentation, ends."""
     run()
@@ -62,5 +68,4 @@ def _do(job: Job) -> None:
         swallow("ending what was dropped")
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_jobs.clear)  # they are the parent's
+after_fork(_jobs.clear)  # they are the parent's

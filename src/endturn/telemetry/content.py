@@ -14,21 +14,19 @@ from dataclasses import dataclass
 from enum import Flag
 from functools import cache
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from endturn import announce
 from endturn.errors import UsageError
-from endturn.formats.settings import tools_of
 from endturn.records import Content
 from endturn.telemetry import schema
-from endturn.telemetry.messages import MessageWriter, Redact, RedactionFailed
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("endturn")
 
 Value = TypeVar("Value")
+
+Redact = Callable[[str], str]
+"""Is given each text before it is recorded, and gives what may be."""
 
 CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EMIT_EVENT: Final = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
@@ -99,6 +97,10 @@ class ContentPolicy:
 
     def attributes(self, content: Content, stop_sequences: tuple[str, ...] = ()) -> dict[str, Any]:
         """What was said, as the attributes of an event; `{}` where the redaction failed. `as_text` is for spans."""
+        # With pydantic, which takes long to import: only where what was said is wanted.
+        from endturn.formats.settings import tools_of
+        from endturn.telemetry.messages import MessageWriter, RedactionFailed
+
         writer = MessageWriter(self.longest, self.redact)
         found: dict[str, Any] = {}
         try:

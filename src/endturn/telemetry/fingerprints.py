@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
+from json import JSONEncoder
+from typing import Any, Final
 
 from endturn.formats import RequestSummary
 from endturn.formats.history import canonical, role, spoken, unwritten
+
+_TEXT: Final = {"role", "content"}
+"""The members of most messages. Where the content is text, no more need be read to know what is spoken."""
+
+_json = JSONEncoder(sort_keys=True, default=unwritten).encode
 
 
 def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
@@ -26,7 +31,7 @@ def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False
     if bare and asked.system is None and not any(is_system):
         return {}
     state = blake2b(digest_size=16, person=b"bare" if bare else b"")
-    _add(state, [None if bare else asked.system, asked.previous_id, asked.conversation_id])
+    state.update(_written([None if bare else asked.system, asked.previous_id, asked.conversation_id]))
     found: dict[int, bytes] = {}
     instructed, heard, wanted = asked.system is not None, False, frozenset(lengths)
     for place, message in enumerate(history):
@@ -34,12 +39,17 @@ def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False
             instructed = True
         else:
             heard = True
-            _add(state, spoken(message))
+            is_text = message.__class__ is dict and message.keys() == _TEXT and message["content"].__class__ is str
+            state.update(_written([role(message), message["content"]] if is_text else spoken(message)))
         if place + 1 in wanted and (not bare or (instructed and heard)):
             found[place + 1] = state.copy().digest()
     return found
 
 
-def _add(state: Any, value: Any) -> None:
-    written = json.dumps(canonical(value), sort_keys=True, default=unwritten)
-    state.update(written.encode())
+def _written(said: Any) -> bytes:
+    """The same for the same, whoever wrote it."""
+    match said:
+        case [str(), str()]:  # who speaks, and the text
+            return repr(said).encode("utf-8", "surrogatepass")
+        case _:
+            return _json(canonical(said)).encode()

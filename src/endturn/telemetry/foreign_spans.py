@@ -9,7 +9,6 @@ over HTTP, or that no HTTP client here has been wrapped for. It is announced the
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -99,8 +98,10 @@ _recent: dict[int, _RecentCall] = {}
 
 def began(span: Any, is_counted: Callable[[], bool]) -> None:
     """A span begins. Where calls are counted in this process, a call's span says so from now on."""
+    if span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE:
+        return
     own = span.get_span_context().span_id
-    if own in _open or (span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE):
+    if own in _open:
         return
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id)
     if schema.COUNTED.key in attributes_of(span):
@@ -311,5 +312,4 @@ def _perf_counter_at(ns: int) -> float:
     return time.perf_counter() - max(0, time.time_ns() - ns) / 1e9
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget)
+cleanup.after_fork(forget)

@@ -7,7 +7,6 @@ runs every such callback before it collects any histogram, for each reader, when
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -75,8 +74,6 @@ class Caps:
         capped: is told that one measurement's label was replaced, and which (`endturn.series.capped_label`).
     """
 
-    __slots__ = ("_capped", "_known")
-
     def __init__(self, capped: Callable[[str], None]) -> None:
         self._capped = capped
         self._known: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
@@ -112,8 +109,6 @@ class Caps:
 class AttributeSets:
     """The attribute sets of one metric that exist so far, each built once."""
 
-    __slots__ = ("_caps", "_keys", "_models", "built")
-
     def __init__(self, metric: Metric, caps: Caps) -> None:
         self._keys = tuple(attribute.key for attribute in metric.attributes)
         self._models = tuple(
@@ -136,8 +131,6 @@ class AttributeSets:
 
 class Counter:
     """A sum for each attribute set."""
-
-    __slots__ = ("_reported", "_sets", "_sums")
 
     def __init__(self, metric: Metric, caps: Caps) -> None:
         self._sets = AttributeSets(metric, caps)
@@ -444,5 +437,4 @@ def _forked() -> None:
         made.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+cleanup.after_fork(_forked)

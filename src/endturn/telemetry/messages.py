@@ -19,12 +19,10 @@ from endturn.telemetry.attributes import raw_shown
 
 if TYPE_CHECKING:
     from endturn.chat import ChatResponse, Message, Tool, ToolCall
+    from endturn.telemetry.content import Redact
 
 Part = dict[str, Any]
 Thing = TypeVar("Thing")
-
-Redact = Callable[[str], str]
-"""Is given each text before it is recorded, and gives what may be."""
 
 TEXTS: Final = 8
 """How many texts of the greatest length one attribute has room for."""

@@ -29,25 +29,19 @@ class OpenSpan:
         ours: we made the span, so we end it.
         scopes: of the instrumentations that make a span of the same call.
         context: the span is current in it.
+        exemplar: measurements are recorded in it: their exemplars lead to the span, without keeping it alive.
     """
 
-    __slots__ = ("_exemplar", "context", "ours", "scopes", "span")
+    __slots__ = ("context", "exemplar", "ours", "scopes", "span")
 
     def __init__(self, span: Span, *, ours: bool = True, scopes: tuple[str, ...] = ()) -> None:
         self.span = span
         self.ours = ours
         self.scopes = scopes
         self.context = set_span_in_context(span)
-        self._exemplar: Context | None = None
-
-    @property
-    def exemplar(self) -> Context:
-        """The context that measurements are recorded in: their exemplars lead to the span, without keeping it alive."""
-        if self._exemplar is None:
-            found = self.span.get_span_context()
-            is_sampled = found.trace_flags.sampled
-            self._exemplar = set_span_in_context(NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
-        return self._exemplar
+        found = span.get_span_context()
+        is_sampled = found.trace_flags.sampled
+        self.exemplar = set_span_in_context(NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
 
     @contextmanager
     def __call__(self) -> Iterator[None]:

@@ -15,9 +15,11 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
-from endturn.telemetry.content import ContentPolicy, say_once
+from endturn.telemetry.content import ContentPolicy, Redact, say_once
 from endturn.telemetry.instruments import Instruments, instruments_of
-from endturn.telemetry.messages import Redact
+
+Providers = tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None]
+"""Those that were given, one for each signal; the global one where None."""
 
 Prices = Mapping[str, tuple[float, float]]
 """USD per million input and per million output tokens, by model as requested."""
@@ -95,17 +97,7 @@ class OTelProviders:
         generations: those of the conventions whose metric names are emitted.
     """
 
-    __slots__ = (
-        "_missing", "agent", "content", "generations", "logger", "meters", "mirrors_events", "options", "tracer",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        tracer_provider: TracerProvider | None,
-        meter_provider: MeterProvider | None,
-        logger_provider: LoggerProvider | None,
-        options: Options,
-    ) -> None:
+    def __init__(self, given: Providers, options: Options) -> None:
         self.options = options
         self.content = ContentPolicy.of(options.content, options.content_max_chars, options.redact)
         self.generations = _generations(options.semconv)
@@ -118,13 +110,13 @@ class OTelProviders:
         self.meters: Instruments | None = None
         self.logger: Logger | None = None
         self._missing: list[str] = []
-        for signal, given in (("tracer", tracer_provider), ("meter", meter_provider), ("logger", logger_provider)):
-            if given is None:
+        for signal, provider in zip(_CURRENT, given, strict=True):
+            if provider is None:
                 self._missing.append(signal)
-            elif isinstance(given, type) or not hasattr(given, f"get_{signal}"):
-                raise UsageError(f"{signal}_provider={given!r}: give an OpenTelemetry provider object")
+            elif isinstance(provider, type) or not hasattr(provider, f"get_{signal}"):
+                raise UsageError(f"{signal}_provider={provider!r}: give an OpenTelemetry provider object")
             else:
-                self._use(signal, given)
+                self._use(signal, provider)
         if events == "spans":
             self.logger = None
             self._missing = [signal for signal in self._missing if signal != "logger"]

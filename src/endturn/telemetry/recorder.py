@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +16,7 @@ from endturn import records
 from endturn.announce import Activation, swallow
 from endturn.records import Record, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, foreign_spans, schema
+from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.content import as_text
 from endturn.telemetry.open_span import (
     NO_SPAN,
@@ -27,7 +26,7 @@ from endturn.telemetry.open_span import (
     measured_by_another,
     remember,
 )
-from endturn.telemetry.otel_providers import Options, OTelProviders
+from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
 from endturn.telemetry.schema import Event, Level
 from endturn.telemetry.span_conventions import Kind, kind_of
 from endturn.turns import completed, outcome_of
@@ -67,7 +66,7 @@ class Recorder:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._clock = clock
-        self.use(tracer_provider, meter_provider, logger_provider, options=options or Options())
+        self.use((tracer_provider, meter_provider, logger_provider), options or Options())
         self._open: dict[int, OpenSpan] = {}
         self._turns: dict[str, OpenSpan] = {}
         self._cut: dict[int, SpanContext] = {}
@@ -86,24 +85,16 @@ class Recorder:
             records.ToolEnded: self._tool_ended,
             records.TerminationSignalled: self._termination_signalled,
         }
-        if hasattr(os, "register_at_fork"):
-            forked = WeakMethod(self._forked)
-            os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
+        forked = WeakMethod(self._forked)
+        cleanup.after_fork(lambda: (method := forked()) and method())
 
-    def use(
-        self,
-        tracer_provider: TracerProvider | None,
-        meter_provider: MeterProvider | None,
-        logger_provider: LoggerProvider | None,
-        *,
-        options: Options,
-    ) -> None:
+    def use(self, given: Providers, options: Options) -> None:
         """Record so from now on. What is open, and what has been counted, stays.
 
         Raises:
             UsageError: as when it is made; then nothing changes.
         """
-        self._out = OTelProviders(tracer_provider, meter_provider, logger_provider, options)
+        self._out = OTelProviders(given, options)
         self.takes_content = self._out.content.takes_content
         """Whether it wants to be told what was said; `announce` asks, when it begins to listen."""
 
@@ -176,12 +167,12 @@ class Recorder:
         self._tell_agent(ended)
         if out.takes_events():
             level: Level = "warn" if stop.truncated else "info"
-            found = attributes.of_call(started) | found
-            self._emit(schema.STOP_REASON_OBSERVED, level, found, opened, ended_ns)
+            told = attributes.of_stop(ended)
+            self._emit(schema.STOP_REASON_OBSERVED, level, told, opened, ended_ns)
             if not stop.mapped and self._is_news(started.provider, started.model, attributes.raw_shown(stop)):
-                self._emit(schema.STOP_REASON_UNMAPPED, "warn", found, opened, ended_ns)
-            if self._out.content.details and not content_by_another(opened):
-                whole = {**found, **((said or {}) if self._out.content.on_event else {})}
+                self._emit(schema.STOP_REASON_UNMAPPED, "warn", told, opened, ended_ns)
+            if out.content.details and not content_by_another(opened):
+                whole = {**attributes.of_call(started), **found, **((said or {}) if out.content.on_event else {})}
                 self._emit(schema.INFERENCE_DETAILS, "info", whole, opened, ended_ns)
         if out.meters is not None:
             standard = out.options.gen_ai_metrics
@@ -246,12 +237,8 @@ class Recorder:
             return None
         if self._out.tracer is None:
             return None
-        span = self._out.tracer.start_span(
-            f"invoke_agent {turn.agent or ''}".rstrip(),
-            attributes=_of_turn(turn),
-            start_time=turn.started_ns,
-        )
-        opened = OpenSpan(span)
+        name = f"invoke_agent {turn.agent or ''}".rstrip()
+        opened = OpenSpan(self._out.tracer.start_span(name, attributes=_of_turn(turn), start_time=turn.started_ns))
         self._remember_turn(turn, opened)
         return opened
 
@@ -265,34 +252,29 @@ class Recorder:
 
     def _turn_ended(self, ended: records.TurnEnded) -> None:
         turn, outcome = ended.turn, ended.outcome
+        ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
         opened = self._turns.pop(turn.id, None)
         agents = foreign_spans.agents_span(turn)
         if agents is not None:
             opened = OpenSpan(agents, ours=False)
         if turn.truncated:
-            level: Level = "info" if outcome in records.COMPLETE else "error" if outcome in FAILED else "warn"
-            if _is_not_allowed(turn):
-                level = "info"
-            self._emit(
-                schema.CONTINUATION_TERMINATED,
-                level,
-                attributes.of_turn(turn, outcome),
-                opened,
-                turn.started_ns + round(ended.duration_s * 1e9),
-            )
+            is_well = outcome in records.COMPLETE or _is_not_allowed(turn)
+            level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
+            found = attributes.of_turn(turn, outcome)
+            self._emit(schema.CONTINUATION_TERMINATED, level, found, opened, ended_ns)
         if self._out.meters is not None:
             self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _exemplar(opened))
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
             found = _of_turn(turn, outcome)
             opened.span.set_attributes(found if opened.ours else attributes.for_another(found))
             if opened.ours:
-                _end(opened.span, ended.error, turn.started_ns + round(ended.duration_s * 1e9))
+                _end(opened.span, ended.error, ended_ns)
 
     # --- Continuations and tools ---------------------------------------------------------------------------------
 
     def _continuation_attempted(self, record: records.ContinuationAttempted) -> None:
         self._tell(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
-        self._count(schema.CONTINUATIONS_METRIC, record, record.continuation.strategy.value)
+        self._count(schema.CONTINUATIONS_METRIC, record.provider, record.model, record.continuation.strategy.value)
 
     def _termination_signalled(self, record: records.TerminationSignalled) -> None:
         self._tell(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
@@ -300,12 +282,12 @@ class Recorder:
     def _payload_repaired(self, record: records.PayloadRepaired) -> None:
         self._tell(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
         result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
-        self._count(schema.REPAIRS, record, result)
+        self._count(schema.REPAIRS, record.provider, record.model, result)
 
     def _dispatch_blocked(self, record: records.DispatchBlocked) -> None:
         found = attributes.blocked(record, names=self._out.content.on_event)
         self._tell(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
-        self._count(schema.BLOCKED, record, record.reason, amount=len(record.names) or 1)
+        self._count(schema.BLOCKED, record.provider, record.model, record.reason, len(record.names) or 1)
 
     def _usage_estimated(self, record: records.UsageEstimated) -> None:
         if self._out.meters is not None and record.continues:
@@ -317,9 +299,8 @@ class Recorder:
         if self._out.tracer is None:
             return None
         name, found = f"execute_tool {started.name}", attributes.tool_began(started)
-        return self._opened(
-            started.number, self._out.tracer.start_span(name, attributes=found, start_time=self._clock())
-        )
+        span = self._out.tracer.start_span(name, attributes=found, start_time=self._clock())
+        return self._opened(started.number, span)
 
     def _tool_ended(self, ended: records.ToolEnded) -> None:
         opened = self._open.pop(ended.started.number, None)
@@ -336,15 +317,9 @@ class Recorder:
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
 
-    def _count(
-        self,
-        metric: schema.Metric,
-        record: records.ContinuationAttempted | records.PayloadRepaired | records.DispatchBlocked,
-        label: str,
-        amount: int = 1,
-    ) -> None:
+    def _count(self, metric: schema.Metric, provider: str, model: str, label: str, amount: int = 1) -> None:
         if self._out.meters is not None:
-            self._out.meters.count(metric, record.provider, record.model, label, amount=amount)
+            self._out.meters.count(metric, provider, model, label, amount=amount)
 
     def _tell(self, turn: Turn, event: Event, level: Level, found: attributes.Attributes) -> None:
         """Emit an event of a turn: on its span, else on whatever span is current."""

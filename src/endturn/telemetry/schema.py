@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
@@ -19,6 +19,7 @@ SCOPE: Final = "endturn"
 INSTANCE: Final = "service.instance.id"
 """The resource attribute that tells one process's series from another's."""
 
+Signal = TypeVar("Signal")
 Type = Literal["string", "string[]", "int", "double", "boolean"]
 Level = Literal["trace", "info", "warn", "error"]
 
@@ -80,7 +81,7 @@ class Event:
     """One log record with an event name.
 
     Attributes:
-        body: the line for people, with attributes in braces.
+        body: the line for people, for `%`.
     """
 
     name: str
@@ -114,6 +115,11 @@ def _attribute(
 
 def _content(key: str, brief: str) -> Attribute:
     return _attribute(key, "string", f"{brief}: JSON; on the event a list.", opt_in=True)
+
+
+def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
+    """All of a kind that stand above, in their order."""
+    return tuple(each for each in globals().values() if isinstance(each, kind))
 
 
 BOOLEANS: Final = ("true", "false")
@@ -406,12 +412,7 @@ SUCCESSORS: Final[Mapping[Metric, tuple[tuple[Metric, Mapping[Attribute, str]], 
 }
 """What a metric is called in the later generation, with the attributes that the new name says instead."""
 
-METRICS: Final[tuple[Metric, ...]] = (
-    RESPONSES, TURNS, TRUNCATION_EXITS, CONTINUATIONS_METRIC, TURN_CONTINUATIONS, TURN_DURATION, TURN_OUTPUT,
-    BUDGET_USED, CONTINUATION_TOKENS, CONTINUATION_COST, REPAIRS, BLOCKED, SUSPECTED_METRIC, UNMAPPED, SERIES_CAPPED,
-    LISTENER_FAILURES, OPERATION_DURATION, TOKEN_USAGE, FIRST_CHUNK, OUTPUT_CHUNK, INFERENCE_DURATION,
-    INFERENCE_FIRST_CHUNK, INFERENCE_OUTPUT_CHUNK, INFERENCE_INPUT, INFERENCE_OUTPUT, *INFERENCE_USAGE.values(),
-)  # fmt: skip
+METRICS: Final = (*_declared(Metric), *INFERENCE_USAGE.values())
 
 INFERENCE: Final = (
     OPERATION, PROVIDER, REQUEST_MODEL, REQUEST_MAX_TOKENS, REQUEST_STREAM, REQUEST_CHOICES, REQUEST_TEMPERATURE,
@@ -426,54 +427,52 @@ INFERENCE: Final = (
 
 STOP_REASON_OBSERVED = Event(
     "endturn.stop_reason_observed", "info", "A response arrived, and why it stopped.",
-    "{gen_ai.request.model} stopped: {endturn.stop.reason} ({endturn.stop.raw})",
+    "%(gen_ai.request.model)s stopped: %(endturn.stop.reason)s (%(endturn.stop.raw)s)",
     (PROVIDER, REQUEST_MODEL, REASON, RAW, TURN_ID, ITERATION), "WARN when it was truncated",
 )  # fmt: skip
 CONTINUATION_ATTEMPT = Event(
     "endturn.continuation_attempt", "info", "The rest of a cut answer is about to be asked for.",
-    "{gen_ai.request.model} is asked for the rest: continuation {endturn.continuation.index}, "
-    "{endturn.continuation.strategy}",
+    "%(gen_ai.request.model)s is asked for the rest: continuation %(endturn.continuation.index)s, "
+    "%(endturn.continuation.strategy)s",
     (PROVIDER, REQUEST_MODEL, TURN_ID, CONTINUATION_INDEX, STRATEGY, TOKENS_SO_FAR, CHARS_SO_FAR, ATTEMPTS_LEFT,
      TOKENS_LEFT, CHARS_LEFT, ESTIMATED),
 )  # fmt: skip
 CONTINUATION_TERMINATED = Event(
     "endturn.continuation_terminated", "warn", "A turn that was truncated has ended.",
-    "cut turn of {gen_ai.request.model} ended: {endturn.turn.outcome}, {endturn.continuation.attempts} continuations",
+    "cut turn of %(gen_ai.request.model)s ended: %(endturn.turn.outcome)s, "
+    "%(endturn.continuation.attempts)s continuations",
     (PROVIDER, REQUEST_MODEL, TURN_ID, OUTCOME, ATTEMPTS, TURN_REPAIRS, TOKENS_SO_FAR, CHARS_SO_FAR, ESTIMATED),
     "INFO when it was completed, or continuing is not allowed; ERROR on the four budgets and `retry_limit`, else WARN",
 )  # fmt: skip
 TOOL_PAYLOAD_REPAIR = Event(
     "endturn.tool_payload_repair", "warn", "A tool payload was cut or could not be verified.",
-    "tool payload of {gen_ai.request.model}: {endturn.repair.issue}",
+    "tool payload of %(gen_ai.request.model)s: %(endturn.repair.issue)s",
     (PROVIDER, REQUEST_MODEL, TURN_ID, ISSUE, REPAIR_CALLS, ATTEMPTED, SUCCEEDED),
 )  # fmt: skip
 TOOL_DISPATCH_BLOCKED = Event(
     "endturn.tool_dispatch_blocked", "warn", "Tool calls were not run.",
-    "{endturn.block.calls} tool calls of {gen_ai.request.model} were not run: {endturn.block.reason}",
+    "%(endturn.block.calls)s tool calls of %(gen_ai.request.model)s were not run: %(endturn.block.reason)s",
     (PROVIDER, REQUEST_MODEL, TURN_ID, BLOCK_REASON, BLOCKED_CALLS, BLOCKED_NAMES),
 )  # fmt: skip
 STOP_REASON_UNMAPPED = Event(
     "endturn.stop_reason_unmapped", "warn", "A stop reason has no row; said once per provider, model and value.",
-    "{gen_ai.provider.name} gave the stop reason {endturn.stop.raw}, which has no row",
+    "%(gen_ai.provider.name)s gave the stop reason %(endturn.stop.raw)s, which has no row",
     (PROVIDER, REQUEST_MODEL, RAW),
 )  # fmt: skip
 TERMINATION_SIGNAL = Event(
     "endturn.termination_signal", "info", "The model ended its turn on purpose, or was found to have done so.",
-    "the turn was ended by {endturn.termination.signal}: {endturn.termination.status}",
+    "the turn was ended by %(endturn.termination.signal)s: %(endturn.termination.status)s",
     (TURN_ID, SIGNAL, STATUS, ITERATION, MAX_ITERATIONS, REQUIRES_REVIEW),
 )  # fmt: skip
 
 INFERENCE_DETAILS = Event(
     "gen_ai.client.inference.operation.details", "info",
     "A call to a provider, with what was said in it. The conventions' own; only where the host asked for it.",
-    "call to {gen_ai.request.model}",
+    "call to %(gen_ai.request.model)s",
     (*INFERENCE, *CONTENT),
 )  # fmt: skip
 
-EVENTS: Final = (
-    STOP_REASON_OBSERVED, CONTINUATION_ATTEMPT, CONTINUATION_TERMINATED, TOOL_PAYLOAD_REPAIR, TOOL_DISPATCH_BLOCKED,
-    STOP_REASON_UNMAPPED, TERMINATION_SIGNAL, INFERENCE_DETAILS,
-)  # fmt: skip
+EVENTS: Final = _declared(Event)
 
 # --- Spans --------------------------------------------------------------------------------------------------------
 
@@ -495,7 +494,7 @@ TOOL_SPAN = Span(
     (OPERATION, TOOL_NAME, TOOL_CALL_ID, TURN_ID, ERROR_TYPE),
 )  # fmt: skip
 
-SPANS: Final = (CHAT_SPAN, TURN_SPAN, TOOL_SPAN)
+SPANS: Final = _declared(Span)
 
 _SIGNALS: Final[tuple[Span | Event | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 

@@ -22,6 +22,7 @@ from endturn.providers import canonical
 from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
+from endturn.telemetry.attributes import TOKENS
 
 Attributes = Mapping[str, Any]
 
@@ -186,13 +187,7 @@ def result_of(span: Any, *, provider: str, maximum: int | None) -> dict[str, Any
     from endturn.chat import Usage
 
     known = facts_of(span)
-    usage = Usage(
-        input_tokens=count(known.get(schema.INPUT_TOKENS.key)),
-        output_tokens=count(known.get(schema.OUTPUT_TOKENS.key)),
-        reasoning_tokens=count(known.get(schema.REASONING_TOKENS.key)),
-        cache_read_tokens=count(known.get(schema.CACHE_READ_TOKENS.key)),
-        cache_write_tokens=count(known.get(schema.CACHE_WRITE_TOKENS.key)),
-    )
+    tokens: dict[str, Any] = {name: count(known.get(attribute.key)) for name, attribute in TOKENS.items()}
     reasons = _reasons(known.get(schema.FINISH_REASONS.key))
     failed = _has_failed(span)
     if reasons and reasons[0] is not None:
@@ -203,7 +198,7 @@ def result_of(span: Any, *, provider: str, maximum: int | None) -> dict[str, Any
         stop = _of_body(known, provider, maximum) or Stop(StopReason.UNKNOWN, detail="untold")
     return {
         "stop": stop,
-        "usage": usage,
+        "usage": Usage(**tokens),
         "response_id": text_or_none(known.get(schema.RESPONSE_ID.key)),
         "response_model": text_or_none(known.get(schema.RESPONSE_MODEL.key)),
         "reasons": reasons,

@@ -7,7 +7,6 @@ one thread). Only hashes and the answer's last 64 characters are kept, and nothi
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -222,6 +221,8 @@ class TurnInference:
             found = digests(asked, begun, bare=bare) if begun else {}
             begins: dict[Key, int] = {(length, digest): length for length, digest in found.items()}
             begins |= {} if bare else dict.fromkeys(_names(asked.previous_id, asked.conversation_id), 0)
+            if not begins:
+                continue
             left: list[PendingTurn] = []
             with self._lock:
                 for begin, cut in self._candidates(asked, begins):
@@ -368,5 +369,4 @@ def _with_current(do: Callable[[TurnInference], None]) -> Callable[[], None]:
 
 
 cleanup.each_time(_with_current(TurnInference.sweep))
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_with_current(TurnInference.forget))
+cleanup.after_fork(_with_current(TurnInference.forget))
