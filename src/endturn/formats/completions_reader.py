@@ -204,7 +204,8 @@ class Reader:
                     continue  # the first terminal wins
                 if index == 0 and (said := text(shape.text(answer))):
                     yield Text(self._added(said) if shape.growing else said)
-                raw = raw_text(shape.reason(answer))
+                why = shape.reason(answer)
+                raw = None if why is None else raw_text(why)
                 if raw is not None or index not in self._begun:
                     yield self._reason(raw, index, shape, answer)
             head = event[0] if isinstance(event, list) else event

@@ -80,6 +80,8 @@ _NEEDS: Final[Mapping[str, Json]] = {"message": {"role": "assistant"}, "reasonin
 GIVEN: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """Calls of the client's own tools: the member that holds what the tool is given."""
 
+_CLIENT: Final = (*GIVEN, "computer_call", "local_shell_call", "apply_patch_call")
+
 USAGE: Final = {
     "input_tokens": "input_tokens",
     "input_tokens_details.cached_tokens": "cache_read_tokens",
@@ -105,18 +107,13 @@ def is_response(body: Any) -> bool:
 
 def client_call(item: Any) -> bool:
     """Whether an item is a call of a tool that the client runs, as the SDK's types of the items describe it."""
-    match member(item, "type"):
-        case "function_call" | "custom_tool_call":
-            # xAI shows the searches of its own server so.
-            return not text(member(item, "call_id")).startswith("xs_call_")
-        case "computer_call" | "local_shell_call" | "apply_patch_call":
-            return True
-        case "shell_call":
-            return member(member(item, "environment"), "type") in (None, "local")
-        case "tool_search_call":
-            return bool(member(item, "execution") == "client")
-        case _:
-            return False
+    kind = member(item, "type")
+    if kind == "shell_call":
+        return member(member(item, "environment"), "type") in (None, "local")
+    if kind == "tool_search_call":
+        return bool(member(item, "execution") == "client")
+    # xAI shows the searches of its own server as custom tools.
+    return kind in _CLIENT and not text(member(item, "call_id")).startswith("xs_call_")
 
 
 @dataclass(slots=True)
@@ -152,7 +149,7 @@ class Reader:
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
         kind = text(member(event, "type"))
-        if kind == "error" or (not kind and not is_response(event) and member(event, "error")):
+        if kind == "error" or (not kind and _failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
             self._over = True
             return iter([Fault(member(event, "error") or {name: member(event, name) for name in ("code", "message")})])
@@ -384,9 +381,8 @@ def _unreadable(response: Any) -> str | None:
 
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should: the event or body itself."""
-    if member(data, "type") == "error" or (not is_response(data) and member(data, "error")):
-        return data
-    return None
+    reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
+    return data if reports else None
 
 
 REPLY: Final = Reply(
