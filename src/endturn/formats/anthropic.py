@@ -91,7 +91,9 @@ class Reader:
                 yield End()
             case "error":
                 yield Fault(member(event, "error") or "error")
-            case "message" | None if member(event, "content") is not None:
+            case "message":
+                yield from self._whole(event)
+            case None if member(event, "content") is not None:
                 yield from self._whole(event)
 
     def _whole(self, message: Any) -> Iterator[Part]:

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from endturn.chat import ChatResponse, Json, Request
-from endturn.formats import bedrock_invoke_envelope as envelope, completions, openai_chat
+from pydantic_core import from_json
+
+from endturn.chat import ChatResponse, Json, Request, Usage
+from endturn.formats import fold
 from endturn.formats.bedrock_converse_reply import reply_error as reply_error
-from endturn.formats.bedrock_invoke_envelope import (
-    GUARDED,
-    GUARDRAIL,
-    METRICS,
-    NAME as NAME,
+from endturn.formats.bedrock_invoke_families import (
+    CHAT,
+    FAMILIES,
+    Family,
+    asked,
+    generates,
+    of,
+    spoken,
+    told,
+    with_reasons,
 )
-from endturn.formats.bedrock_invoke_families import CHAT, FAMILIES, Family, asked, generates, of
-from endturn.formats.format import Decoder, Format, Summarizer
+from endturn.formats.errors import shortened
+from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.reading import SEGMENTS, text
+from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
+from endturn.formats.reading import SEGMENTS, count, member, text
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
 
-PROVIDER: Final = "aws.bedrock"
-FRAMING: Final = Framing.EVENTSTREAM
-VOICE: Final = Voice("msg_", "toolu_", "x-amzn-requestid")
+NAME: Final = "bedrock_invoke"
 
 
 def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
@@ -46,6 +54,138 @@ def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
 _TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in FAMILIES.items()}
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
+
+_METRICS: Final = "amazon-bedrock-invocationMetrics"
+"""The member that Bedrock adds to a stream's last event, whatever the family."""
+
+_GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
+"""The member by which a body, or a stream's last event, says what a guardrail did: NONE or INTERVENED."""
+
+_GUARDED: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
+"""What the family's own word does not tell: it goes on saying that the model ended well."""
+
+_HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
+"""What an answer's headers say of its tokens, for families whose bodies do not."""
+
+# --- Replies ----------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Takes what Bedrock puts around a family's words, and passes them on to the reader of the family's format."""
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._ctx, self._keep = ctx, keep
+        self._family: Family | None = None
+        self._read: fold.Reader | None = None
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event, a body, or a response of boto3: telemetry leaves its stream to its owner."""
+        if (answer := member(event, "ResponseMetadata")) is not None:
+            yield from _headers(member(answer, "HTTPHeaders"))
+            event = member(event, "body")
+            if self._keep and hasattr(event, "read"):
+                event = event.read()
+        said = _unwrapped(event)
+        if isinstance(said, list):
+            yield Unreadable()
+        if not isinstance(said, dict):
+            return
+        if (exception := _exception(said)) is not None:
+            yield Fault(exception)
+            return
+        if self._read is None:
+            yield from self._begin(said)
+        if self._read is not None:
+            yield from self._read(with_reasons(said) if "choices" in said else said)
+        # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
+        if self._family is not None and text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
+            yield Vocabulary(_guarded(self._family.inner.replies.rows(self._family.context(self._ctx))))
+        if (metrics := said.get(_METRICS)) is not None:
+            yield from _tokens(member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount"))
+            if self._family is not None and not self._family.inner.replies.has_end:
+                yield End()
+
+    def _begin(self, said: Json) -> Iterator[Part]:
+        family = self._family = spoken(self._ctx, said)
+        if family is not None:
+            replies, ctx = family.inner.replies, family.context(self._ctx)
+            self._read = replies.reader(ctx, self._keep)
+            yield InFormat(replies, ctx)
+        elif said and "choices" not in said:  # some streams in the chat format begin with no choice
+            yield Unreadable()
+
+
+def _unwrapped(thing: Any) -> Any:
+    """What an event or a body holds, parsed: boto3 gives a chunk's bytes as they are, JSON has them in base64."""
+    if (chunk := member(thing, "chunk")) is not None:
+        thing = member(chunk, "bytes")
+        if isinstance(thing, str):
+            try:
+                thing = base64.b64decode(thing, validate=True)
+            except (binascii.Error, ValueError):
+                return None
+    if not isinstance(thing, str | bytes | bytearray):
+        return thing
+    try:
+        return from_json(thing, cache_strings="keys")
+    except ValueError:
+        return None
+
+
+def _exception(said: Json) -> Json | None:
+    """An exception as an error, its type beside its message."""
+    name = next(iter(said), "")
+    if not isinstance(name, str) or not name.endswith("Exception"):
+        return None
+    return {**(said[name] if isinstance(said[name], dict) else {}), "type": name}
+
+
+def _guarded(rows: Mapping[str, Row]) -> Mapping[str, Row]:
+    """A family's table where a guardrail replaced what the model said, whose reason then still looks clean."""
+    clean = (StopReason.END_TURN, StopReason.TOOL_CALL)
+    return {raw: _GUARDED if row.reason in clean else row for raw, row in rows.items()}
+
+
+def _tokens(asked: Any, answered: Any) -> Iterator[Part]:
+    usage = Usage(count(asked), count(answered))
+    if usage != Usage():
+        yield Tokens(usage, beside=True)
+
+
+def _headers(headers: Any) -> Iterator[Part]:
+    """What an answer's headers say of its tokens."""
+    if isinstance(headers, Mapping):
+        known = {str(name).lower(): text(value) for name, value in headers.items()}
+        figures = (known.get(name, "") for name in _HEADERS)
+        yield from _tokens(*(int(each) if re.fullmatch(r"[0-9]{1,15}", each) else None for each in figures))
+
+
+def _faulty(data: Any, whole: bool) -> str | None:
+    if isinstance(data, Mapping) and hasattr(data.get("body"), "read"):
+        return None
+    said = _unwrapped(member(data, "body") if member(data, "ResponseMetadata") is not None else data)
+    family = told(said) if isinstance(said, dict) else None
+    if family is not None:
+        return family.inner.replies.faulty(said, whole)
+    expected = "the body of an invoked model is an object of its family's format"
+    if not whole and isinstance(said, dict):
+        return None
+    if not whole:
+        is_event = isinstance(data, Mapping)
+        expected = "a chunk holds one JSON object" if is_event else "an event of an invoked model's stream is an object"
+    return f"{expected}, not {shortened(repr(data), 80)}"
+
+
+def _failed(data: Any) -> Any:
+    said = _unwrapped(data)
+    if not isinstance(said, dict):
+        return None
+    family = told(said)
+    error = _exception(said) if family is None else family.inner.replies.failed(said)
+    return error or (said if family is None and said.get("error") else None)
+
+
+# --- Requests ---------------------------------------------------------------------------------------------------------
 
 _OPENAI: Final = re.compile(r"openai\.")
 """Its models know the chat format's newer name of the limit; the others know the older one alone."""
@@ -115,58 +255,41 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     )
 
 
+# --- Scripted replies -------------------------------------------------------------------------------------------------
+
+
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as Bedrock would send it, in the words of the family of its model, else of its blocks, else as chat.
+    """A response as Bedrock would send it, in the words of the family of its model, of an unknown one as chat.
 
     Raises:
         UsageError: the family does not stream, or has no word for the reason.
     """
-    family = of(dialect or response.model or "")
-    if family is None:
-        # What names no model and has no blocks is a text completion's.
-        without = "completions" if response.model is None else CHAT.format
-        written = without if response.blocks is None else response.blocks.format
-        family = next((each for each in FAMILIES.values() if each.format == written), CHAT)
-    if family.format == "completions":
-        said = completions.reply(response, stream=stream, dialect=family.dialect)
-    else:
-        said = family.inner.reply(response, stream=stream, dialect=family.dialect)
-    stop = response.stop
-    guarded = {GUARDRAIL: "INTERVENED"} if (stop.reason, stop.detail) == (StopReason.SAFETY_BLOCKED, GUARDED) else {}
+    family = of(dialect or response.model or "") or CHAT
+    said = family.inner.reply(response, stream=stream, dialect=family.dialect)
     if not isinstance(said, list):
-        return said | guarded
+        return said
     chunks = [event.data for event in said if event.data != DONE]
     usage = response.usage
-    if chunks and stop.terminal_seen:
-        chunks[-1] = {**chunks[-1], **guarded}
-    if chunks and usage is not None and stop.terminal_seen:
+    if chunks and usage is not None and response.stop.terminal_seen:
         metrics = {"inputTokenCount": usage.input_tokens or 0, "outputTokenCount": usage.output_tokens or 0}
-        chunks[-1] = {**chunks[-1], METRICS: {**metrics, "invocationLatency": 1, "firstByteLatency": 1}}
+        chunks[-1] = {**chunks[-1], _METRICS: {**metrics, "invocationLatency": 1, "firstByteLatency": 1}}
     return [Event(None, {"chunk": {"bytes": json.dumps(chunk).encode()}}) for chunk in chunks]
 
 
-class _Envelope(Format):
-    """A format whose replies hold another's."""
-
-    __slots__ = ()
-
-    def summarizer(self, ctx: Context) -> Summarizer:
-        return envelope.Summarizer(ctx)  # type: ignore[return-value]
-
-    def decoder(self, ctx: Context) -> Decoder:
-        return envelope.Decoder(ctx)  # type: ignore[return-value]
-
-    def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
-        return envelope.decode(body, ctx=ctx, headers=headers)
-
-
-FORMAT: Final = _Envelope(
+FORMAT: Final = Format(
     name=NAME,
-    provider=PROVIDER,
-    framing=FRAMING,
+    provider="aws.bedrock",
+    framing=Framing.EVENTSTREAM,
     reasons=REASONS,
-    voice=VOICE,
-    replies=openai_chat.FORMAT.replies,
+    voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
+    replies=fold.Reply(
+        name=NAME,
+        reader=Reader,
+        rows=lambda ctx: REASONS[""],
+        faulty=_faulty,
+        failed=_failed,
+        headers=_headers,
+    ),
     route=route,
     routed=routed,
     request_summary=request_summary,

@@ -133,13 +133,14 @@ def spoken(ctx: Context, said: Any) -> Family | None:
     What is said counts above the model's id, for some models speak two formats; of text completions, the id tells the
     dialect.
     """
-    known, found = of(ctx.dialect or ctx.asked.model), _told(said)
+    known, found = of(ctx.dialect or ctx.asked.model), told(said)
     if known is None or found is None:
         return found or known
     return known if known.format == found.format == "completions" else found
 
 
-def _told(said: Any) -> Family | None:
+def told(said: Any) -> Family | None:
+    """The family whose words these are, by their shape; None where it does not tell."""
     if any(member(said, name) is not None for name in _VECTORS) or "relevance_score" in _first(member(said, "results")):
         return None
     kind = text(member(said, "type"))

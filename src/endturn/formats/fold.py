@@ -21,6 +21,7 @@ from endturn.formats.parts import (
     End,
     Fault,
     Head,
+    InFormat,
     Part,
     Reason,
     Reasoning,
@@ -30,12 +31,13 @@ from endturn.formats.parts import (
     Text,
     Token,
     Tokens,
+    Unreadable,
     Vocabulary,
     Window,
 )
 from endturn.formats.reading import arguments
 from endturn.formats.summaries import TAIL, Context, ResponseSummary
-from endturn.stop import Resume, Row, Stop, find_row, find_stop, raw_text
+from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 
 
 class Reader(Protocol):
@@ -54,6 +56,7 @@ class Reply:
         rows: the table of stop reasons that holds for a response.
         faulty: what is wrong with the shape of an event, or of a whole body, in a sentence; None where nothing is.
         failed: the error that an event or a body reports in the place of an answer.
+        headers: what an answer's headers say of it.
         blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
         has_end: an event of its own ends a response; otherwise the reason does.
         closes_calls: the format says when a call is whole; otherwise the next call does, or a reason that is no cut.
@@ -65,6 +68,7 @@ class Reply:
     rows: Callable[[Context], Mapping[str, Row]]
     faulty: Callable[[Any, bool], str | None]
     failed: Callable[[Any], Any]
+    headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
     blocks: Callable[[Fold], Iterable[Json]] | None = None
     has_end: bool = False
     closes_calls: bool = True
@@ -124,6 +128,7 @@ class Fold:
         self.ended = False
         self.error: Any = None
         self.broken = False
+        self._unreadable = False
 
     def add(self, part: Part) -> Delta | None:
         """Take the next part."""
@@ -143,12 +148,18 @@ class Fold:
             case Head(id_, model, replaces):
                 self.id = id_ if replaces and id_ else self.id or id_
                 self.model = model if replaces and model else self.model or model
-            case Tokens(usage):
-                self.usage = usage
+            case Tokens(usage, beside):
+                if not beside or self.usage is None:
+                    self.usage = usage
             case Window(tokens):
                 self.window = tokens
             case Vocabulary(rows):
                 self.rows = rows
+            case InFormat(reply, ctx):
+                self.reply, self.ctx, self.rows = reply, ctx, reply.rows(ctx)
+                self._unreadable = False
+            case Unreadable():
+                self._unreadable = True
             case ServerCall(key):
                 self.server_calls.add(key)
             case Running(raw):
@@ -274,6 +285,8 @@ class Fold:
         """
         if self.broken:
             return broken(self.error)
+        if self._unreadable and not left:
+            return Stop(StopReason.UNKNOWN, detail="unreadable")
         choices = self._counting()
         said = min((each for each in choices if each.raw), key=lambda each: _rank(self._row(each)), default=None)
         if self.reply.has_end:

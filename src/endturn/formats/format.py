@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from endturn.chat import ChatResponse, Delta, Json, Request
@@ -153,6 +154,7 @@ class Format:
         if (wrong := reply.faulty(body, True)) is not None:
             raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
         fold = Fold(ctx, reply, keep=True)
-        for part in reply.reader(ctx, True)(body):
+        beside = reply.headers(headers or {}) if reply.headers is not None else ()
+        for part in chain(beside, reply.reader(ctx, True)(body)):
             fold.add(part)
         return fold.response(headers)

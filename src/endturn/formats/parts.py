@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from endturn.chat import Json, Usage
 from endturn.stop import Row
+
+if TYPE_CHECKING:
+    from endturn.formats.fold import Reply
+    from endturn.formats.summaries import Context
 
 
 class Head(NamedTuple):
@@ -72,9 +76,10 @@ class Block(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Usage so far: later figures replace earlier ones."""
+    """Usage so far: later figures replace earlier ones. `beside`: a gateway's, where the response says none itself."""
 
     usage: Usage
+    beside: bool = False
 
 
 class Window(NamedTuple):
@@ -87,6 +92,17 @@ class Vocabulary(NamedTuple):
     """The table of stop reasons that holds, where the response itself tells whose words it is in."""
 
     rows: Mapping[str, Row]
+
+
+class InFormat(NamedTuple):
+    """The response is in another format: how that answers, and what must be known to read it."""
+
+    reply: Reply
+    ctx: Context
+
+
+class Unreadable(NamedTuple):
+    """Something arrived, and it is in no known format: it may be no text at all, such as an embedding."""
 
 
 class Token(NamedTuple):
@@ -132,5 +148,5 @@ class Fault(NamedTuple):
 
 Part = (
     Head | Text | Reasoning | Call | ServerCall | Block
-    | Tokens | Window | Vocabulary | Token | Reason | Running | Reopened | End | Fault
+    | Tokens | Window | Vocabulary | InFormat | Unreadable | Token | Reason | Running | Reopened | End | Fault
 )  # fmt: skip
