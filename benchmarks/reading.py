@@ -24,7 +24,8 @@ from typing import Final
 from pydantic_core import from_json
 
 from endturn.chat import ChatResponse
-from endturn.formats import FORMATS, Context, Event, Format, RequestSummary, format_of, framing
+from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of, framing
+from endturn.formats.format import Format
 from endturn.stop import Stop, StopReason
 
 WORDS: Final = 2_000

@@ -29,8 +29,9 @@ from urllib.parse import urlsplit
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
-from endturn.formats import Context, Event, Format, dialect_in, format_of
+from endturn.formats import Context, Event, dialect_in, format_of
 from endturn.formats.errors import error_of, shortened
+from endturn.formats.format import Format
 from endturn.formats.reading import count, member
 from endturn.providers import provider_at
 from endturn.sdk_errors import Told, is_of, lost, told

@@ -17,8 +17,9 @@ from endturn import announce, signing
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
-from endturn.formats import TAIL, Context, Event, Format, Framing, dialect_in, format_of, framing, known_dialect
+from endturn.formats import TAIL, Context, Event, Framing, dialect_in, format_of, framing, known_dialect
 from endturn.formats.errors import error_of, quota, request_id, shortened
+from endturn.formats.format import Format
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason

@@ -8,7 +8,8 @@ from typing import Any
 
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.formats import Context, Event, Format, Framing, RequestSummary, dialect_in, format_of, framing
+from endturn.formats import Context, Event, Framing, RequestSummary, dialect_in, format_of, framing
+from endturn.formats.format import Format
 from endturn.sdk_objects import dumped
 
 

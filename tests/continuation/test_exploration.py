@@ -28,7 +28,8 @@ from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderUnavailable, RequestRejected
-from endturn.formats import Format, format_of
+from endturn.formats import format_of
+from endturn.formats.format import Format
 from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason

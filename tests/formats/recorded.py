@@ -10,7 +10,8 @@ from typing import Any, cast
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from endturn.formats import FORMATS, Context, Event, Format, RequestSummary, format_of, framing
+from endturn.formats import FORMATS, Context, Event, RequestSummary, format_of, framing
+from endturn.formats.format import Format
 from tests.formats import replies
 
 Json = dict[str, Any]

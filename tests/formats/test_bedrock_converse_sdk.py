@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from endturn.chat import Json, Message, Request, Tool
-from endturn.formats import Context, Event, Framing, Summarizer, framing, summarize
+from endturn.formats import Context, Event, Framing, framing, summarize
 from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
+from endturn.formats.format import Summarizer
 from endturn.scripted import (
     Reply,
     ScriptedProvider,

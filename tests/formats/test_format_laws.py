@@ -12,8 +12,9 @@ from hypothesis import given, strategies as st
 
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import Context, Event, Format, Framing, framing, summarize
+from endturn.formats import Context, Event, Framing, framing, summarize
 from endturn.formats.errors import error_of
+from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
 from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason

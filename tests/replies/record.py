@@ -40,8 +40,9 @@ from pydantic import BaseModel
 
 from endturn.chat import Blocks, ChatResponse, Delta, Request
 from endturn.errors import EndturnError
-from endturn.formats import TAIL, Context, Event, Format, RequestSummary, ResponseSummary, format_of, summarize
+from endturn.formats import TAIL, Context, Event, RequestSummary, ResponseSummary, format_of, summarize
 from endturn.formats.errors import error_of
+from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
 from endturn.stop import Resume, Stop, StopReason
 

@@ -249,9 +249,9 @@ class Exploding:
 
 
 BREAKS = {
-    "inspect": ("endturn.formats.Format.request_summary", explode),
-    "watch": ("endturn.formats.Format.summarizer", explode),
-    "see and close": ("endturn.formats.Format.summarizer", Exploding),
+    "inspect": ("endturn.formats.format.Format.request_summary", explode),
+    "watch": ("endturn.formats.format.Format.summarizer", explode),
+    "see and close": ("endturn.formats.format.Format.summarizer", Exploding),
     "open_call": ("endturn.instrumentation.exchange.open_call", explode),
     "end": ("endturn.calls.Call.end", explode),
     "step": ("endturn.calls.Call.step", explode),

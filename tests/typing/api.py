@@ -28,8 +28,8 @@ from endturn import (
     normalize,
     read,
 )
-from endturn.formats import Format
 from endturn.formats.anthropic import FORMAT as anthropic
+from endturn.formats.format import Format
 from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.scripted import say
 

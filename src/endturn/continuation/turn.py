@@ -31,7 +31,7 @@ from endturn.continuation.standing import Abilities, Standing, Terms
 from endturn.continuation.toolgate import Run
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError
-from endturn.formats import Format
+from endturn.formats.format import Format
 from endturn.records import Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 

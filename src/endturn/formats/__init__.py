@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from endturn.errors import UsageError
-from endturn.formats.format import Format as Format, Summarizer as Summarizer
 from endturn.formats.summaries import (
     TAIL as TAIL,
     Context as Context,
@@ -21,6 +20,9 @@ from endturn.formats.summaries import (
 )
 from endturn.providers import PROVIDERS
 from endturn.stop_reasons import COMPATIBLE
+
+if TYPE_CHECKING:
+    from endturn.formats.format import Format
 
 FORMATS: Final = (
     "anthropic",

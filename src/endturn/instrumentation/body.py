@@ -14,7 +14,7 @@ from endturn.announce import swallow
 from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
-from endturn.formats import Context, Event, Format, Framing, ResponseSummary
+from endturn.formats import Context, Event, Framing, ResponseSummary
 from endturn.formats.choices import each_choice
 from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
@@ -23,6 +23,7 @@ from endturn.records import Content
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
+    from endturn.formats.format import Format
     from endturn.instrumentation.exchange import Exchange
 
 UnpackWhole = Callable[[str, bytes], bytes]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import Context as Variables, copy_context
 from functools import partial
 from itertools import chain, count
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
 from endturn import announce
@@ -17,7 +17,7 @@ from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
-from endturn.formats import TAIL, Context, Format, RequestSummary, ResponseSummary, Summarizer, format_of
+from endturn.formats import TAIL, Context, RequestSummary, ResponseSummary, format_of
 from endturn.formats.reading import Tail, items, member, text
 from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
@@ -27,6 +27,9 @@ from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
 from endturn.turns import TurnScope, start_turn
+
+if TYPE_CHECKING:
+    from endturn.formats.format import Format, Summarizer
 
 log = logging.getLogger("endturn")
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -27,12 +27,15 @@ from endturn import announce
 from endturn.announce import swallow
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
-from endturn.formats import Context, Format, ResponseSummary
+from endturn.formats import Context, ResponseSummary
 from endturn.instrumentation import background_responses, body
 from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.foreign_spans import AdoptedSpan
+
+if TYPE_CHECKING:
+    from endturn.formats.format import Format
 
 log = logging.getLogger("endturn")
 

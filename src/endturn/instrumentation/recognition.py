@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.formats import FORMATS, Format, RequestSummary, Routed, dialect_in, format_of, request_members
+from endturn.formats import FORMATS, RequestSummary, Routed, dialect_in, format_of, request_members
 from endturn.providers import provider_at, provider_of_path
 from endturn.stop_reasons import COMPATIBLE
+
+if TYPE_CHECKING:
+    from endturn.formats.format import Format
 
 ENDS: Final = frozenset(
     {
