@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -155,6 +156,9 @@ class Store:
                 done.set_result(None)
             for told in self._changed:
                 told()
+            if time.monotonic() > self._swept + SWEEP_S:
+                self._swept = time.monotonic()
+                self._sweep(time.time_ns())
 
     def _commit(self, batch: Batch) -> None:
         """All of a batch, or nothing of it."""
@@ -170,9 +174,6 @@ class Store:
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
-            if time.monotonic() > self._swept + SWEEP_S:
-                self._swept = time.monotonic()
-                self._sweep(time.time_ns())
             self._db.commit()
         except BaseException:
             self._db.rollback()
@@ -230,12 +231,18 @@ class Store:
         """Forget what is too old; and where there is too much, the oldest tenth."""
         self._forget(now_ns - self._keep_ns)
         if self.size() > self._most_bytes:
-            (cut,) = self.read("SELECT quantile_disc(start_ns, 0.1) FROM spans")[0]
-            self._forget(cut or now_ns)
+            when = "SELECT start_ns FROM spans UNION ALL SELECT at_ns FROM increments"
+            (cut,) = self.read(f"SELECT quantile_disc(start_ns, 0.1) FROM ({when})")[0]
+            if cut is not None:
+                self._forget(cut + 1)
 
     def _forget(self, before_ns: int) -> None:
+        self._db.begin()
         for table, column in _AGED.items():
             self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
+        self._db.commit()
+        with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
+            self._db.checkpoint()
         self._known = {key: known for key, known in self._known.items() if known.at_ns >= before_ns}
 
     def size(self) -> int:
