@@ -128,6 +128,6 @@ def numbers(store: Store, *, ago_s: int = 3600) -> Numbers:
     return Numbers(store, Scope(start_ns=now - ago_s * SECOND, end_ns=now + SECOND))
 
 
-def said(attribute: Attribute, value: str) -> dict[str, str]:
+def said(attribute: Attribute, value: str) -> dict[str, Any]:
     """A label with its value, for `point`."""
     return {attribute.label: value}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.support.processes import free_port
 from tests.ui.support import SECOND, Served, numbers, point, said, span, write
 
 NOW = time.time_ns()
-TRUNCATED = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed"}
+TRUNCATED: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed"}
 
 
 def test_a_counter_is_what_it_grew_by(page: Served) -> None:
@@ -39,8 +40,8 @@ def test_a_counter_is_what_it_grew_by(page: Served) -> None:
 
 def test_what_counted_long_before_the_page_saw_it_is_only_where_it_begins(page: Served) -> None:
     """A process that is a week old has not done all its turns now; one that is a minute old has."""
-    old = {"started_ns": NOW - 7 * DAY_NS, "instance": "old", **TRUNCATED}
-    young = {"started_ns": NOW - 60 * SECOND, "instance": "young", **TRUNCATED}
+    old: dict[str, Any] = {"started_ns": NOW - 7 * DAY_NS, "instance": "old", **TRUNCATED}
+    young: dict[str, Any] = {"started_ns": NOW - 60 * SECOND, "instance": "young", **TRUNCATED}
     for value, at in ((1000, 2), (1001, 1)):
         write(page.store, point(schema.TURNS, value, NOW - at * SECOND, **old))
     write(page.store, point(schema.TURNS, 4, NOW - SECOND, **young))
@@ -177,7 +178,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"keep_ns": HOUR_NS}, {"most_bytes": 1}], ids=["age", "size"])
-def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]) -> None:
+def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> None:
     """What is older than is asked for; and where it is too much, the oldest tenth."""
     monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
     store = Store(**limits)
