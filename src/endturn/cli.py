@@ -155,6 +155,22 @@ def _add_ui(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     ui.set_defaults(run=_ui)
 
+    report = commands.add_parser(
+        "report",
+        help="say what became of the turns in files of telemetry, and fail a build",
+        description="Reads OTLP JSON (traces, metrics, logs, as the Collector's file exporter writes them) or the "
+        "file that `endturn ui --file` keeps, and prints the indicators. Exits with 1 where a condition of --fail-on "
+        "is met, with 3 where there are no metrics to look at. Needs endturn[ui].",
+    )
+    report.add_argument("inputs", nargs="*", type=Path, metavar="FILE", help="OTLP JSON, a request a line; .gz too")
+    report.add_argument("--file", type=Path, metavar="PATH", help="a DuckDB file of `endturn ui`")
+    report.add_argument("--format", choices=("md", "html", "json"), default="md", help="default: md")
+    report.add_argument(
+        "--fail-on", action="append", default=[], metavar="CONDITION",
+        help="e.g. 'truncation_without_continuation > 1%%' or 'unfinished > 0'; again for others",
+    )  # fmt: skip
+    report.set_defaults(run=_report)
+
 
 def _add_dashboards(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -221,6 +237,16 @@ def _ui(arguments: argparse.Namespace) -> int:
         traces=arguments.traces,
         open_browser=arguments.open,
     )
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    with _extra("ui"):
+        from endturn.ui import report
+    text, status = report.run(
+        arguments.inputs, file=arguments.file, format_=arguments.format, fail_on=arguments.fail_on
+    )
+    print(text)
+    return status
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from endturn.ui.numbers import Scope, step_of
 from endturn.ui.store import Store
 
@@ -156,6 +158,15 @@ def colour(name: str | None) -> str:
     return COLOURS.get(name or "", "unknown")
 
 
-FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour,
 }  # fmt: skip
+
+
+def templates(*, escape: bool = True) -> Environment:
+    """The package's templates, with the filters above."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True)
+    environment.loader = PackageLoader(__package__)
+    environment.autoescape = escape  # Markdown has an escape of its own
+    environment.filters |= FILTERS
+    return environment
