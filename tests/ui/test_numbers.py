@@ -154,19 +154,20 @@ def test_there_is_something_to_compare(asked: Both) -> None:
     assert asked.page.share(INDICATORS["unfinished_share"])[()] == pytest.approx(6 / 13)
 
 
-@pytest.mark.parametrize("bars", panels.BARS, ids=[bars.id for bars in panels.BARS])
-def test_bars_are_prometheus_steps(asked: Both, bars: panels.Bars) -> None:
+@pytest.mark.parametrize("bars", panels.PANELS["bars"], ids=lambda bars: bars["id"])
+def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
     """Each step of each series."""
-    count, by = INDICATORS[bars.of].count, (bars.by.label,)
+    count, by = INDICATORS[bars["of"]].count, (bars["by"],)
     expression = promql.steps(promql.select(count), by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
     steps = asked.page.steps(count, by, STEP * SECOND)
     assert steps
     assert steps == asked.series(expression, by)
 
 
-@pytest.mark.parametrize("metric", [each.of for each in panels.HISTOGRAMS], ids=[each.id for each in panels.HISTOGRAMS])
-def test_histograms_are_prometheus_buckets(asked: Both, metric: Metric) -> None:
+@pytest.mark.parametrize("name", [each["of"] for each in panels.PANELS["histograms"]])
+def test_histograms_are_prometheus_buckets(asked: Both, name: str) -> None:
     """Prometheus' buckets hold those below them."""
+    metric = promql.metric(name)
     cumulated = {
         float(le.replace("+Inf", "inf")): value for (le,), value in asked.said(_buckets(metric, ()), ("le",)).items()
     }

@@ -18,67 +18,13 @@ from endturn.generate.config import SITE, Limits
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, TURNS, Count
 from endturn.ui.numbers import SERVICE, Labels, Numbers
+from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import View, count, share
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Of the whole, the part is more than a limit, in a window."""
-
-    part: str
-    whole: str
-    window: int
-    limit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Least:
-    """There are so many at least, in a window."""
-
-    of: str
-    window: int
-    limit: str
-
-
-Clause = Share | Least
-
-
-def _unfinished(whole: str, limit: str, *windows: int) -> tuple[Clause, ...]:
-    """A share in several windows, and enough turns in the first of them."""
-    shares = (Share("unfinished", whole, window, limit) for window in windows)
-    return (*shares, Least("unfinished", windows[0], "unfinished"))
-
-
-CONDITIONS: Final[Mapping[str, tuple[tuple[Clause, ...], ...]]] = {
-    "EndturnTurnsUnfinished": (
-        _unfinished("turns", "fast", HOUR, 15 * MINUTE),
-        _unfinished("turns", "slow", 6 * HOUR, 30 * MINUTE),
-    ),
-    "EndturnBudgetBurning": (_unfinished("turns", "burn", 3 * DAY, 6 * HOUR),),
-    "EndturnTruncatedNotContinued": (
-        (*_unfinished("truncated_turns", "not_continued", 6 * HOUR), Least("continuations", DAY, "1")),
-    ),
-    "EndturnResponsesTruncated": (
-        (
-            Share("truncation", "truncation.whole", 30 * MINUTE, "truncated"),
-            Least("truncation", 30 * MINUTE, "truncations"),
-        ),
-    ),
-    "EndturnContinuationsExhausted": ((Least("given_up", 30 * MINUTE, "exhausted"),),),
-    "EndturnRepairsFailing": (
-        (
-            Share("repair_failure", "repair_failure.whole", 30 * MINUTE, "repair_failure"),
-            Least("repair_failure", 30 * MINUTE, "failed_repairs"),
-        ),
-    ),
-    "EndturnStopReasonUnknown": ((Least("unknown", 30 * MINUTE, "unknown"),),),
-    "EndturnTruncationSuspected": ((Least("suspected", 30 * MINUTE, "suspected"),),),
-    "EndturnRecordingFailing": ((Least("recording_failures", 15 * MINUTE, "failures"),),),
-}
-"""When each alert's condition is true: all clauses of one of its groups."""
+Clause = list[Any]
+"""A share or a number with its window and limit: see conditions.yaml."""
+CONDITIONS: Final[Mapping[str, list[list[Clause]]]] = data("conditions.yaml")
 MODEL: Final = (SERVICE, schema.PROVIDER.label, schema.REQUEST_MODEL.label)
 
 
@@ -125,21 +71,25 @@ def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firin
     for group in CONDITIONS[name]:
         values = [_clause(asked, clause, by, limits) for clause in group]
         for labels in set.intersection(*map(set, values)):
-            found.setdefault(labels, Firing(labels, values[0][labels], isinstance(group[0], Share)))
+            found.setdefault(labels, Firing(labels, values[0][labels], _is_share(group[0])))
     return [found[labels] for labels in sorted(found)]
 
 
 def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[str, str]) -> dict[Labels, float]:
     """The values of those for whom a clause is true."""
-    within = Numbers(asked.store, asked.scope.last(clause.window))
-    limit = float(limits.get(clause.limit, clause.limit))
-    match clause:
-        case Share(part, whole):
-            parts, wholes = within.number(_count(part), by), within.number(_count(whole), by)
-            shares = {labels: value / wholes[labels] for labels, value in parts.items() if wholes.get(labels)}
-            return {labels: value for labels, value in shares.items() if value > limit}
-        case Least(of):
-            return {labels: value for labels, value in within.number(_count(of), by).items() if value >= limit}
+    *_, minutes, name = clause
+    within = Numbers(asked.store, asked.scope.last(60 * minutes))
+    limit = float(limits.get(name, name))
+    parts = within.number(_count(clause[0]), by)
+    if not _is_share(clause):
+        return {labels: value for labels, value in parts.items() if value >= limit}
+    wholes = within.number(_count(clause[1]), by)
+    shares = {labels: value / wholes[labels] for labels, value in parts.items() if wholes.get(labels)}
+    return {labels: value for labels, value in shares.items() if value > limit}
+
+
+def _is_share(clause: Clause) -> bool:
+    return len(clause) == 4
 
 
 def _count(name: str) -> Count:

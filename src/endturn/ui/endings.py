@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-import yaml
-
 from endturn.stop import StopReason
+from endturn.ui.rows import data
 
 CUT: Final = {
     StopReason.MAX_TOKENS: "reached its limit of {limit}",
@@ -35,14 +32,12 @@ class Ending:
     change: str
 
 
-@cache
-def _endings() -> dict[str, dict[str, str]]:
-    text = files(__package__).joinpath("endings.yaml").read_text(encoding="utf-8")
-    read: dict[str, dict[str, str]] = yaml.safe_load(text)
-    return read
+_ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 
 
-def ending(turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int) -> Ending:
+def ending(
+    turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int, repaired: bool
+) -> Ending:
     """What to say of a turn.
 
     Args:
@@ -50,6 +45,7 @@ def ending(turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int
         cut_by: the reason of its first truncated call; cuts: how many there were.
         limit: that call's max_tokens.
         tokens: how many the answer has, all pieces together.
+        repaired: what was cut was a tool call, and it was asked for again.
     """
     outcome = turn["outcome"] or ""
     whole = bool(turn["complete"])
@@ -60,12 +56,15 @@ def ending(turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int
         "limit": f"{limit} tokens" if limit else "tokens",
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
-        "to": f" to {roomy(tokens)} or more" if whole else f" above {limit}" if limit else "",
+        "to": f" to {roomy(max(tokens, (limit or 0) + 1))} or more" if whole else f" above {limit}" if limit else "",
         "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
         else "each piece that is asked for pays for the prompt again",
     }  # fmt: skip
     said["cut"] = CUT.get(reason, "was cut off").format_map(said)
     said["raise_"] = RAISE.get(reason, "").format_map(said)
+    if whole and cuts and repaired:
+        why = "A tool call {cut}. It was not run, but asked for again; the whole one was run, and {model} finished."
+        return Ending("Cut off, then repaired", why.format_map(said), "Raise max_tokens where tools are offered.")
     if whole and cuts:
         why = "The answer {cut} {times}. It was asked for the rest {asked}, and {model} finished with {raw}."
         said["asked"] = "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time")
@@ -73,7 +72,7 @@ def ending(turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int
     if not outcome:
         why = "The answer {cut}. Nothing has asked for the rest yet; half a minute after its last call the turn ends."
         return Ending("Cut off, and waiting", why.format_map(said), said["raise_"])
-    texts = _endings().get(outcome, {"head": outcome.replace("_", " ")})  # of a later version of endturn
+    texts = _ENDINGS.get(outcome, {"head": outcome.replace("_", " ")})  # of a later version of endturn
     return Ending(*(texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")))
 
 

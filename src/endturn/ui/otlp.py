@@ -21,7 +21,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from endturn.reasons import normalize
 from endturn.stop import StopReason
 from endturn.telemetry import schema
-from endturn.ui.rows import EVENTS, LABELS, METRICS, MODEL_CALLS, Batch, Point, Row, SeriesKey
+from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, Batch, Point, Row, SeriesKey
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -44,6 +44,7 @@ _SAID: Final = {
     "error": schema.ERROR_TYPE,
 }  # fmt: skip
 """The attribute that a column holds."""
+_SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
 _INVALID: Final = 3  # google.rpc.Code.INVALID_ARGUMENT
 
 
@@ -217,7 +218,7 @@ def _event_name(record: Any) -> str:
 def _event(record: Any, service: str) -> Row:
     found = _attributes(record.attributes)
     body = _value(record.body)
-    said = {column: _typed(found.get(_SAID[column].key), "string") for column in EVENTS if column in _SAID}
+    said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
     return said | {
         "at_ns": record.time_unix_nano or record.observed_time_unix_nano,
         "service": service,

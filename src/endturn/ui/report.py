@@ -18,7 +18,7 @@ from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import files, panels, views
 from endturn.ui.numbers import Numbers
 from endturn.ui.store import Store
-from endturn.ui.views import View, count, share
+from endturn.ui.views import View
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq,
@@ -105,9 +105,7 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
 def _written(found: dict[str, Any], format_: str) -> str:
     if format_ == "json":
         return json.dumps(found, indent=2)
-    shown = {
-        name: (share if INDICATORS[name].whole is not None else count)(value) for name, value in found["values"].items()
-    }
+    shown = {name: panels.shown(INDICATORS[name], value) for name, value in found["values"].items()}
     environment = views.templates(escape=format_ == "html")
     environment.filters["cell"] = _cell
     style = package_files(__package__).joinpath("static", "page.css").read_text(encoding="utf-8")

@@ -1,28 +1,21 @@
-"""What is kept of telemetry: rows of spans and events, and points of metrics."""
+"""What is kept of telemetry: rows of spans and events (their columns are in tables.sql), and points of metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Final
+
+import yaml
 
 from endturn.telemetry import schema
 
-SPANS: Final = {
-    "trace_id": "VARCHAR", "span_id": "VARCHAR", "parent_id": "VARCHAR", "name": "VARCHAR",
-    "scope": "VARCHAR", "service": "VARCHAR", "start_ns": "BIGINT", "end_ns": "BIGINT", "operation": "VARCHAR",
-    "provider": "VARCHAR", "model": "VARCHAR", "agent": "VARCHAR", "turn_id": "VARCHAR", "iteration": "BIGINT",
-    "continuation": "BIGINT", "reason": "VARCHAR", "raw": "VARCHAR", "truncated": "BOOLEAN", "max_tokens": "BIGINT",
-    "input_tokens": "BIGINT", "output_tokens": "BIGINT", "outcome": "VARCHAR", "complete": "BOOLEAN",
-    "error": "VARCHAR", "links": "VARCHAR", "attributes": "VARCHAR",
-}  # fmt: skip
-"""Columns of the table `spans`, with DuckDB's types. Attributes and links are JSON."""
 
-EVENTS: Final = {
-    "at_ns": "BIGINT", "service": "VARCHAR", "trace_id": "VARCHAR", "span_id": "VARCHAR", "name": "VARCHAR",
-    "severity": "VARCHAR", "body": "VARCHAR", "provider": "VARCHAR", "model": "VARCHAR", "turn_id": "VARCHAR",
-    "outcome": "VARCHAR", "attributes": "VARCHAR",
-}  # fmt: skip
-"""Columns of the table `events`: log records that have an event name."""
+def data(name: str) -> Any:
+    """A data file of this package: YAML parsed, anything else as text."""
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return yaml.safe_load(text) if name.endswith(".yaml") else text
+
 
 MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
 """The operations that are calls to a model."""

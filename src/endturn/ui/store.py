@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -20,28 +19,23 @@ import duckdb
 from endturn.errors import UsageError
 from endturn.records import COMPLETE
 from endturn.turns import OUTCOMES
-from endturn.ui.rows import EVENTS, LABELS, SPANS, Batch, Point, Row, SeriesKey
+from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
 VERSION: Final = 1
 """Of the tables; a file of another version is refused."""
 HOUR_NS: Final = 3_600_000_000_000
 DAY_NS: Final = 24 * HOUR_NS
 SWEEP_S: Final = 60.0
-_SERIES: Final = {
-    "id": "BIGINT", "metric": "VARCHAR", "service": "VARCHAR", "instance": "VARCHAR", "started_ns": "BIGINT",
-    "at_ns": "BIGINT", "last": "DOUBLE[]", "bounds": "DOUBLE[]",
-} | dict.fromkeys(LABELS, "VARCHAR")  # fmt: skip
-_INCREMENTS: Final = {"at_ns": "BIGINT", "series": "BIGINT", "le": "DOUBLE", "added": "DOUBLE"}
-_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
-    "spans": SPANS, "events": EVENTS, "series": _SERIES, "increments": _INCREMENTS,
-}  # fmt: skip
 _AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
 """What says how old a row is."""
-_TURNS: Final = (
-    files(__package__).joinpath("turns.sql").read_text(encoding="utf-8")
-    .replace("@outcomes@", " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items()))
-    .replace("@complete@", ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE)))
-)  # fmt: skip
+_CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
+_WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
+_TURNS: Final = data("turns.sql").replace("@outcomes@", _CASES).replace("@complete@", _WHOLE)
+_TABLES: Final = (
+    data("tables.sql")
+    .replace("@labels@", ", ".join(f"{each} VARCHAR" for each in LABELS))
+    .replace("@version@", str(VERSION))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +116,12 @@ class Store:
             self._db.close()
             raise UsageError(f"{self._path} holds no telemetry of this version of endturn: give another file")
         if not found:
-            self._db.execute(f"CREATE TABLE meta AS SELECT {VERSION} AS version")
-            for name, columns in _TABLES.items():
-                described = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-                self._db.execute(f"CREATE TABLE {name} ({described})")
+            self._db.execute(_TABLES)
             self._db.execute(f"CREATE TABLE turns AS {_TURNS}", {"ids": []})
+        self._columns = {
+            table: dict(self.read("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]))
+            for table in ("spans", "events", "series", "increments")
+        }
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
             last, bounds = tuple(row["last"]), tuple(row["bounds"])
@@ -169,8 +164,8 @@ class Store:
             if series:
                 rows = [_series_row(key, known) for key, known in series.items()]
                 self._db.execute("DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [[*_ids(series)]])
-                self._insert("series", _SERIES, rows)
-            self._insert("increments", _INCREMENTS, increments)
+                self._insert("series", rows)
+            self._insert("increments", increments)
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
@@ -185,25 +180,23 @@ class Store:
 
         An exporter sends a batch again when it did not hear that it arrived.
         """
-        for table, columns, rows, same in (
-            ("spans", SPANS, batch.spans, ("start_ns", "span_id", "trace_id")),
-            ("events", EVENTS, batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
+        for table, rows, same in (
+            ("spans", batch.spans, ("start_ns", "span_id", "trace_id")),
+            ("events", batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
         ):
             if rows:
                 equal = " AND ".join(f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in same)
                 since = min(row[same[0]] for row in rows)
-                self._insert(
-                    table, columns, rows,
-                    f"WHERE NOT EXISTS (FROM {table} old WHERE old.{same[0]} >= {since} AND {equal})",
-                )  # fmt: skip
+                old = f"FROM {table} old WHERE old.{same[0]} >= {since} AND {equal}"
+                self._insert(table, rows, f"WHERE NOT EXISTS ({old})")
         return sorted({row["turn_id"] for row in (*batch.spans, *batch.events) if row["turn_id"]})
 
-    def _insert(self, table: str, columns: Mapping[str, str], rows: Sequence[Row], where: str = "") -> None:
+    def _insert(self, table: str, rows: Sequence[Row], where: str = "") -> None:
         if rows:
+            columns = self._columns[table]
             lists = [[row[column] for row in rows] for column in columns]
-            made = ", ".join(
-                f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in enumerate(columns.items(), 1)
-            )
+            typed = enumerate(columns.items(), 1)
+            made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
             self._db.execute(f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists)
 
     def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, _Known], list[Row]]:

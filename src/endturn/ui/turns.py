@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from endturn.records import ANEW
+from endturn.records import ANEW, Strategy
 from endturn.telemetry import schema
 from endturn.ui.endings import ending
 from endturn.ui.rows import MODEL_CALLS, Row
@@ -143,6 +143,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
             cuts=len(cuts),
             limit=cuts[0].row["max_tokens"] if cuts else None,
             tokens=sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced),
+            repaired=any(step.asked_by == Strategy.REPAIR for step in pieces),
         ),
         "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
         "answer": "".join(step.text for step in pieces if not step.replaced),

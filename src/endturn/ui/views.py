@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from endturn.ui.numbers import Scope, step_of
+from endturn.ui.rows import data
 from endturn.ui.store import Store
 
 RANGES: Final = {"15m": 900, "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800}
@@ -21,18 +22,8 @@ USUAL: Final = "1h"
 """What is shown if nothing is chosen; all there is, while that is less."""
 NS: Final = 1_000_000_000
 
-COLOURS: Final = {
-    "end_turn": "good", "tool_call": "tool", "max_tokens": "cut", "context_window_exceeded": "window",
-    "missing": "lost", "safety_blocked": "withheld", "refused": "refused", "paused": "paused", "cancelled": "idle",
-    "error": "error", "unknown": "unknown",
-    "not_continued": "lost", "retry_limit": "cut", "resume_limit": "window", "token_budget": "withheld",
-    "char_budget": "refused", "cost_budget": "paused", "deadline": "tool", "stream_cut": "error",
-    "native_token": "good", "resend": "tool", "retrieve": "paused", "prefill": "paused", "prompt": "accent",
-    "retry": "idle", "repair": "cut", "input": "tool", "output": "cut",
-    "whole": "calm", "finished": "good", "unfinished": "lost", "open": "accent", "other": "withheld",
-    "succeeded": "good", "failed": "lost", "not_attempted": "idle",
-}  # fmt: skip
-"""The colour of a word, by what it means: a variable of the style sheet. What has none is grey."""
+COLOURS: Final[dict[str, str]] = data("panels.yaml")["colours"]
+"""The colour of a word: a variable of the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,10 @@ function options(chart, box) {
     width: box.clientWidth,
     height: +box.dataset.height,
     legend: { show: false },
-    padding: [8, 4, 0, 0],
+    padding: [8, 18, 0, 0],
     scales: { x: { time: true, range: [chart.x[0] - chart.step, chart.x.at(-1)] }, y: { range: highest } },
     axes: [
-      { ...axis, space: 70, grid: { show: false }, values: (_, times) => times.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false, ...(chart.step < 2 ? { second: "2-digit" } : {}) })) },
+      { ...axis, space: 70, size: 26, grid: { show: false }, values: (_, times) => times.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false, ...(chart.x.at(-1) - chart.x[0] < 600 ? { second: "2-digit" } : {}) })) },
       { ...axis, size: chart.unit === "seconds" ? 56 : 46, space: 34, values: (_, marks) => marks.map((mark) => (chart.unit === "count" && mark % 1 ? "" : values(mark))) },
     ],
     series: [{}, ...(bars ? lines.reverse() : lines)],
@@ -104,7 +104,7 @@ function draw() {
     const known = charts.get(chart.id);
     const names = chart.series.map((each) => each.name).join();
     box.classList.toggle("none", !chart.series.length);
-    box.style.minHeight = `${box.dataset.height}px`;
+    box.style.height = `${box.dataset.height}px`;
     if (!chart.series.length) {
       known?.plot.destroy();
       charts.delete(chart.id);
