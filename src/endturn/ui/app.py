@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -52,11 +53,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        name = (
-            request.headers.get("host", "").rsplit(":", 1)[0]
-            if "]" not in request.headers.get("host", "")
-            else (request.headers["host"].partition("]")[0] + "]")
-        )
+        name = re.sub(r":\d*$", "", request.headers.get("host", ""))
         origin = request.headers.get("origin")
         refused = None
         if name.lower() not in self._hosts and "*" not in self._hosts:
@@ -138,13 +135,9 @@ class Page:
             view = views.View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
             found = data(view, self.store)
             about = {"page": name, "view": view, "address": self.address, "traces": self.traces, "release": __version__}
-            status = 200
-            if found is None:
-                name_, found, status = "missing", {}, 404
-            else:
-                name_ = name
-            text = self._templates.get_template(f"{name_}.html").render(about | found)
-            return HTMLResponse(text, status, {"Cache-Control": "no-store"})
+            template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
+            text = template.render(about | (found or {}))
+            return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
 
         async def page(request: Request) -> Response:
             return await run_in_threadpool(render, request)

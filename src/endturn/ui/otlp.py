@@ -34,6 +34,8 @@ SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] =
 }
 """The request, the answer, and how the answer counts what it left out, by the last word of the path."""
 MOST_NS: Final = 1 << 63
+_GROUPS: Final = {"traces": ("spans", "spans"), "logs": ("logs", "log_records"), "metrics": ("metrics", "metrics")}
+"""What a request's resources and scopes hold, by signal."""
 _IDS: Final = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
 _SAID: Final = {
     "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL, "agent": schema.AGENT,
@@ -114,30 +116,18 @@ def _encoded(message: Message, content_type: str) -> bytes:
 def batch_of(signal: str, request: Any) -> Batch:
     """The rows of a request that has been parsed."""
     batch = Batch()
-    match signal:
-        case "traces":
-            for resource in request.resource_spans:
-                service = _service(_attributes(resource.resource.attributes))
-                for scope in resource.scope_spans:
-                    for span in scope.spans:
-                        _add_span(batch, span, service, scope.scope.name)
-        case "logs":
-            for resource in request.resource_logs:
-                service = _service(_attributes(resource.resource.attributes))
-                for scope in resource.scope_logs:
-                    batch.events += [
-                        _event(each, service)
-                        for each in scope.log_records
-                        if _event_name(each) and each.time_unix_nano < MOST_NS
-                    ]
-        case _:
-            for resource in request.resource_metrics:
-                about = _attributes(resource.resource.attributes)
-                whose = _service(about), str(about.get(schema.INSTANCE, ""))
-                for scope in resource.scope_metrics:
-                    for metric in scope.metrics:
-                        if metric.name in METRICS:
-                            _add_points(batch, metric, *whose)
+    for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
+        about = _attributes(resource.resource.attributes)
+        service, instance = _service(about), str(about.get(schema.INSTANCE, ""))
+        for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
+            for each in getattr(scope, _GROUPS[signal][1]):
+                match signal:
+                    case "traces":
+                        _add_span(batch, each, service, scope.scope.name)
+                    case "logs" if _event_name(each) and each.time_unix_nano < MOST_NS:
+                        batch.events.append(_event(each, service))
+                    case "metrics" if each.name in METRICS:
+                        _add_points(batch, each, service, instance)
     return batch
 
 
@@ -179,18 +169,13 @@ def _add_span(batch: Batch, span: Any, service: str, scope: str) -> None:
     row: Row = {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
     failed = span.status.code == span.status.STATUS_CODE_ERROR
     row |= {
-        "trace_id": span.trace_id.hex(),
-        "span_id": span.span_id.hex(),
-        "parent_id": span.parent_span_id.hex() or None,
-        "name": span.name,
-        "scope": scope,
-        "service": service,
-        "start_ns": span.start_time_unix_nano,
+        "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex() or None,
+        "name": span.name, "scope": scope, "service": service, "start_ns": span.start_time_unix_nano,
         "end_ns": max(span.end_time_unix_nano, span.start_time_unix_nano),
         "error": row["error"] or ((span.status.message or "error") if failed else None),
         "links": json.dumps([link.span_id.hex() for link in span.links]),
         "attributes": json.dumps(found, ensure_ascii=False),
-    }
+    }  # fmt: skip
     if row["operation"] in MODEL_CALLS:
         _complete_call(row, found)
     batch.spans.append(row)
@@ -220,15 +205,12 @@ def _event(record: Any, service: str) -> Row:
     body = _value(record.body)
     said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
     return said | {
-        "at_ns": record.time_unix_nano or record.observed_time_unix_nano,
-        "service": service,
-        "trace_id": record.trace_id.hex() or None,
-        "span_id": record.span_id.hex() or None,
-        "name": _event_name(record),
-        "severity": (record.severity_text or "info").lower(),
+        "at_ns": record.time_unix_nano or record.observed_time_unix_nano, "service": service,
+        "trace_id": record.trace_id.hex() or None, "span_id": record.span_id.hex() or None,
+        "name": _event_name(record), "severity": (record.severity_text or "info").lower(),
         "body": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
         "attributes": json.dumps(found, ensure_ascii=False),
-    }
+    }  # fmt: skip
 
 
 def _typed(value: Any, kind: schema.Type) -> Any:
@@ -269,12 +251,8 @@ def _add_points(batch: Batch, metric: Any, service: str, instance: str) -> None:
 
 
 def _labels(found: Mapping[str, Any]) -> tuple[str | None, ...]:
-    said = {key.replace(".", "_"): _label(value) for key, value in found.items()}
-    return tuple(said.get(label) for label in LABELS)
-
-
-def _label(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    said = {key.replace(".", "_"): str(value) for key, value in found.items()}
+    return tuple(said[label].lower() if said.get(label) in ("True", "False") else said.get(label) for label in LABELS)
 
 
 def _with_base64(tree: Any) -> Any:

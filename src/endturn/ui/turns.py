@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,25 +12,13 @@ from typing import Any, Final
 from endturn.records import ANEW, Strategy
 from endturn.telemetry import schema
 from endturn.ui.endings import ending
-from endturn.ui.rows import MODEL_CALLS, Row
+from endturn.ui.rows import MODEL_CALLS, Row, data
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
 A_PAGE: Final = 50
-STATES: Final = {
-    "": "All", "unfinished": "Unfinished", "finished": "Cut, then finished", "whole": "Whole", "other": "Not answered",
-    "open": "Waiting",
-}  # fmt: skip
-"""What became of a turn, and how the page calls it."""
-SORTS: Final = {
-    "newest": ("Newest", "start_ns DESC"),
-    "worst": (
-        "Worst",
-        "CASE state WHEN 'unfinished' THEN 0 WHEN 'other' THEN 1 WHEN 'open' THEN 2 WHEN 'finished' THEN 3 ELSE 4 END,"
-        " continuations DESC, end_ns - start_ns DESC, start_ns DESC",
-    ),
-    "longest": ("Longest", "end_ns - start_ns DESC, start_ns DESC"),
-}
+TEXTS: Final[dict[str, dict[str, Any]]] = data("turns.yaml")
+STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
 MOST_STEPS: Final = 200
 TAIL: Final = 160
 """How much of the text is shown on each side of a seam."""
@@ -69,7 +58,7 @@ class Step:
         kind: call, continuation or tool.
         left, width: where its bar is, in percent of the turn.
         asked_by: the strategy by which it was asked for.
-        attempts_left, tokens_left, chars_left: what the policy still allowed then.
+        budget: what the policy still allowed then: attempts, tokens, chars.
         continues: the step whose answer it continues.
         replaced: what it said was not used, since it was asked for anew.
         text: what it said, where that is recorded.
@@ -82,9 +71,7 @@ class Step:
     left: float
     width: float
     asked_by: str = ""
-    attempts_left: int | None = None
-    tokens_left: int | None = None
-    chars_left: int | None = None
+    budget: dict[str, int | None] = field(default_factory=dict)
     continues: int | None = None
     replaced: bool = False
     text: str = ""
@@ -105,15 +92,6 @@ class Step:
         if self.kind == "continuation":
             return "Repair" if self.asked_by == "repair" else f"Continuation {self.row['continuation']}"
         return "Call" if self.number == 1 else f"Call {self.number}"
-
-
-@dataclass(frozen=True, slots=True)
-class Seam:
-    """Where two pieces of an answer meet: the end of one and the beginning of the next."""
-
-    before: str
-    after: str
-    number: int
 
 
 def shown(view: View, store: Store) -> dict[str, Any] | None:
@@ -148,7 +126,6 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
         "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
         "answer": "".join(step.text for step in pieces if not step.replaced),
         "captured": any(step.text for step in calls), "events": events,
-        "inferred": any(json.loads(span["attributes"]).get(schema.INFERRED.key) for span in spans),
         "explicit": any(span["operation"] == "invoke_agent" for span in spans),
     }  # fmt: skip
 
@@ -177,38 +154,19 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
             step.text = _said(span)
         steps.append(step)
     for event in events:
-        note = NOTES.get(event["name"])
+        note = TEXTS["notes"].get(event["name"])
         near = [step for step in steps if step.kind != "tool" and step.row["start_ns"] <= event["at_ns"]]
         if note and near:
-            near[-1].notes.append(note.format_map(_Said(event["attributes"])))
+            said = {key.rpartition(".")[2]: value for key, value in event["attributes"].items()}
+            near[-1].notes.append(note.format_map(defaultdict(lambda: "–", said)))
     return steps
-
-
-class _Said(dict[str, Any]):
-    """An event's attributes by the last word of their name."""
-
-    def __init__(self, attributes: Mapping[str, Any]) -> None:
-        super().__init__({key.rpartition(".")[2]: value for key, value in attributes.items()})
-
-    def __missing__(self, key: str) -> str:
-        return "–"
-
-
-NOTES: Final = {
-    schema.TOOL_DISPATCH_BLOCKED.name: "tool call not run: {reason}",
-    schema.TOOL_PAYLOAD_REPAIR.name: "tool payload: {issue}",
-    schema.TERMINATION_SIGNAL.name: "ended by {signal}",
-    schema.STOP_REASON_UNMAPPED.name: "no row for {raw}",
-}
-"""What is said beside a step of the events that happened in it."""
 
 
 def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None:
     """Say by what a continuation was asked for, of which step, and what was left."""
     step.asked_by = str(attempt.get(schema.STRATEGY.key, ""))
-    step.attempts_left = attempt.get(schema.ATTEMPTS_LEFT.key)
-    step.tokens_left = attempt.get(schema.TOKENS_LEFT.key)
-    step.chars_left = attempt.get(schema.CHARS_LEFT.key)
+    left = {"attempts": schema.ATTEMPTS_LEFT, "tokens": schema.TOKENS_LEFT, "chars": schema.CHARS_LEFT}
+    step.budget = {name: attempt.get(attribute.key) for name, attribute in left.items()}
     linked = set(json.loads(step.row["links"]))
     calls = [each for each in before if each.kind != "tool"]
     of = next((each for each in calls if each.row["span_id"] in linked), calls[-1] if calls else None)
@@ -246,12 +204,11 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
     return chain
 
 
-def _seams(pieces: Sequence[Step]) -> list[Seam]:
-    """Where pieces meet whose text is known."""
+def _seams(pieces: Sequence[Step]) -> list[tuple[str, str]]:
+    """Where pieces meet whose text is known: the end of one, and the beginning of the next."""
+    pairs = itertools.pairwise(pieces)
     return [
-        Seam(one.text[-TAIL:], other.text[:TAIL], number)
-        for number, (one, other) in enumerate(itertools.pairwise(pieces), 1)
-        if one.text and other.text and not one.replaced
+        (one.text[-TAIL:], other.text[:TAIL]) for one, other in pairs if one.text and other.text and not one.replaced
     ]
 
 

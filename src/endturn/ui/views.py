@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from endturn.ui.numbers import Scope, step_of
 from endturn.ui.rows import data
@@ -144,13 +145,21 @@ def words(name: str | None) -> str:
     return (name or "").replace("_", " ")
 
 
+def prose(text: str) -> Markup:
+    """A sentence of ours, with what stands between backticks as code."""
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        code.format(part) if n % 2 else part for n, part in enumerate(text.replace("*", "").split("`"))
+    )
+
+
 def colour(name: str | None) -> str:
     """The colour of a word."""
     return COLOURS.get(name or "", "unknown")
 
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
-    "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour,
+    "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour, "prose": prose,
 }  # fmt: skip
 
 
