@@ -20,7 +20,10 @@ from endturn.announce import listen
 from endturn.errors import UsageError
 from endturn.records import CallEnded, DispatchBlocked, Record, TurnEnded
 
-PACKAGES: Final = ("openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+PACKAGES: Final = (
+    "openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "duckdb", "jinja2",
+    "starlette", "uvicorn",
+)  # fmt: skip
 """What the extra `demo` brings."""
 
 

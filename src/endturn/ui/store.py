@@ -6,9 +6,9 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -137,29 +137,35 @@ class Store:
             while not self._waiting.empty():
                 taken.append(self._waiting.get())
             ending = None in taken
-            asked = [each for each in taken if each is not None]
-            together = Batch()
-            for batch, _ in asked:
-                together.add(batch)
-            try:
-                self._commit(together)
-            except Exception as error:
-                for _, done in asked:
-                    done.set_exception(error)
-                continue
-            for _, done in asked:
-                done.set_result(None)
-            for told in self._changed:
-                told()
+            # Whoever does not wait any more has not heard that it arrived, and sends it again.
+            self._settle([each for each in taken if each is not None and each[1].set_running_or_notify_cancel()])
             if time.monotonic() > self._swept + SWEEP_S:
                 self._swept = time.monotonic()
                 self._sweep(time.time_ns())
 
+    def _settle(self, asked: Sequence[tuple[Batch, Future[None]]]) -> None:
+        """Write batches together; where that fails each by itself, so that a bad one spoils no other."""
+        together = Batch()
+        for batch, _ in asked:
+            together.add(batch)
+        try:
+            self._commit(together)
+        except Exception as error:
+            if len(asked) > 1:
+                for each in asked:
+                    self._settle([each])
+            else:
+                asked[0][1].set_exception(error)
+            return
+        for _, done in asked:
+            done.set_result(None)
+        for told in self._changed:
+            told()
+
     def _commit(self, batch: Batch) -> None:
         """All of a batch, or nothing of it."""
         series, increments = self._increments(batch.points)
-        self._db.begin()
-        try:
+        with self._transaction():
             turns = self._add(batch)
             if series:
                 rows = [_series_row(key, known) for key, known in series.items()]
@@ -169,11 +175,17 @@ class Store:
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
+        self._known |= series
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.begin()
+        try:
+            yield
             self._db.commit()
         except BaseException:
             self._db.rollback()
             raise
-        self._known |= series
 
     def _add(self, batch: Batch) -> list[str]:
         """Add spans and events that are not there yet, and return the turns that they are of.
@@ -230,10 +242,9 @@ class Store:
                 self._forget(cut + 1)
 
     def _forget(self, before_ns: int) -> None:
-        self._db.begin()
-        for table, column in _AGED.items():
-            self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
-        self._db.commit()
+        with self._transaction():
+            for table, column in _AGED.items():
+                self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
         with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
             self._db.checkpoint()
         self._known = {key: known for key, known in self._known.items() if known.at_ns >= before_ns}

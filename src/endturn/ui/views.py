@@ -159,7 +159,8 @@ def colour(name: str | None) -> str:
 
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
-    "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour, "prose": prose,
+    "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour,
+    "prose": prose,
 }  # fmt: skip
 
 
