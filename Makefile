@@ -18,12 +18,13 @@ demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted 
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev  ## the fast tests
-	$(PYTEST) -m 'not stack and not environments and not slow' $(ARGS)
+	$(PYTEST) -m 'not stack and not environments and not slow and not browser' $(ARGS)
 
-test-all: test  ## and those that need the native stack (Go, Node) or other SDKs, which it builds; slow ones; longer properties
+test-all: test  ## and those that need the native stack (Go, Node), other SDKs (it builds them) or Chromium; slow ones
+	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium; }
 	@$(PY) stack/build.py
 	@$(PY) tests/sdks/build.py
-	$(PYTEST) -m 'stack or environments or slow or hypothesis' --hypothesis-profile=long $(ARGS)
+	$(PYTEST) -m 'stack or environments or slow or browser or hypothesis' --hypothesis-profile=long $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
 	$(VENV)/bin/ruff format --check .

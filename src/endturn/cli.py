@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from endturn import __version__
@@ -61,15 +62,19 @@ def _parser() -> argparse.ArgumentParser:
         "demo",
         help="run real SDK agents against a scripted provider and print why the models stopped",
         description="Runs a few dozen turns of real openai and anthropic agents, with and without the continuation "
-        "controller, against a scripted provider on loopback: no keys, no network. With OTEL_EXPORTER_OTLP_ENDPOINT "
-        "set, their telemetry goes there.",
+        "controller, against a scripted provider on loopback: no keys, no network. In a terminal their telemetry goes "
+        "to a page of its own, which is served until Ctrl-C; with OTEL_EXPORTER_OTLP_ENDPOINT set, it goes there.",
     )
     demo.add_argument("--json", action="store_true", help="print the result as one JSON object, and nothing else")
-    demo.add_argument("--once", action="store_true", help="play the script once and end (the default)")
+    demo.add_argument(
+        "--once", action="store_true", help="play the script once, print the table and end (as without a terminal)"
+    )
     demo.add_argument(
         "--minutes", type=float, default=0.0, metavar="N", help="play it again and again for N minutes, at a human pace"
     )
     demo.set_defaults(run=_demo)
+
+    _add_ui(commands)
 
     explain = commands.add_parser(
         "explain",
@@ -125,6 +130,48 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_ui(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    ui = commands.add_parser(
+        "ui",
+        help="serve the local page, which takes OpenTelemetry and shows what became of each turn",
+        description="Takes OTLP over HTTP (protobuf and JSON) on loopback, keeps it in DuckDB, and shows it as a page: "
+        "no Docker, no keys, nothing leaves this machine. Needs endturn[ui].",
+    )
+    ui.add_argument("inputs", nargs="*", type=Path, metavar="FILE", help="OTLP JSON to read first, e.g. traces.jsonl")
+    ui.add_argument("--port", type=int, default=4318, help="default: 4318, where OTLP over HTTP goes")
+    ui.add_argument(
+        "--host", default="127.0.0.1", help="default: 127.0.0.1; any other lets others in, unasked who they are"
+    )
+    ui.add_argument(
+        "--file", type=Path, metavar="PATH", help="keep the telemetry in this DuckDB file (default: in memory)"
+    )
+    ui.add_argument("--keep", type=float, default=7, metavar="DAYS", help="forget what is older (default: 7)")
+    ui.add_argument(
+        "--most", type=int, default=2048, metavar="MB", help="forget the oldest beyond this (default: 2048)"
+    )
+    ui.add_argument("--traces", default="", metavar="URL", help="a trace's address in Grafana, with {trace_id} in it")
+    ui.add_argument(
+        "--open", action=argparse.BooleanOptionalAction, help="open a browser (default: where there is one)"
+    )
+    ui.set_defaults(run=_ui)
+
+    report = commands.add_parser(
+        "report",
+        help="say what became of the turns in files of telemetry, and fail a build",
+        description="Reads OTLP JSON (traces, metrics, logs, as the Collector's file exporter writes them) or the "
+        "file that `endturn ui --file` keeps, and prints the indicators. Exits with 1 where a condition of --fail-on "
+        "is met, with 3 where there are no metrics to look at. Needs endturn[ui].",
+    )
+    report.add_argument("inputs", nargs="*", type=Path, metavar="FILE", help="OTLP JSON, a request a line; .gz too")
+    report.add_argument("--file", type=Path, metavar="PATH", help="a DuckDB file of `endturn ui`")
+    report.add_argument("--format", choices=("md", "html", "json"), default="md", help="default: md")
+    report.add_argument(
+        "--fail-on", action="append", default=[], metavar="CONDITION",
+        help="e.g. 'truncation_without_continuation > 1%%' or 'unfinished > 0'; again for others",
+    )  # fmt: skip
+    report.set_defaults(run=_report)
+
+
 def _add_dashboards(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     install = actions.add_parser(
@@ -171,7 +218,46 @@ def _demo(arguments: argparse.Namespace) -> int:
         raise UsageError("--minutes takes a positive number, and does not go with --once")
     from endturn import demo
 
-    return demo.run(as_json=arguments.json, minutes=arguments.minutes)
+    with_page = not (arguments.once or arguments.json or arguments.minutes) and sys.stdout.isatty()
+    return demo.run(as_json=arguments.json, minutes=arguments.minutes, with_page=with_page)
+
+
+def _ui(arguments: argparse.Namespace) -> int:
+    with _extra("ui"):
+        from endturn.ui import server
+    if not 0 <= arguments.port < 1 << 16:
+        raise UsageError(f"--port takes a number from 0 (any that is free) to 65535, not {arguments.port}")
+    return server.run(
+        arguments.inputs,
+        host=arguments.host,
+        port=arguments.port,
+        file=arguments.file,
+        keep_days=arguments.keep,
+        most_mb=arguments.most,
+        traces=arguments.traces,
+        open_browser=arguments.open,
+    )
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    with _extra("ui"):
+        from endturn.ui import report
+    text, status = report.run(
+        arguments.inputs, file=arguments.file, format_=arguments.format, fail_on=arguments.fail_on
+    )
+    print(text)
+    return status
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Names the extra where something of it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("endturn"):
+            raise
+        raise UsageError(f"{error.name!r} is not installed: pip install 'endturn[{name}]'") from error
 
 
 def _explain(arguments: argparse.Namespace) -> int:

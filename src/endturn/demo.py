@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from importlib.util import find_spec
@@ -19,16 +20,20 @@ from endturn.announce import listen
 from endturn.errors import UsageError
 from endturn.records import CallEnded, DispatchBlocked, Record, TurnEnded
 
-PACKAGES: Final = ("openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+PACKAGES: Final = (
+    "openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "duckdb", "jinja2",
+    "starlette", "uvicorn",
+)  # fmt: skip
 """What the extra `demo` brings."""
 
 
-def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
+def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False) -> int:
     """Play the demo and print what happened.
 
     Args:
         as_json: print one JSON object and nothing else.
         minutes: play again and again for so long, with pauses as between people's questions; 0 plays once.
+        with_page: serve a page that shows it, until Ctrl-C, unless telemetry goes elsewhere.
 
     Returns:
         The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
@@ -38,8 +43,43 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
     """
     if missing := [package for package in PACKAGES if not _installed(package)]:
         raise UsageError(f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]'")
-    exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
+    if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
+        return _with_page()
+    return _play(as_json=as_json, minutes=minutes)
+
+
+def _with_page() -> int:
+    """Play for a page: one that runs already, else one of ours on its usual port, or on any."""
+    from endturn.ui import server
+    from endturn.ui.store import Store
+
+    # The scripted provider's words may be shown, and a second is long for somebody who looks on.
+    os.environ.setdefault("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
+    os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
+    os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
+    os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
+    if server.page_at(server.PORT):
+        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{server.PORT}"
+        return _play()
+    store = Store()
+    try:
+        with server.serving(store, server.listen_somewhere()) as address:
+            os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
+            print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
+            server.browse(address)
+            if status := _play(pause_s=0.1):
+                return status
+            print(f"\nThe page stays at {address} until Ctrl-C. For your own agent:  endturn ui", flush=True)
+            threading.Event().wait()
+    finally:
+        store.close()
+    return 0
+
+
+def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) -> int:
+    """Play once, or for so long, and print the table."""
+    exported_to = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if exported_to:
         _reach(exported_to)
     else:  # nobody is listening on the default port: do not try
@@ -61,8 +101,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0) -> int:
                 turns += 1
                 if not as_json:
                     _progress(turns, tally.responses())
-                if minutes:
-                    time.sleep(0.5)
+                time.sleep(0.5 if minutes else pause_s)
         except KeyboardInterrupt:
             status = 130
     stop_listening()
@@ -81,7 +120,7 @@ def _reach(endpoint: str) -> None:
         socket.create_connection((where.hostname or "", port), timeout=3).close()
     except OSError as error:
         raise UsageError(
-            f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT={endpoint} ({error}); start a Collector, with `make up`"
+            f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT={endpoint} ({error}); `endturn ui` does, or a Collector"
         ) from None
 
 
@@ -202,8 +241,8 @@ def report(result: dict[str, Any]) -> str:
         lines.append(f"The telemetry went to {result['exported_to']}.")
     else:
         lines += [
-            "See it in Grafana:  make up",
-            f"                    OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 {_command()} demo --minutes 10",
+            f"See it as a page:  {_command()} demo, in a terminal",
+            f"In Grafana:        docs/install.md, then OTEL_EXPORTER_OTLP_ENDPOINT=… {_command()} demo --minutes 10",
         ]
     return "\n".join(lines)
 

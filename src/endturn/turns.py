@@ -191,10 +191,10 @@ def outcome_of(ended: CallEnded) -> TurnOutcome:
     """The outcome of a turn whose last call ended so, and which nobody declared."""
     if ended.error is not None and ended.stop.reason is not StopReason.CANCELLED:
         return TurnOutcome.PROVIDER_ERROR
-    return _OUTCOME[ended.stop.reason]
+    return OUTCOMES[ended.stop.reason]
 
 
-_OUTCOME: Final = {
+OUTCOMES: Final = {
     StopReason.END_TURN: TurnOutcome.COMPLETED,
     StopReason.TOOL_CALL: TurnOutcome.COMPLETED,
     StopReason.MAX_TOKENS: TurnOutcome.NOT_CONTINUED,
@@ -207,6 +207,7 @@ _OUTCOME: Final = {
     StopReason.ERROR: TurnOutcome.PROVIDER_ERROR,
     StopReason.UNKNOWN: TurnOutcome.UNKNOWN_REASON,
 }
+"""How a turn ends whose last response stopped for that reason, where nothing else is known."""
 
 
 class Inference(Protocol):

@@ -1,0 +1,69 @@
+"""`pytest --endturn`: a test fails whose turns were cut off and handed over unfinished, though its assertions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from endturn.records import Record, Turn, TurnOutcome
+
+MARK = "endturn_unfinished"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.getgroup("endturn").addoption(
+        "--endturn",
+        action="store_true",
+        help="observe the model calls of each test, and fail it where a truncated answer was not continued",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Observe from now on, if that is asked for."""
+    config.addinivalue_line("markers", f"{MARK}: `pytest --endturn` lets this test's turns be cut off")
+    if config.getoption("--endturn"):
+        config.pluginmanager.register(Watch(), "endturn-watch")
+
+
+class Watch:
+    """Knows the turns of the test that runs. Imported late: without the option endturn is not loaded."""
+
+    def __init__(self) -> None:
+        self._unfinished: list[tuple[Turn, TurnOutcome]] = []
+
+    def _note(self, record: Record) -> None:
+        from endturn.records import STOPPED_BY_PERSON, TurnEnded
+
+        if isinstance(record, TurnEnded) and record.turn.unfinished and record.outcome not in STOPPED_BY_PERSON:
+            self._unfinished.append((record.turn, record.outcome))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Fail a test that passes, where one of its turns was left unfinished."""
+        from endturn.announce import listen
+        from endturn.instrumentation.instrument import instrument, uninstrument
+
+        self._unfinished.clear()
+        stop = listen(self._note)
+        instrument()
+        try:
+            yield
+        finally:
+            uninstrument()  # which ends the turns that are still open: nobody continues them any more
+            stop()
+        if self._unfinished and item.get_closest_marker(MARK) is None:
+            each = "".join(
+                f"\n  {turn.provider or 'a provider'}, {turn.model or 'a model'}: {outcome.value}, "
+                f"{turn.iterations} calls, {turn.output_tokens} tokens"
+                for turn, outcome in self._unfinished
+            )
+            pytest.fail(
+                f"cut off and handed over unfinished:{each}\n"
+                "Continue where response.stop.truncated is true, raise max_tokens, or mark the test "
+                f"@pytest.mark.{MARK}",
+                pytrace=False,
+            )

@@ -1,0 +1,188 @@
+"""The server: OTLP in, pages out. It decides who may ask and what an answer may load; the other modules do the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
+
+from endturn import __version__
+from endturn.ui import alerts, exports, otlp, panels, reasons, turns, views
+from endturn.ui.store import Store
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+AT_ONCE: Final = 8
+"""How many export requests are read and written at once: what their bodies take of the memory is bounded."""
+LIVE_S: Final = 1.0
+"""A page is told of news at most so often."""
+
+
+class Guard:
+    """Answers only who asks for this machine by name, and lets no other site write.
+
+    A page elsewhere can make a browser send requests here, under a name of its own that it points to 127.0.0.1.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        name = re.sub(r":\d*$", "", request.headers.get("host", ""))
+        origin = request.headers.get("origin")
+        refused = None
+        if name.lower() not in self._hosts and "*" not in self._hosts:
+            refused = Response(f"this page is not served as {name!r}\n", 421, media_type="text/plain")
+        elif request.method not in ("GET", "HEAD") and origin and origin != f"http://{request.headers['host']}":
+            refused = Response("no other site may write here\n", 403, media_type="text/plain")
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await (refused or self._app)(scope, receive, send_guarded)
+
+
+class Page:
+    """The routes over one store.
+
+    Args:
+        traces: where a trace's own page is elsewhere, with `{trace_id}` in it: a Grafana or Tempo.
+    """
+
+    def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
+        self.store, self.address, self.traces = store, address, traces
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._version = 0
+        self._closing = False
+        store.on_change(self._note)
+        self._templates = views.templates()
+
+    def _note(self) -> None:
+        self._version += 1
+
+    def close(self) -> None:
+        """End the connections that wait for news."""
+        self._closing = True
+
+    def routes(self) -> list[Route | Mount]:
+        """What is served."""
+        return [
+            Route("/", self._page("overview", panels.overview)),
+            Route("/turns", self._page("turns", turns.listed)),
+            Route("/turns/{turn_id}", self._page("turn", turns.shown)),
+            Route("/reasons", self._page("reasons", reasons.shown)),
+            Route("/alerts", self._page("alerts", alerts.shown)),
+            Route("/export/{name}", self.export),
+            Route("/live", self.live),
+            Route("/healthz", self.healthz),
+            *(Route(f"/v1/{signal}", self._taking(signal), methods=["POST"]) for signal in otlp.SIGNALS),
+            Mount("/static", StaticFiles(packages=[(__package__, "static")])),
+        ]
+
+    # --- In ------------------------------------------------------------------------------------------------------
+
+    def _taking(self, signal: str) -> Callable[[Request], Awaitable[Response]]:
+        async def take(request: Request) -> Response:
+            kind = request.headers.get("content-type", "")
+            media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
+            try:
+                async with self._slots:
+                    encoding = request.headers.get("content-encoding", "").strip().lower()
+                    content = await otlp.body(request.stream(), encoding)
+                    batch = await run_in_threadpool(otlp.read, signal, kind, content)
+                    await asyncio.wrap_future(self.store.submit(batch))
+            except otlp.BadRequest as error:
+                # What is left of the body is not read: the connection ends with the answer.
+                headers = {"Connection": "close"} if error.status == 413 else {}
+                return Response(otlp.refusal(kind, str(error)), error.status, headers, media)
+            return Response(otlp.answer(signal, kind, batch), media_type=media)
+
+        return take
+
+    # --- Out -----------------------------------------------------------------------------------------------------
+
+    def _page(
+        self, name: str, data: Callable[[views.View, Store], dict[str, Any] | None]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        def render(request: Request) -> Response:
+            view = views.View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
+            found = data(view, self.store)
+            about = {"page": name, "view": view, "address": self.address, "traces": self.traces, "release": __version__}
+            template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
+            text = template.render(about | (found or {}))
+            return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
+
+        async def page(request: Request) -> Response:
+            return await run_in_threadpool(render, request)
+
+        return page
+
+    async def export(self, request: Request) -> Response:
+        """A table as CSV or Parquet."""
+        view = views.View.of(self.store, dict(request.query_params), time.time_ns())
+        found = await run_in_threadpool(exports.export, self.store, view, request.path_params["name"])
+        if found is None:
+            return PlainTextResponse(f"there are: {', '.join(exports.names())}\n", 404)
+        content, media = found
+        name = request.path_params["name"]
+        return Response(
+            content, media_type=media, headers={"Content-Disposition": f'attachment; filename="endturn-{name}"'}
+        )
+
+    async def live(self, request: Request) -> Response:
+        """Server-sent events: one whenever something has come."""
+
+        async def news() -> AsyncIterator[str]:
+            told, waited = self._version, 0.0
+            yield "retry: 2000\n\n"
+            while not self._closing and not await request.is_disconnected():
+                await asyncio.sleep(LIVE_S / 4 if self._version == told else LIVE_S)
+                waited += LIVE_S / 4
+                if self._version != told:
+                    told, waited = self._version, 0.0
+                    yield f"data: {told}\n\n"
+                elif waited >= 15:  # so that a connection that is gone is noticed
+                    waited = 0.0
+                    yield ": still here\n\n"
+
+        return StreamingResponse(news(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    async def healthz(self, _: Request) -> Response:
+        """Who serves here; another `endturn ui` asks when the port is busy."""
+        return JSONResponse({"service": "endturn", "version": __version__, "pid": os.getpid()})
+
+
+def application(page: Page, *, hosts: frozenset[str] = LOOPBACK) -> ASGIApp:
+    """The application as a server runs it.
+
+    Args:
+        hosts: under which names it may be asked for; "*" is any.
+    """
+    return Guard(Starlette(routes=page.routes()), hosts=hosts)

@@ -1,0 +1,86 @@
+"""Why a turn ended as it did, in a sentence, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from endturn.stop import StopReason
+from endturn.ui.rows import data
+
+CUT: Final = {
+    StopReason.MAX_TOKENS: "reached its limit of {limit}",
+    StopReason.CONTEXT_WINDOW_EXCEEDED: "filled the model's context window",
+    StopReason.MISSING: "broke off before a stop reason arrived",
+}
+"""What cut an answer off, after "the answer"."""
+RAISE: Final = {
+    StopReason.MAX_TOKENS: "Raise max_tokens{to}: {gain}.",
+    StopReason.CONTEXT_WINDOW_EXCEEDED: "Shorten the history or the prompt, or take a model with a larger window.",
+    StopReason.MISSING: "Look at the timeouts of proxies between the agent and {provider}.",
+}
+"""What would have kept an answer from being cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the turn's page says first."""
+
+    head: str
+    why: str
+    change: str
+
+
+_ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
+
+
+def ending(
+    turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int, repaired: bool
+) -> Ending:
+    """What to say of a turn.
+
+    Args:
+        turn: its row.
+        cut_by: the reason of its first truncated call; cuts: how many there were.
+        limit: that call's max_tokens.
+        tokens: how many the answer has, all pieces together.
+        repaired: what was cut was a tool call, and it was asked for again.
+    """
+    outcome = turn["outcome"] or ""
+    whole = bool(turn["complete"])
+    reason = StopReason(cut_by) if cut_by else StopReason.MAX_TOKENS
+    said = {
+        "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
+        "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
+        "limit": f"{limit} tokens" if limit else "tokens",
+        "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
+        "continuations": plural(turn["continuations"], "continuation"),
+        "to": f" to {roomy(max(tokens, (limit or 0) + 1))} or more" if whole else f" above {limit}" if limit else "",
+        "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
+        else "each piece that is asked for pays for the prompt again",
+    }  # fmt: skip
+    said["cut"] = CUT.get(reason, "was cut off").format_map(said)
+    said["raise_"] = RAISE.get(reason, "").format_map(said)
+    if whole and cuts and repaired:
+        why = "A tool call {cut}. It was not run, but asked for again; the whole one was run, and {model} finished."
+        return Ending("Cut off, then repaired", why.format_map(said), "Raise max_tokens where tools are offered.")
+    if whole and cuts:
+        why = "The answer {cut} {times}. It was asked for the rest {asked}, and {model} finished with {raw}."
+        said["asked"] = "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time")
+        return Ending("Cut off, then finished", why.format_map(said), said["raise_"])
+    if not outcome:
+        why = "The answer {cut}. Nothing has asked for the rest yet; half a minute after its last call the turn ends."
+        return Ending("Cut off, and waiting", why.format_map(said), said["raise_"])
+    texts = _ENDINGS.get(outcome, {"head": outcome.replace("_", " ")})  # of a later version of endturn
+    return Ending(*(texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")))
+
+
+def plural(count: int, noun: str) -> str:
+    """A count of things."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def roomy(tokens: int) -> int:
+    """A round limit in which so many tokens have room."""
+    return next((limit for limit in (2**n for n in range(6, 24)) if limit >= tokens), tokens)

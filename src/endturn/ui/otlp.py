@@ -1,0 +1,268 @@
+"""OTLP over HTTP, protobuf and JSON, gzipped or not, to rows. Reads bodies and nothing else: no store, no server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import DecodeError, Message
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+
+from endturn.reasons import normalize
+from endturn.stop import StopReason
+from endturn.telemetry import schema
+from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, Batch, Point, Row, SeriesKey
+
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""The longest body, before and after it is unpacked."""
+SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] = {
+    "traces": (traces.ExportTraceServiceRequest, traces.ExportTraceServiceResponse, "rejected_spans"),
+    "logs": (logs.ExportLogsServiceRequest, logs.ExportLogsServiceResponse, "rejected_log_records"),
+    "metrics": (metrics.ExportMetricsServiceRequest, metrics.ExportMetricsServiceResponse, "rejected_data_points"),
+}
+"""The request, the answer, and how the answer counts what it left out, by the last word of the path."""
+MOST_NS: Final = 1 << 63
+_GROUPS: Final = {"traces": ("spans", "spans"), "logs": ("logs", "log_records"), "metrics": ("metrics", "metrics")}
+"""What a request's resources and scopes hold, by signal."""
+_IDS: Final = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
+_SAID: Final = {
+    "operation": schema.OPERATION, "provider": schema.PROVIDER, "model": schema.REQUEST_MODEL, "agent": schema.AGENT,
+    "turn_id": schema.TURN_ID, "iteration": schema.ITERATION, "continuation": schema.CONTINUATION_INDEX,
+    "reason": schema.REASON, "raw": schema.RAW, "truncated": schema.STOP_TRUNCATED,
+    "max_tokens": schema.REQUEST_MAX_TOKENS, "input_tokens": schema.INPUT_TOKENS,
+    "output_tokens": schema.OUTPUT_TOKENS, "outcome": schema.OUTCOME, "complete": schema.COMPLETE,
+    "error": schema.ERROR_TYPE,
+}  # fmt: skip
+"""The attribute that a column holds."""
+_SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
+_INVALID: Final = 3  # google.rpc.Code.INVALID_ARGUMENT
+
+
+class BadRequest(Exception):
+    """A body that is refused as a whole: the HTTP status, and what is wrong with it."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+async def body(chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES) -> bytes:
+    """The whole body, unpacked; raises BadRequest as soon as it is too long, or is not what it says it is."""
+    if encoding not in ("", "identity", "gzip"):
+        raise BadRequest(415, f"Content-Encoding {encoding!r} is not read: send gzip, or none")
+    unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+    found = bytearray()
+    came = 0
+    async for chunk in chunks:
+        came += len(chunk)
+        try:
+            # One byte more than is allowed is enough to know that it is too long.
+            found += chunk if unpack is None else unpack.decompress(chunk, most + 1 - len(found))
+        except zlib.error as error:
+            raise BadRequest(400, f"the body is not gzip, as it says: {error}") from None
+        if max(came, len(found)) > most:
+            raise BadRequest(413, f"the body is longer than {most} bytes: export smaller batches")
+    if unpack is not None and not unpack.eof:
+        raise BadRequest(400, "the gzipped body ends too early")
+    return bytes(found)
+
+
+def read(signal: str, content_type: str, content: bytes) -> Batch:
+    """The rows of one export request; raises BadRequest for what is none."""
+    request = SIGNALS[signal][0]()
+    kind = content_type.partition(";")[0].strip().lower()
+    try:
+        if kind == PROTOBUF:
+            request.ParseFromString(content)
+        elif kind == JSON:
+            ParseDict(_with_base64(json.loads(content)), request, ignore_unknown_fields=True)
+        else:
+            raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
+    except (DecodeError, ParseError, ValueError, RecursionError) as error:
+        raise BadRequest(400, f"the body is no {type(request).__name__}: {error}") from None
+    return batch_of(signal, request)
+
+
+def answer(signal: str, content_type: str, batch: Batch) -> bytes:
+    """What the sender is told: all is well, or how much was left out, and why."""
+    response = SIGNALS[signal][1]()
+    if batch.rejected:
+        setattr(response.partial_success, SIGNALS[signal][2], batch.rejected)
+        response.partial_success.error_message = batch.why
+    return _encoded(response, content_type)
+
+
+def refusal(content_type: str, why: str) -> bytes:
+    """The body of an answer that is an error."""
+    return _encoded(Status(code=_INVALID, message=why), content_type)
+
+
+def _encoded(message: Message, content_type: str) -> bytes:
+    return json.dumps(MessageToDict(message)).encode() if JSON in content_type else message.SerializeToString()
+
+
+def batch_of(signal: str, request: Any) -> Batch:
+    """The rows of a request that has been parsed."""
+    batch = Batch()
+    for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
+        about = _attributes(resource.resource.attributes)
+        service, instance = _service(about), str(about.get(schema.INSTANCE, ""))
+        for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
+            for each in getattr(scope, _GROUPS[signal][1]):
+                match signal:
+                    case "traces":
+                        _add_span(batch, each, service, scope.scope.name)
+                    case "logs" if _event_name(each) and each.time_unix_nano < MOST_NS:
+                        batch.events.append(_event(each, service))
+                    case "metrics" if each.name in METRICS:
+                        _add_points(batch, each, service, instance)
+    return batch
+
+
+def _service(about: Mapping[str, Any]) -> str:
+    """As Prometheus names the job: `namespace/name`."""
+    name = str(about.get("service.name") or "unknown_service")
+    namespace = about.get("service.namespace")
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> Any:
+    match value.WhichOneof("value"):
+        case None:
+            return None
+        case "array_value":
+            return [_value(each) for each in value.array_value.values]
+        case "kvlist_value":
+            return _attributes(value.kvlist_value.values)
+        case "bytes_value":
+            return base64.b64encode(value.bytes_value).decode()
+        case "double_value" if not math.isfinite(value.double_value):
+            return None  # JSON has no word for it
+        case kind:
+            return getattr(value, kind)
+
+
+# --- Spans and events ---------------------------------------------------------------------------------------------
+
+
+def _add_span(batch: Batch, span: Any, service: str, scope: str) -> None:
+    if len(span.trace_id) != 16 or len(span.span_id) != 8 or span.end_time_unix_nano >= MOST_NS:
+        batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
+        return
+    found = _attributes(span.attributes)
+    row: Row = {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
+    failed = span.status.code == span.status.STATUS_CODE_ERROR
+    row |= {
+        "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex() or None,
+        "name": span.name, "scope": scope, "service": service, "start_ns": span.start_time_unix_nano,
+        "end_ns": max(span.end_time_unix_nano, span.start_time_unix_nano),
+        "error": row["error"] or ((span.status.message or "error") if failed else None),
+        "links": json.dumps([link.span_id.hex() for link in span.links]),
+        "attributes": json.dumps(found, ensure_ascii=False),
+    }  # fmt: skip
+    if row["operation"] in MODEL_CALLS:
+        _complete_call(row, found)
+    batch.spans.append(row)
+
+
+def _complete_call(row: Row, found: Mapping[str, Any]) -> None:
+    """What is not said of a call by an instrumentation that knows neither turns nor our reasons: each is a turn."""
+    row["turn_id"] = row["turn_id"] or row["span_id"]
+    said = found.get(schema.FINISH_REASONS.key)
+    if not row["reason"] and said:
+        row["raw"] = str(said[0] if isinstance(said, list) else said)
+        stop = normalize(row["raw"])
+        row["reason"], row["truncated"] = stop.reason.value, stop.truncated
+    if not row["reason"] and row["error"]:
+        row["reason"] = StopReason.ERROR.value
+
+
+def _event_name(record: Any) -> str:
+    """The name of an event; some exporters still write it as an attribute."""
+    return record.event_name or next(
+        (pair.value.string_value for pair in record.attributes if pair.key == "event.name"), ""
+    )
+
+
+def _event(record: Any, service: str) -> Row:
+    found = _attributes(record.attributes)
+    body = _value(record.body)
+    said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
+    return said | {
+        "at_ns": record.time_unix_nano or record.observed_time_unix_nano, "service": service,
+        "trace_id": record.trace_id.hex() or None, "span_id": record.span_id.hex() or None,
+        "name": _event_name(record), "severity": (record.severity_text or "info").lower(),
+        "body": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
+        "attributes": json.dumps(found, ensure_ascii=False),
+    }  # fmt: skip
+
+
+def _typed(value: Any, kind: schema.Type) -> Any:
+    """An attribute's value as its column has it; None for one of another type, which anybody may send."""
+    if value is None or kind == "string":
+        return None if value is None else str(value)
+    return value if type(value) is {"int": int, "boolean": bool}[kind] else None
+
+
+# --- Metrics ------------------------------------------------------------------------------------------------------
+
+
+def _add_points(batch: Batch, metric: Any, service: str, instance: str) -> None:
+    kind = metric.WhichOneof("data")
+    data = getattr(metric, kind) if kind else None
+    expected = {"counter": "sum", "histogram": "histogram"}[METRICS[metric.name].instrument]
+    if data is None or kind != expected:
+        count = len(data.data_points) if data is not None else 1
+        batch.reject(count, f"{metric.name} is a {expected} with explicit bounds, not {kind or 'without data'}")
+        return
+    delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    for point in data.data_points:
+        if kind == "sum":
+            values: tuple[float, ...] = (float(getattr(point, point.WhichOneof("value") or "as_int")),)
+            bounds: tuple[float, ...] = ()
+        else:
+            counts = tuple(map(float, point.bucket_counts))
+            bounds = (*point.explicit_bounds, math.inf)
+            values = (point.sum, *counts)
+            if len(counts) != len(bounds):
+                batch.reject(1, f"{metric.name} has {len(counts)} buckets for {len(bounds) - 1} bounds")
+                continue
+        if not all(map(math.isfinite, values)) or point.time_unix_nano >= MOST_NS:
+            batch.reject(1, f"{metric.name} has a value, or a time, that cannot be")
+            continue
+        series = SeriesKey(metric.name, service, instance, _labels(_attributes(point.attributes)))
+        batch.points.append(Point(series, point.start_time_unix_nano, point.time_unix_nano, delta, values, bounds))
+
+
+def _labels(found: Mapping[str, Any]) -> tuple[str | None, ...]:
+    said = {key.replace(".", "_"): str(value) for key, value in found.items()}
+    return tuple(said[label].lower() if said.get(label) in ("True", "False") else said.get(label) for label in LABELS)
+
+
+def _with_base64(tree: Any) -> Any:
+    """OTLP's JSON with its ids, which are hexadecimal there, in base64, as protobuf's JSON has bytes."""
+    if isinstance(tree, list):
+        return [_with_base64(each) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        key: base64.b64encode(bytes.fromhex(value)).decode() if key in _IDS and isinstance(value, str)
+        else _with_base64(value)
+        for key, value in tree.items()
+    }  # fmt: skip

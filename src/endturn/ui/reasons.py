@@ -1,0 +1,50 @@
+"""The page of stop reasons: the vocabulary, and what of it has been seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from endturn import reasons
+from endturn.reasons import MEANING, RESUMES, is_of
+from endturn.stop import StopReason
+from endturn.ui.store import Store
+from endturn.ui.views import View
+
+
+def shown(view: View, store: Store) -> dict[str, Any]:
+    """Every value of every API, those first that calls of the view ended with; filtered by a text."""
+    where, asked = view.where()
+    seen = store.read(
+        f"SELECT provider, lower(raw), reason, count(*) FROM spans WHERE {where} AND raw IS NOT NULL"
+        " AND reason IS NOT NULL GROUP BY ALL",
+        asked,
+    )
+    text = view.given.get("q", "").strip().lower()[:100]
+    rows = [
+        {
+            "api": entry.api.name, "raw": entry.raw, "reason": entry.normalized, "truncated": entry.truncated,
+            "resume": RESUMES[entry.row.resume], "detail": entry.row.detail or "", "source": entry.row.source,
+            "seen": sum(
+                calls for provider, raw, reason, calls in seen
+                if (raw, reason) == (entry.raw.lower(), entry.normalized) and (not provider or is_of(entry, provider))
+            ),
+        }
+        for entry in reasons.table()
+    ]  # fmt: skip
+    known = {(row["raw"].lower(), row["reason"]) for row in rows}
+    unknown = [
+        {"raw": raw, "reason": reason, "seen": calls} for _, raw, reason, calls in seen
+        if (raw, reason) not in known
+    ]  # fmt: skip
+    found = [row for row in rows if not text or text in f"{row['api']} {row['raw']} {row['reason']}".lower()]
+    found.sort(key=lambda row: -row["seen"])  # stable: within a number of calls as the table has them
+    mix = dict(
+        store.read(
+            f"SELECT reason, count(*) FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY reason ORDER BY 2 DESC",
+            asked,
+        )
+    )
+    return {
+        "rows": found, "all": len(rows), "unknown": unknown, "q": view.given.get("q", "")[:100], "mix": mix,
+        "meaning": {reason.value: MEANING[reason] for reason in StopReason}, "calls": sum(mix.values()),
+    }  # fmt: skip

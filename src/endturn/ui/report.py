@@ -1,0 +1,118 @@
+"""`endturn report`: the indicators of what is stored, as HTML, Markdown or JSON, and whether a build may pass."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any, Final
+
+from endturn import __version__
+from endturn.errors import UsageError, did_you_mean
+from endturn.telemetry.indicators import INDICATORS
+from endturn.ui import files, panels, views
+from endturn.ui.numbers import Numbers
+from endturn.ui.store import Store
+from endturn.ui.views import View
+
+OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq,
+}  # fmt: skip
+FORMATS: Final = ("md", "html", "json")
+NAMES: Final = {
+    written: name
+    for name, indicator in INDICATORS.items()
+    for written in (name, re.sub(r"\W+", "_", indicator.title.lower()))
+}
+"""How an indicator may be called: by its name, or by its title with underscores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A condition at which a build fails: `truncation_without_continuation > 1%`."""
+
+    text: str
+    name: str
+    compare: str
+    limit: float
+
+    def is_met(self, value: float | None) -> bool:
+        """Whether the build fails; not where there is no value, since nothing happened."""
+        return value is not None and OPERATORS[self.compare](value, self.limit)
+
+
+def limit(text: str) -> Limit:
+    """The condition that a text says; raises UsageError for what is none."""
+    found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*([\d.]+)\s*(%?)\s*", text)
+    if not found or found[3].count(".") > 1:
+        raise UsageError(f"--fail-on takes NAME > NUMBER, such as 'truncation_without_continuation > 1%', not {text!r}")
+    if found[1] not in NAMES:
+        raise UsageError(f"there is no indicator {found[1]!r}; {did_you_mean(found[1], NAMES)}")
+    return Limit(text.strip(), NAMES[found[1]], found[2], float(found[3]) / (100 if found[4] else 1))
+
+
+def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> tuple[str, int]:
+    """The report, and the exit status.
+
+    Returns:
+        The status is 1 where a condition is met, 3 where there are conditions but no metrics to look at, else 0.
+
+    Raises:
+        UsageError: a condition or a file cannot be read, or there is nothing to report on.
+    """
+    limits = [limit(text) for text in fail_on]
+    if not inputs and file is None:
+        raise UsageError("report on what? Give files of OTLP JSON, or the --file that `endturn ui` keeps")
+    if file is not None and not file.exists():
+        raise UsageError(f"there is no file {str(file)!r}")
+    store = Store(file)
+    try:
+        for path in inputs:
+            files.load(store, path)
+        found = _found(store, limits)
+    finally:
+        store.close()
+    status = 1 if any(each["met"] for each in found["limits"]) else 3 if limits and not found["measured"] else 0
+    return _written(found, format_), status
+
+
+def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
+    view = View.of(store, {"range": "all"}, time.time_ns())
+    asked = Numbers(store, view.scope)
+    values = {name: asked.value(name) for name in INDICATORS}
+    where, parameters = view.where()
+    return {
+        "version": __version__,
+        "measured": bool(store.read("SELECT 1 FROM series LIMIT 1")),
+        "values": values,
+        "models": panels.models(asked),
+        "unfinished": store.read_rows(
+            f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
+            " ORDER BY start_ns LIMIT 100",
+            parameters,
+        ),
+        "limits": [
+            {"text": each.text, "value": values[each.name], "met": each.is_met(values[each.name])} for each in limits
+        ],
+    }
+
+
+def _written(found: dict[str, Any], format_: str) -> str:
+    if format_ == "json":
+        return json.dumps(found, indent=2)
+    shown = {name: panels.shown(INDICATORS[name], value) for name, value in found["values"].items()}
+    environment = views.templates(escape=format_ == "html")
+    environment.filters["cell"] = _cell
+    style = package_files(__package__).joinpath("static", "page.css").read_text(encoding="utf-8")
+    template = environment.get_template(f"report.{format_}")
+    return template.render(found, indicators=INDICATORS, shown=shown, level=panels.level, style=style)
+
+
+def _cell(text: str | None) -> str:
+    """A name in a Markdown table: anybody may have chosen it."""
+    return re.sub(r"([\\|`<>*_\[\]])", r"\\\1", (text or "–").replace("\n", " "))

@@ -1,0 +1,81 @@
+"""What is kept of telemetry: rows of spans and events (their columns are in tables.sql), and points of metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
+
+from endturn.telemetry import schema
+
+
+def data(name: str) -> Any:
+    """A data file of this package: YAML parsed, anything else as text."""
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return yaml.safe_load(text) if name.endswith(".yaml") else text
+
+
+MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
+"""The operations that are calls to a model."""
+
+LABELS: Final = tuple(
+    sorted({attribute.label: attribute for metric in schema.METRICS for attribute in metric.attributes})
+)
+"""What tells series apart, beside service and instance: every attribute of every declared metric."""
+
+METRICS: Final = {metric.name: metric for metric in schema.METRICS}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """One series: a metric of one process, with its labels in the order of `LABELS`."""
+
+    metric: str
+    service: str
+    instance: str
+    labels: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one export says of a series.
+
+    Attributes:
+        started_ns: since when it has counted; 0 where that is not said.
+        delta: it counted from nothing since the export before, instead of since `started_ns`.
+        values: a counter's value; of a histogram the sum, then how many fell into each bucket.
+        bounds: a histogram's bucket bounds, the last one infinite.
+    """
+
+    series: SeriesKey
+    started_ns: int
+    at_ns: int
+    delta: bool
+    values: tuple[float, ...]
+    bounds: tuple[float, ...] = ()
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one request holds, and how much of it was refused, with the reason."""
+
+    spans: list[Row] = field(default_factory=list)
+    events: list[Row] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    rejected: int = 0
+    why: str = ""
+
+    def reject(self, count: int, why: str) -> None:
+        """Leave out some of the request."""
+        self.rejected += count
+        self.why = self.why or why
+
+    def add(self, other: Batch) -> None:
+        """Take another's rows too."""
+        self.spans += other.spans
+        self.events += other.events
+        self.points += other.points

@@ -1,0 +1,160 @@
+"""Starts the page: finds its port or says who has it, opens a browser, and ends with a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+import urllib.request
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from endturn.errors import UsageError
+from endturn.ui import files
+from endturn.ui.app import LOOPBACK, Page, application
+from endturn.ui.store import DAY_NS, Store
+
+PORT: Final = 4318
+"""Where OTLP over HTTP goes if nobody says otherwise."""
+
+
+def run(
+    inputs: Sequence[Path] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    file: Path | None = None,
+    keep_days: float = 7,
+    most_mb: int = 2048,
+    traces: str = "",
+    open_browser: bool | None = None,
+) -> int:
+    """Serve the page until it is interrupted.
+
+    Args:
+        inputs: files of OTLP JSON to read first.
+        file: the DuckDB file to keep telemetry in; None keeps it in memory.
+        traces: the address of a trace elsewhere, with `{trace_id}` in it.
+        open_browser: whether to open one; None: where there is a display.
+
+    Raises:
+        UsageError: the port or the file is another process's, or an input cannot be read.
+    """
+    listening = listen(host, port)
+    store = Store(file, keep_ns=round(keep_days * DAY_NS), most_bytes=most_mb * 1024**2)
+    try:
+        for path in inputs:
+            read = files.load(store, path)
+            print(f"{path}: {read}")
+        with serving(store, listening, host=host, traces=traces) as address:
+            print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
+            if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") != address:
+                print(f"Send telemetry to it:  export OTEL_EXPORTER_OTLP_ENDPOINT={address}", flush=True)
+            browse(address, open_browser)
+            threading.Event().wait()
+    finally:
+        store.close()
+    return 0
+
+
+@contextmanager
+def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", traces: str = "") -> Iterator[str]:
+    """Serve a store's page in a thread, and give its address."""
+    port = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104 (compared, not bound)
+    page = Page(store, address=address, traces=traces)
+    everybody = host not in ("127.0.0.1", "localhost", "::1")
+    app = application(page, hosts=frozenset({"*"}) if everybody else LOOPBACK)
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endturn-ui", daemon=True)
+    thread.start()
+    try:
+        yield address
+    finally:
+        page.close()
+        server.should_exit = True
+        thread.join(5)
+        listening.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections there; 0 is any free port. Raises UsageError that names who has the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        if pid := page_at(port):
+            raise UsageError(f"an endturn page runs at http://127.0.0.1:{port} already (pid {pid})") from None
+        who = holder(port)
+        raise UsageError(
+            f"port {port} of {host} cannot be used: {error.strerror}{f' by {who}' if who else ''}; "
+            "end that, or give another --port"
+        ) from None
+    return listening
+
+
+def page_at(port: int) -> int | None:
+    """The process whose page answers at a port of this machine."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback: no proxy may come between
+    try:
+        with opener.open(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
+            said = json.loads(answer.read(1000))
+        return int(said["pid"]) if said["service"] == "endturn" else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def holder(port: int) -> str:
+    """The process that listens at a port, where Linux tells: its name and id."""
+    try:
+        tables = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    except OSError:
+        return ""
+    inodes = set(re.findall(rf"^\s*\d+: \w+:{port:04X} \w+:0000 0A(?: +\S+){{5}} +(\d+)", tables, re.MULTILINE))
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if (found := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink()))) and found[1] in inodes:
+                process = link.parts[2]
+                return f"{Path('/proc', process, 'comm').read_text().strip()} (pid {process})"
+        except OSError:
+            continue  # it is over, or another user's
+    return ""
+
+
+def listen_somewhere() -> socket.socket:
+    """A socket at the usual port of this machine, or where that is busy at any."""
+    try:
+        return listen("127.0.0.1", PORT)
+    except UsageError:
+        return listen("127.0.0.1", 0)
+
+
+def browse(address: str, asked: bool | None = None) -> None:
+    """Open a browser there, if that is asked for; None: where there is a display."""
+    if has_display() if asked is None else asked:
+        webbrowser.open(address)
+
+
+def has_display() -> bool:
+    """Whether a browser could show something: not over SSH, nor in a container or CI."""
+    if os.environ.get("SSH_CONNECTION") or os.environ.get("CI"):
+        return False
+    return (
+        os.name == "nt"
+        or os.uname().sysname == "Darwin"
+        or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    )

@@ -1,0 +1,294 @@
+"""What has arrived, in DuckDB: one writer commits what waits in one transaction, readers see whole batches."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+import duckdb
+
+from endturn.errors import UsageError
+from endturn.records import COMPLETE
+from endturn.turns import OUTCOMES
+from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
+
+VERSION: Final = 1
+"""Of the tables; a file of another version is refused."""
+HOUR_NS: Final = 3_600_000_000_000
+DAY_NS: Final = 24 * HOUR_NS
+SWEEP_S: Final = 60.0
+_AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
+"""What says how old a row is."""
+_CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
+_WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
+_TURNS: Final = data("turns.sql").replace("@outcomes@", _CASES).replace("@complete@", _WHOLE)
+_TABLES: Final = (
+    data("tables.sql")
+    .replace("@labels@", ", ".join(f"{each} VARCHAR" for each in LABELS))
+    .replace("@version@", str(VERSION))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A series as it stood at its last export."""
+
+    id: int
+    started_ns: int
+    at_ns: int
+    last: tuple[float, ...]
+    bounds: tuple[float, ...]
+
+
+class Store:
+    """Everything that is kept.
+
+    Args:
+        path: the DuckDB file; None keeps all in memory.
+        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest goes.
+
+    Raises:
+        UsageError: the file is open in another process, which the message names, or is no file of ours.
+    """
+
+    def __init__(self, path: Path | None = None, *, keep_ns: int = 7 * DAY_NS, most_bytes: int = 2 * 1024**3) -> None:
+        self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
+        self._db = _opened(path)
+        self._known: dict[SeriesKey, _Known] = {}
+        self._begin()
+        self._waiting: SimpleQueue[tuple[Batch, Future[None]] | None] = SimpleQueue()
+        self._changed: list[Callable[[], None]] = []
+        self._swept = time.monotonic()
+        self._writer = threading.Thread(target=self._write_all, name="endturn-ui-writer", daemon=True)
+        self._writer.start()
+
+    def submit(self, batch: Batch) -> Future[None]:
+        """Have a batch written; done when it is on the disk, whole."""
+        done: Future[None] = Future()
+        self._waiting.put((batch, done))
+        return done
+
+    def write(self, batch: Batch) -> None:
+        """Write a batch, and wait for it."""
+        self.submit(batch).result()
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        """Have `told` called, from the writer's thread, after each commit."""
+        self._changed.append(told)
+
+    def read(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query. Any thread may ask, while the writer writes."""
+        with self._db.cursor() as cursor:
+            return cursor.execute(query, parameters).fetchall()
+
+    def read_rows(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        """The same, each row as a dictionary."""
+        with self._db.cursor() as cursor:
+            cursor.execute(query, parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def copy(self, query: str, parameters: Sequence[Any] | Mapping[str, Any], to: Path, options: str) -> None:
+        """Write the rows of a query to a file, as DuckDB's COPY does."""
+        with self._db.cursor() as cursor:
+            cursor.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
+
+    def close(self) -> None:
+        """Write what waits, and let go of the file."""
+        self._waiting.put(None)
+        self._writer.join()
+        self._db.close()
+
+    # --- Tables --------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        found = {name for (name,) in self.read("SELECT table_name FROM duckdb_tables()")}
+        if found and ("meta" not in found or self.read("SELECT version FROM meta") != [(VERSION,)]):
+            self._db.close()
+            raise UsageError(f"{self._path} holds no telemetry of this version of endturn: give another file")
+        if not found:
+            self._db.execute(_TABLES)
+            self._db.execute(f"CREATE TABLE turns AS {_TURNS}", {"ids": []})
+        self._columns = {
+            table: dict(self.read("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]))
+            for table in ("spans", "events", "series", "increments")
+        }
+        for row in self.read_rows("SELECT * FROM series"):
+            key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
+            last, bounds = tuple(row["last"]), tuple(row["bounds"])
+            self._known[key] = _Known(row["id"], row["started_ns"], row["at_ns"], last, bounds)
+        self._numbers = itertools.count(1 + max((known.id for known in self._known.values()), default=0))
+
+    # --- Writing -------------------------------------------------------------------------------------------------
+
+    def _write_all(self) -> None:
+        ending = False
+        while not ending:
+            taken = [self._waiting.get()]
+            while not self._waiting.empty():
+                taken.append(self._waiting.get())
+            ending = None in taken
+            # Whoever does not wait any more has not heard that it arrived, and sends it again.
+            self._settle([each for each in taken if each is not None and each[1].set_running_or_notify_cancel()])
+            if time.monotonic() > self._swept + SWEEP_S:
+                self._swept = time.monotonic()
+                self._sweep(time.time_ns())
+
+    def _settle(self, asked: Sequence[tuple[Batch, Future[None]]]) -> None:
+        """Write batches together; where that fails each by itself, so that a bad one spoils no other."""
+        together = Batch()
+        for batch, _ in asked:
+            together.add(batch)
+        try:
+            self._commit(together)
+        except Exception as error:
+            if len(asked) > 1:
+                for each in asked:
+                    self._settle([each])
+            else:
+                asked[0][1].set_exception(error)
+            return
+        for _, done in asked:
+            done.set_result(None)
+        for told in self._changed:
+            told()
+
+    def _commit(self, batch: Batch) -> None:
+        """All of a batch, or nothing of it."""
+        series, increments = self._increments(batch.points)
+        with self._transaction():
+            turns = self._add(batch)
+            if series:
+                rows = [_series_row(key, known) for key, known in series.items()]
+                self._db.execute("DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [[*_ids(series)]])
+                self._insert("series", rows)
+            self._insert("increments", increments)
+            if turns:
+                self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
+                self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
+        self._known |= series
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.begin()
+        try:
+            yield
+            self._db.commit()
+        except BaseException:
+            self._db.rollback()
+            raise
+
+    def _add(self, batch: Batch) -> list[str]:
+        """Add spans and events that are not there yet, and return the turns that they are of.
+
+        An exporter sends a batch again when it did not hear that it arrived.
+        """
+        for table, rows, same in (
+            ("spans", batch.spans, ("start_ns", "span_id", "trace_id")),
+            ("events", batch.events, ("at_ns", "name", "span_id", "turn_id", "body")),
+        ):
+            if rows:
+                equal = " AND ".join(f"old.{column} IS NOT DISTINCT FROM new.{column}" for column in same)
+                since = min(row[same[0]] for row in rows)
+                old = f"FROM {table} old WHERE old.{same[0]} >= {since} AND {equal}"
+                self._insert(table, rows, f"WHERE NOT EXISTS ({old})")
+        return sorted({row["turn_id"] for row in (*batch.spans, *batch.events) if row["turn_id"]})
+
+    def _insert(self, table: str, rows: Sequence[Row], where: str = "") -> None:
+        if rows:
+            columns = self._columns[table]
+            lists = [[row[column] for row in rows] for column in columns]
+            typed = enumerate(columns.items(), 1)
+            made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
+            self._db.execute(f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists)
+
+    def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, _Known], list[Row]]:
+        """What points add to what is known of their series, and the series as they stand then."""
+        changed: dict[SeriesKey, _Known] = {}
+        rows: list[Row] = []
+        for point in points:
+            known = changed.get(point.series) or self._known.get(point.series)
+            if known is not None and point.at_ns <= known.at_ns:
+                continue  # sent again, or overtaken by a later export
+            number = known.id if known else next(self._numbers)
+            changed[point.series] = _Known(number, point.started_ns, point.at_ns, point.values, point.bounds)
+            added = _added(point, known)
+            which = (None, *point.bounds)
+            rows += [
+                {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
+                for le, value in zip(which, added, strict=False)
+                if value
+            ]
+        return changed, rows
+
+    # --- Forgetting ----------------------------------------------------------------------------------------------
+
+    def _sweep(self, now_ns: int) -> None:
+        """Forget what is too old; and where there is too much, the oldest tenth."""
+        self._forget(now_ns - self._keep_ns)
+        if self.size() > self._most_bytes:
+            when = "SELECT start_ns FROM spans UNION ALL SELECT at_ns FROM increments"
+            (cut,) = self.read(f"SELECT quantile_disc(start_ns, 0.1) FROM ({when})")[0]
+            if cut is not None:
+                self._forget(cut + 1)
+
+    def _forget(self, before_ns: int) -> None:
+        with self._transaction():
+            for table, column in _AGED.items():
+                self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
+        with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
+            self._db.checkpoint()
+        self._known = {key: known for key, known in self._known.items() if known.at_ns >= before_ns}
+
+    def size(self) -> int:
+        """Bytes in use, on the disk or in memory."""
+        if self._path is None:
+            return int(self.read("SELECT coalesce(sum(memory_usage_bytes), 0) FROM duckdb_memory()")[0][0])
+        return int(self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0])
+
+
+def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
+    """What an export adds. A counter that begins anew counts from nothing.
+
+    What a process had counted before the page saw it is counted when that was within the last hour; else the first
+    export is only where the count begins.
+    """
+    if point.delta:
+        return point.values
+    if known is None:
+        young = 0 < point.at_ns - point.started_ns <= HOUR_NS
+        return point.values if young else tuple(0.0 for _ in point.values)
+    anew = point.started_ns != known.started_ns or len(point.values) != len(known.last)
+    differences = tuple(new - old for new, old in zip(point.values, known.last, strict=False))
+    return point.values if anew or min(differences) < 0 else differences
+
+
+def _ids(series: Mapping[SeriesKey, _Known]) -> Iterable[int]:
+    return (known.id for known in series.values())
+
+
+def _series_row(key: SeriesKey, known: _Known) -> Row:
+    about = {"id": known.id, "metric": key.metric, "service": key.service, "instance": key.instance}
+    stands = {"started_ns": known.started_ns, "at_ns": known.at_ns, "last": known.last, "bounds": known.bounds}
+    return about | stands | dict(zip(LABELS, key.labels, strict=True))
+
+
+def _opened(path: Path | None) -> duckdb.DuckDBPyConnection:
+    try:
+        # What is not in the wheel is not fetched: the page works without a network.
+        return duckdb.connect(str(path or ":memory:"), config={"autoinstall_known_extensions": "false"})
+    except duckdb.Error as error:
+        if holder := re.search(r"lock is held in (.+?) \(PID (\d+)\)", str(error)):
+            raise UsageError(
+                f"{path} is open in another process, {holder[1]} (pid {holder[2]}): end that, or give another --file"
+            ) from None
+        raise UsageError(f"{path} cannot be used: {error}") from None

@@ -1,0 +1,77 @@
+-- The turns of the spans and events with these ids, a row each. What the turn's own span says comes first, then what
+-- was said when it ended, then what its last call's reason means; a truncated turn of which none is known is open.
+WITH ids AS (
+    SELECT unnest($ids::VARCHAR[]) AS turn_id
+),
+calls AS (
+    SELECT
+        turn_id,
+        count(*) AS calls,
+        max(continuation) AS continuations,
+        bool_or(coalesce(truncated, false)) AS truncated,
+        sum(input_tokens) AS input_tokens,
+        sum(output_tokens) AS output_tokens,
+        arg_min(provider, (NOT coalesce(truncated, false), start_ns)) AS provider,
+        arg_min(model, (NOT coalesce(truncated, false), start_ns)) AS model,
+        arg_max(reason, start_ns) AS reason,
+        arg_max(error, start_ns) AS error,
+        arg_max(truncated, start_ns) AS cut_last
+    FROM spans SEMI JOIN ids USING (turn_id)
+    WHERE operation IN ('chat', 'generate_content', 'text_completion')
+    GROUP BY turn_id
+),
+whole AS (
+    SELECT
+        turn_id,
+        min(start_ns) AS start_ns,
+        max(end_ns) AS end_ns,
+        any_value(service) AS service,
+        any_value(trace_id) AS trace_id,
+        any_value(agent) AS agent,
+        any_value(provider) AS provider,
+        any_value(model) AS model,
+        any_value(outcome) AS outcome,
+        any_value(complete) AS complete
+    FROM spans SEMI JOIN ids USING (turn_id)
+    GROUP BY turn_id
+),
+ended AS (
+    SELECT turn_id, arg_max(outcome, at_ns) AS outcome
+    FROM events SEMI JOIN ids USING (turn_id)
+    WHERE name = 'endturn.continuation_terminated'
+    GROUP BY turn_id
+),
+known AS (
+    SELECT
+        turn_id, start_ns, end_ns, service, trace_id, agent, calls.calls, calls.reason,
+        coalesce(calls.provider, whole.provider) AS provider,
+        coalesce(calls.model, whole.model) AS model,
+        coalesce(continuations, 0) AS continuations,
+        coalesce(truncated, false) AS truncated,
+        coalesce(input_tokens, 0) AS input_tokens,
+        coalesce(output_tokens, 0) AS output_tokens,
+        coalesce(
+            whole.outcome,
+            ended.outcome,
+            CASE
+                WHEN truncated AND calls.reason IN ('end_turn', 'tool_call') THEN 'completed'
+                WHEN truncated THEN NULL
+                WHEN error IS NOT NULL AND calls.reason <> 'cancelled' THEN 'provider_error'
+                ELSE CASE calls.reason @outcomes@ END
+            END
+        ) AS outcome,
+        whole.complete AS said_complete
+    FROM whole LEFT JOIN calls USING (turn_id) LEFT JOIN ended USING (turn_id)
+)
+SELECT
+    turn_id, start_ns, end_ns, service, trace_id, agent, calls, reason, provider, model, continuations, truncated,
+    input_tokens, output_tokens, outcome,
+    coalesce(said_complete, outcome IN (@complete@), false) AS complete,
+    CASE
+        WHEN outcome IS NULL THEN 'open'
+        WHEN coalesce(said_complete, outcome IN (@complete@)) THEN CASE WHEN truncated THEN 'finished' ELSE 'whole' END
+        WHEN truncated AND outcome NOT IN ('cancelled', 'stopped') THEN 'unfinished'
+        ELSE 'other'
+    END AS state
+FROM known
+WHERE calls IS NOT NULL OR outcome IS NOT NULL

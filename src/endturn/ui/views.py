@@ -1,0 +1,173 @@
+"""What a page's address asks for, and how numbers, times and words are written on it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from endturn.ui.numbers import Scope, step_of
+from endturn.ui.rows import data
+from endturn.ui.store import Store
+
+RANGES: Final = {"15m": 900, "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800}
+"""The time ranges that can be chosen, in seconds; `all` is everything that is kept."""
+USUAL: Final = "1h"
+"""What is shown if nothing is chosen; all there is, while that is less."""
+NS: Final = 1_000_000_000
+
+COLOURS: Final[dict[str, str]] = data("panels.yaml")["colours"]
+"""The colour of a word: a variable of the style sheet."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One page's address, read: the scope of its numbers, and the parameters it was given.
+
+    Attributes:
+        now_ns: when the page was asked for.
+    """
+
+    scope: Scope
+    given: Mapping[str, str]
+    range: str
+    now_ns: int
+    services: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, store: Store, given: Mapping[str, str], now_ns: int) -> Self:
+        """The view that an address asks for. What cannot be read of it is as if it were not there."""
+        range_ = given.get("range", "")
+        start, end = _whole(given.get("from")), _whole(given.get("to"))
+        if start is not None and end is not None and 0 <= start < end < 1 << 43:
+            range_, start, end = "custom", start * 1_000_000, end * 1_000_000
+        else:
+            first, last = _kept(store, now_ns)
+            young = now_ns - first < RANGES[USUAL] * NS
+            range_ = range_ if range_ in RANGES or range_ == "all" else "all" if young else USUAL
+            start, end = (first, last) if range_ == "all" else (now_ns - RANGES[range_] * NS, now_ns)
+        start -= start % step_of(end - start)  # so that bars keep their places while time goes on
+        scope = Scope(
+            start_ns=start, end_ns=end,
+            **{name: given.get(name, "") for name in ("service", "provider", "model")},
+        )  # fmt: skip
+        known = {name: _values(store, name) for name in ("service", "provider", "model")}
+        return cls(scope, given, range_, now_ns, known["service"], known["provider"], known["model"])
+
+    def link(self, path: str = "", **changed: str) -> str:
+        """An address with this view's parameters, some of them changed; an empty one is left out."""
+        kept = {
+            name: self.given[name] for name in ("range", "from", "to", "service", "provider", "model", "state", "sort")
+            if self.given.get(name)
+        }  # fmt: skip
+        if "range" in changed:
+            kept.pop("from", None)
+            kept.pop("to", None)
+        asked = {name: value for name, value in (kept | changed).items() if value}
+        return f"{path}?{urlencode(asked)}" if asked else path or "?"
+
+    def where(self, at: str = "start_ns") -> tuple[str, dict[str, Any]]:
+        """The view's scope as a condition on a table of spans, events or turns, with its parameters."""
+        scope = self.scope
+        asked = {name: value for name in ("service", "provider", "model") if (value := getattr(scope, name))}
+        conditions = [f"{at} >= $start", f"{at} <= $end", *(f"{name} = ${name}" for name in asked)]
+        return " AND ".join(conditions), {"start": scope.start_ns, "end": scope.end_ns, **asked}
+
+
+def _kept(store: Store, now_ns: int) -> tuple[int, int]:
+    """From when until when there is telemetry, with a little room, so that single calls can be told apart."""
+    first, last = store.read(
+        "SELECT least((SELECT min(start_ns) FROM spans), (SELECT min(at_ns) FROM increments)),"
+        " greatest((SELECT max(end_ns) FROM spans), (SELECT max(at_ns) FROM increments))"
+    )[0]
+    last = last or now_ns
+    return min(first or last, last - 30 * NS) - NS, last + NS
+
+
+def _values(store: Store, name: str) -> tuple[str, ...]:
+    column = {"service": "service", "provider": "gen_ai_provider_name", "model": "gen_ai_request_model"}[name]
+    query = (
+        f"SELECT DISTINCT value FROM (SELECT {column} AS value FROM series UNION ALL SELECT {name} FROM turns)"
+        " WHERE value <> '' ORDER BY 1 LIMIT 500"
+    )
+    return tuple(value for (value,) in store.read(query))
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,13}", text) else None
+
+
+# --- How things are written ---------------------------------------------------------------------------------------
+
+
+def count(value: float | None) -> str:
+    """A count: whole, in groups of three; long ones shortened."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:.3g} M"
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def share(value: float | None) -> str:
+    """A share, in percent."""
+    if value is None or math.isnan(value):
+        return "–"
+    percent = value * 100
+    return f"{percent:.0f}%" if percent in (0, 100) or percent >= 99.95 else f"{percent:.1f}%"
+
+
+def seconds(value: float | None) -> str:
+    """A duration, with the unit that fits."""
+    if value is None or math.isnan(value):
+        return "–"
+    if value >= 120:
+        return f"{int(value // 60)} min {int(value % 60)} s"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.3g} s"
+
+
+def clock(ns: int) -> str:
+    """A moment, as ISO 8601 in UTC; the page's script writes it in the reader's zone."""
+    return datetime.fromtimestamp(ns / NS, UTC).isoformat(timespec="milliseconds")
+
+
+def words(name: str | None) -> str:
+    """A word of the schema as people write it."""
+    return (name or "").replace("_", " ")
+
+
+def prose(text: str) -> Markup:
+    """A sentence of ours, with what stands between backticks as code."""
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        code.format(part) if n % 2 else part for n, part in enumerate(text.replace("*", "").split("`"))
+    )
+
+
+def colour(name: str | None) -> str:
+    """The colour of a word."""
+    return COLOURS.get(name or "", "unknown")
+
+
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour,
+    "prose": prose,
+}  # fmt: skip
+
+
+def templates(*, escape: bool = True) -> Environment:
+    """The package's templates, with the filters above."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True)
+    environment.loader = PackageLoader(__package__)
+    environment.autoescape = escape  # Markdown has an escape of its own
+    environment.filters |= FILTERS
+    return environment

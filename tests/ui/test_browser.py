@@ -1,0 +1,222 @@
+"""The page in a real browser: clicked, typed at, updated while it is open, narrow, dark, and attacked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from endturn.telemetry import schema
+from endturn.ui import otlp
+from endturn.ui.rows import Batch
+from tests.ui.support import SECOND, Served, point, said, span
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = """</script><img src=x onerror="document.title='hit'"><svg onload=alert(1)>'"--"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, which `make test-all` installs where it is missing."""
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert binary, "no Chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    """A tab in which nothing may fail: no script error, no request that is refused, nothing that the policy blocks."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab = context.new_page()
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+    yield tab
+    context.close()
+    assert not problems
+
+
+def fill(page: Served, *, model: str = "gpt-5", service: str = "agent") -> None:
+    """A cut and continued turn, an unfinished one, and their metrics."""
+    cut = {"endturn.stop.reason": "max_tokens", "endturn.stop.raw": "length", "endturn.stop.truncated": True,
+           "gen_ai.request.max_tokens": 40, "gen_ai.usage.output_tokens": 40, "gen_ai.request.model": model,
+           "gen_ai.output.messages": '[{"parts": [{"type": "text", "content": "the end is ne"}]}]'}  # fmt: skip
+    rest = {"endturn.continuation.index": 1, "endturn.turn.iteration": 2, "gen_ai.request.model": model,
+            "gen_ai.usage.output_tokens": 8,
+            "gen_ai.output.messages": '[{"parts": [{"type": "text", "content": "ar, and here it is."}]}]'}  # fmt: skip
+    begun = time.time_ns() - 10 * SECOND
+    for request in (
+        span(spanId="a1" * 8, start_ns=begun, attributes=cut),
+        span(spanId="a2" * 8, start_ns=begun + SECOND, attributes=rest),
+        span(spanId="a3" * 8, start_ns=begun, attributes=cut | {"endturn.turn.id": "t2"}),
+    ):
+        request["resourceSpans"][0]["resource"]["attributes"][0]["value"]["stringValue"] = service
+        assert page.post("traces", request).status == 200
+    labels: dict[str, Any] = {schema.REQUEST_MODEL.label: model}
+    turns: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed", **labels}
+    page.store.write(
+        Batch(
+            points=[
+                point(schema.TURNS, 4, time.time_ns(), service=service, **turns),
+                point(
+                    schema.TRUNCATION_EXITS,
+                    1,
+                    time.time_ns(),
+                    service=service,
+                    **said(schema.OUTCOME, "not_continued"),
+                    **labels,
+                ),
+                point(
+                    schema.RESPONSES, 5, time.time_ns(), service=service, **said(schema.REASON, "max_tokens"), **labels
+                ),
+            ]
+        )
+    )
+
+
+def test_an_empty_page_copies_its_setup_and_fills_by_itself(page: Served, tab: Page) -> None:
+    """Nobody has to reload it when the first telemetry comes."""
+    tab.goto(page.url)
+    expect(tab.get_by_role("heading", name="No telemetry yet")).to_be_visible()
+    tab.get_by_role("button", name="Copy").click()
+    assert f"OTEL_EXPORTER_OTLP_ENDPOINT={page.url}" in tab.evaluate("navigator.clipboard.readText()")
+    fill(page)
+    expect(tab.get_by_text("25.0%").first).to_be_visible()
+    expect(tab.locator(".uplot").first).to_be_visible()
+
+
+def test_news_come_in_without_a_jump(page: Served, tab: Page) -> None:
+    """What is below stays where it is."""
+    fill(page)
+    tab.goto(page.url)
+    expect(tab.get_by_text("live", exact=True)).to_be_visible()
+    heading = tab.get_by_role("heading", name="Turn duration, continued and plain")
+    before = heading.bounding_box()
+    more: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed"}
+    later = point(schema.TURNS, 4, time.time_ns(), instance="two", **more)
+    page.store.write(Batch(points=[later]))
+    expect(tab.get_by_text("12.5%").first).to_be_visible()
+    assert heading.bounding_box() == before
+
+
+def test_a_choice_stands_in_the_address(page: Served, tab: Page) -> None:
+    """And is kept from page to page; back undoes it."""
+    fill(page)
+    fill(page, model="other")
+    tab.goto(page.url)
+    tab.get_by_label("model").select_option("gpt-5")
+    expect(tab).to_have_url(re.compile(r"model=gpt-5"))
+    tab.get_by_role("link", name="15m").click()
+    expect(tab).to_have_url(re.compile(r"range=15m"))
+    tab.get_by_role("link", name="Turns", exact=True).click()
+    expect(tab).to_have_url(re.compile(r"/turns\?.*model=gpt-5"))
+    tab.go_back()
+    tab.go_back()
+    expect(tab).not_to_have_url(re.compile(r"range=15m"))
+
+
+def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page) -> None:
+    """Every panel shows it then."""
+    fill(page)
+    tab.goto(f"{page.url}/?range=15m")
+    box = tab.locator("#chart-reasons .u-over").bounding_box()
+    assert box
+    tab.mouse.move(box["x"] + 50, box["y"] + 50)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 250, box["y"] + 50, steps=5)
+    tab.mouse.up()
+    expect(tab).to_have_url(re.compile(r"from=\d{13}&to=\d{13}"))
+    expect(tab.get_by_role("link", name="chosen")).to_be_visible()
+
+
+def test_a_turn_is_opened_by_key_and_by_click(page: Served, tab: Page) -> None:
+    """j moves through the table, Enter opens; the drawing, the seam and the steps are there."""
+    fill(page)
+    tab.goto(f"{page.url}/turns?sort=worst")
+    tab.keyboard.press("j")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("heading", name="Cut off, and waiting")).to_be_visible()
+    tab.go_back()
+    tab.locator("tbody tr").nth(1).click()
+    expect(tab.get_by_role("heading", name="Cut off, then finished")).to_be_visible()
+    expect(tab.get_by_role("img", name="Timeline of 2 steps")).to_be_visible()
+    seam = tab.locator(".seamed")
+    expect(seam).to_contain_text("the end is ne")
+    expect(seam.locator("mark")).to_have_text("ar, and here it is.")
+
+
+def test_reasons_are_searched(page: Served, tab: Page) -> None:
+    """The slash goes to the search, Enter searches."""
+    tab.goto(f"{page.url}/reasons")
+    tab.keyboard.press("/")
+    tab.keyboard.type("pause_turn")
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(r"q=pause_turn"))
+    expect(tab.locator("tbody tr").first).to_contain_text("pause_turn")
+
+
+def test_light_and_dark(page: Served, tab: Page) -> None:
+    """As the system says, until the button says otherwise; the choice is remembered."""
+    paper = "getComputedStyle(document.body).backgroundColor"
+    tab.emulate_media(color_scheme="dark")
+    tab.goto(f"{page.url}/reasons")
+    dark = tab.evaluate(paper)
+    tab.get_by_role("button", name="Light or dark").click()
+    light = tab.evaluate(paper)
+    assert dark != light
+    tab.reload()
+    assert tab.evaluate(paper) == light
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280, 3840])
+@pytest.mark.parametrize("path", ["/", "/turns", "/turns/t1", "/reasons", "/alerts"])
+def test_nothing_is_wider_than_the_window(page: Served, tab: Page, path: str, width: int) -> None:
+    """From a small phone to 4K, tables scroll within their card."""
+    fill(page)
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(f"{page.url}{path}")
+    tab.wait_for_load_state("load")
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("path", ["/", "/turns", "/turns/t1", "/reasons", "/alerts"])
+def test_hostile_names_run_nothing(page: Served, tab: Page, path: str) -> None:
+    """Models, services and texts that are markup are shown as they are, when the page loads and when it updates."""
+    fill(page, model=HOSTILE, service=HOSTILE)
+    page.store.write(
+        otlp.read("traces", otlp.JSON, _json(span(spanId="ee" * 8, attributes={"endturn.stop.raw": HOSTILE})))
+    )
+    tab.goto(f"{page.url}{path}")
+    expect(tab.get_by_text("live", exact=True)).to_be_visible()
+    fill(page, model=HOSTILE + "2", service=HOSTILE)
+    tab.wait_for_timeout(1500)
+    assert "hit" not in tab.title()
+    assert tab.locator("img[src=x]").count() == 0
+    assert tab.locator("svg[onload]").count() == 0
+
+
+def test_a_page_works_without_scripts(browser: Browser, page: Served) -> None:
+    """Tables, numbers and the timeline are the server's."""
+    fill(page)
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(f"{page.url}/turns/t1")
+    expect(tab.get_by_role("img", name="Timeline of 2 steps")).to_be_visible()
+    tab.goto(page.url)
+    expect(tab.get_by_text("25.0%").first).to_be_visible()
+    context.close()
+
+
+def _json(request: object) -> bytes:
+    return json.dumps(request).encode()

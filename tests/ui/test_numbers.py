@@ -1,0 +1,196 @@
+"""Panel by panel: what the page says of the demo's agents is what a real Prometheus says of the same exports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from endturn.generate import promql
+from endturn.generate.promql import SCOPES
+from endturn.telemetry import schema
+from endturn.telemetry.indicators import INDICATORS, Count
+from endturn.telemetry.schema import Metric
+from endturn.ui import panels, server
+from endturn.ui.numbers import Labels, Numbers, Scope
+from endturn.ui.store import Store
+from tests.support.processes import Prometheus, PrometheusClient, Series, eventually
+from tests.ui.support import SECOND
+
+pytestmark = pytest.mark.stack
+
+BY = {
+    "all": (),
+    "service": ("service",),
+    "call": (schema.PROVIDER.label, schema.REQUEST_MODEL.label),
+    "model": ("service", schema.PROVIDER.label, schema.REQUEST_MODEL.label),
+}
+"""The page's labels for each of the scopes that Prometheus' queries have."""
+STEP = 5
+
+
+@contextmanager
+def both(*urls: str) -> Iterator[str]:
+    """An endpoint that hands every export on to the page, and metrics to Prometheus too."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {key: value for key, value in self.headers.items() if key.lower().startswith("content-")}
+            for url in urls if self.path == "/v1/metrics" else urls[:1]:
+                opener.open(urllib.request.Request(f"{url}{self.path}", body, headers), timeout=20).close()
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Silence: what was handed on says it all."""
+
+    between = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=between.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{between.server_port}"
+    finally:
+        between.shutdown()
+        between.server_close()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Both:
+    """The same traffic, asked twice."""
+
+    page: Numbers
+    prometheus: PrometheusClient
+
+    def said(self, expression: str, by: tuple[str, ...]) -> dict[Labels, float]:
+        """What Prometheus says at the end, by the page's labels; zeros left out."""
+        found = self.prometheus.query(expression, time=self.page.scope.end_ns / SECOND)
+        return {_labels(series, by): series.value for series in found if series.value}
+
+    def series(self, expression: str, by: tuple[str, ...]) -> dict[Labels, list[float]]:
+        """What it says at the end of each step."""
+        scope = self.page.scope
+        start, end = scope.start_ns / SECOND + STEP, scope.end_ns / SECOND
+        found = self.prometheus.query_range(expression, start=start, end=end, step=STEP)
+        return {_labels(series, by): [value for _, value in series.points] for series in found}
+
+
+def _labels(series: Series, by: tuple[str, ...]) -> Labels:
+    return tuple(series.labels.get("job" if label == "service" else label, "") for label in by)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The demo has played for both of them, two jobs of it."""
+    store = Store()
+    begun = time.time_ns() - 60 * SECOND
+    with (
+        Prometheus(tmp_path_factory.mktemp("prometheus")) as prometheus,
+        server.serving(store, server.listen("127.0.0.1", 0)) as url,
+        both(url, f"{prometheus.url}/api/v1/otlp") as address,
+    ):
+        for name in ("writer", "reader"):
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")} | {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+                "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+                "OTEL_SERVICE_NAME": name,
+                "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=shop",
+            }
+            command = [sys.executable, "-m", "endturn.cli", "demo", "--json"]
+            subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True)
+        eventually(
+            lambda: prometheus.client.query('sum(endturn_turns_total{job="shop/reader"}) > 39'), what="the last turn"
+        )
+        start = begun - begun % (STEP * SECOND)
+        steps = (time.time_ns() - start) // (STEP * SECOND) + 1
+        scope = Scope(start_ns=start, end_ns=start + steps * STEP * SECOND)
+        yield Both(Numbers(store, scope), prometheus.client)
+    store.close()
+
+
+def _number(count: Count, labels: Sequence[promql.Label]) -> str:
+    """As the dashboards have it. A histogram has no zero to begin with, so what its first export held is lost there.
+
+    The page counts it, since the process was young then; and so it stands in the last value.
+    """
+    if count.metric.instrument == "counter":
+        return promql.number(promql.select(count), labels, "1h")
+    return f"sum{promql.by(labels)}(last_over_time({promql.select(count, part='count')}[1h]))"
+
+
+def _buckets(metric: Metric, labels: Sequence[promql.Label]) -> str:
+    return f"sum{promql.by((promql.LE, *labels))}(last_over_time({promql.select(metric, part='bucket')}[1h]))"
+
+
+@pytest.mark.parametrize("scope", BY)
+@pytest.mark.parametrize("name", INDICATORS)
+def test_a_number_is_prometheus_number(asked: Both, name: str, scope: str) -> None:
+    """Every count and every share, in all, by service and by model."""
+    indicator, labels, by = INDICATORS[name], SCOPES[scope], BY[scope]
+    number = _number(indicator.count, labels)
+    counts = asked.page.number(indicator.count, by)
+    assert counts == asked.said(number, by)
+    if indicator.whole is not None:
+        share = promql.share(number, _number(indicator.whole, labels))
+        shares = {key: value for key, value in asked.page.share(indicator, by).items() if value}
+        assert shares == pytest.approx(asked.said(share, by))
+
+
+def test_there_is_something_to_compare(asked: Both) -> None:
+    """Two jobs of forty turns."""
+    assert asked.page.total(INDICATORS["turns"].count) == 80
+    assert asked.page.share(INDICATORS["unfinished_share"])[()] == pytest.approx(6 / 13)
+
+
+@pytest.mark.parametrize("bars", panels.PANELS["bars"], ids=lambda bars: bars["id"])
+def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
+    """Each step of each series."""
+    count, by = INDICATORS[bars["of"]].count, (bars["by"],)
+    expression = promql.steps(promql.select(count), by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
+    steps = asked.page.steps(count, by, STEP * SECOND)
+    assert steps
+    assert steps == asked.series(expression, by)
+
+
+@pytest.mark.parametrize("name", [each["of"] for each in panels.PANELS["histograms"]])
+def test_histograms_are_prometheus_buckets(asked: Both, name: str) -> None:
+    """Prometheus' buckets hold those below them."""
+    metric = promql.metric(name)
+    cumulated = {
+        float(le.replace("+Inf", "inf")): value for (le,), value in asked.said(_buckets(metric, ()), ("le",)).items()
+    }
+    counts = asked.page.buckets(metric)[()]
+    below = 0.0
+    for bound, count in sorted(counts.items()):
+        below += count
+        assert below == cumulated.get(bound, 0.0)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.95])
+@pytest.mark.parametrize(
+    ("metric", "by"),
+    [
+        (schema.TURN_DURATION, (schema.CONTINUED.label,)),
+        (schema.OPERATION_DURATION, BY["call"]),
+        (schema.TURN_OUTPUT, ()),
+        (schema.BUDGET_USED, ()),
+    ],
+    ids=lambda value: value.name if isinstance(value, Metric) else "",
+)  # fmt: skip
+def test_quantiles_are_prometheus_quantiles(asked: Both, metric: Metric, by: tuple[str, ...], q: float) -> None:
+    """Interpolated in the same way, over the same buckets."""
+    expected = asked.said(f"histogram_quantile({q}, {_buckets(metric, by)})", by)
+    assert expected
+    assert asked.page.quantiles(q, metric, by) == pytest.approx(expected)

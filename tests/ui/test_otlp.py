@@ -1,0 +1,206 @@
+"""OTLP over HTTP: from the real SDK's exporters, in both encodings, and what is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from google.rpc.status_pb2 import Status
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from endturn.telemetry import schema
+from endturn.telemetry.indicators import INDICATORS
+from endturn.ui import otlp
+from tests.ui.support import SECOND, Served, numbers, span
+
+RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
+
+
+@pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
+def test_the_sdk_s_spans_and_events_arrive(page: Served, compression: Compression) -> None:
+    """As the exporters send them."""
+    tracers = TracerProvider(resource=RESOURCE)
+    tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{page.url}/v1/traces", compression=compression)))
+    loggers = LoggerProvider(resource=RESOURCE)
+    loggers.add_log_record_processor(
+        SimpleLogRecordProcessor(OTLPLogExporter(f"{page.url}/v1/logs", compression=compression))
+    )
+    asked: dict[str, str | bool] = {
+        schema.OPERATION.key: "chat", schema.PROVIDER.key: "openai", schema.REQUEST_MODEL.key: "gpt-5",
+        schema.TURN_ID.key: "t1", schema.REASON.key: "max_tokens", schema.STOP_TRUNCATED.key: True,
+    }  # fmt: skip
+    with tracers.get_tracer("endturn").start_as_current_span("chat gpt-5", attributes=asked):
+        loggers.get_logger("endturn").emit(
+            event_name=schema.CONTINUATION_TERMINATED.name,
+            timestamp=time.time_ns(),
+            body="cut turn ended",
+            attributes={schema.TURN_ID.key: "t1", schema.OUTCOME.key: "not_continued"},
+        )
+    tracers.shutdown()
+    loggers.shutdown()
+    (found,) = page.store.read_rows("SELECT * FROM spans")
+    assert (found["service"], found["model"], found["reason"], found["truncated"]) == (
+        "shop/agent", "gpt-5", "max_tokens", True,
+    )  # fmt: skip
+    (event,) = page.store.read_rows("SELECT * FROM events")
+    assert event["trace_id"] == found["trace_id"]
+    (turn,) = page.store.read_rows("SELECT * FROM turns")
+    assert (turn["state"], turn["outcome"]) == ("unfinished", "not_continued")
+
+
+@pytest.mark.parametrize("temporality", [AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA])
+def test_the_sdk_s_metrics_arrive(page: Served, temporality: AggregationTemporality) -> None:
+    """Cumulative or delta, a count is what was counted."""
+    exporter = OTLPMetricExporter(
+        f"{page.url}/v1/metrics", preferred_temporality={Counter: temporality, Histogram: temporality}
+    )
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+    meters = MeterProvider([reader], resource=RESOURCE)
+    meter = meters.get_meter("endturn")
+    turns = meter.create_counter(schema.TURNS.name)
+    waits = meter.create_histogram(
+        schema.TURN_DURATION.name, explicit_bucket_boundaries_advisory=schema.TURN_DURATION.buckets
+    )
+    for value in (3, 4):
+        turns.add(value, {schema.TRUNCATED.key: True, schema.OUTCOME.key: "completed"})
+        waits.record(value, {schema.CONTINUED.key: False})
+        meters.force_flush()
+    meters.shutdown()
+    asked = numbers(page.store)
+    assert asked.total(INDICATORS["truncated_turns"].count) == 7
+    assert sum(asked.buckets(schema.TURN_DURATION)[()].values()) == 2
+    assert asked.quantiles(1, schema.TURN_DURATION)[()] == 5
+
+
+def test_json_is_read_as_protobuf_is(page: Served) -> None:
+    """Ids are hexadecimal there, and 64-bit numbers text."""
+    answer = page.post("traces", span(attributes={"gen_ai.usage.output_tokens": 40}), zipped=True)
+    assert (answer.status, answer.headers["content-type"], answer.text) == (200, "application/json", "{}")
+    (found,) = page.store.read_rows("SELECT * FROM spans")
+    assert (found["trace_id"], found["span_id"]) == ("0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7")
+    assert found["output_tokens"] == 40
+    assert json.loads(found["attributes"])["gen_ai.request.model"] == "gpt-5"
+
+
+def test_the_same_export_again_changes_nothing(page: Served) -> None:
+    """An exporter that did not hear the answer sends it again."""
+    request = span()
+    for _ in range(2):
+        assert page.post("traces", request).status == 200
+    assert page.store.read("SELECT count(*) FROM spans") == [(1,)]
+
+
+BAD: dict[str, tuple[bytes, dict[str, str], int, str]] = {
+    "no protobuf": (b"\xff\xff\xff", {"Content-Type": otlp.PROTOBUF}, 400, "is no ExportTraceServiceRequest"),
+    "no JSON": (b"{", {"Content-Type": otlp.JSON}, 400, "is no ExportTraceServiceRequest"),
+    "another JSON": (b'{"resourceSpans": 7}', {"Content-Type": otlp.JSON}, 400, "resourceSpans"),
+    "an odd id": (
+        json.dumps(span(traceId="xyz")).encode(), {"Content-Type": otlp.JSON}, 400, "non-hexadecimal",
+    ),
+    "deep": (b'{"resourceSpans":' + b"[" * 100_000, {"Content-Type": otlp.JSON}, 400, "ExportTraceServiceRequest"),
+    "no gzip": (b"{}", {"Content-Type": otlp.JSON, "Content-Encoding": "gzip"}, 400, "is not gzip"),
+    "half": (gzip.compress(b"{}" * 99)[:-9], {"Content-Type": otlp.JSON, "Content-Encoding": "gzip"}, 400, "too early"),
+    "brotli": (b"{}", {"Content-Type": otlp.JSON, "Content-Encoding": "br"}, 415, "send gzip"),
+    "text": (b"{}", {"Content-Type": "text/plain"}, 415, "application/json"),
+    "nothing said": (b"{}", {}, 415, "application/json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_otlp_is_refused_with_a_reason(page: Served, name: str) -> None:
+    """400, or 415, with a `google.rpc.Status` in the sender's encoding; nothing is kept."""
+    body, headers, status, why = BAD[name]
+    answer = page.ask("/v1/traces", body, headers)
+    assert answer.status == status
+    if headers.get("Content-Type") == otlp.JSON:
+        assert why in json.loads(answer.content)["message"]
+    else:
+        assert why in Status.FromString(answer.content).message
+    assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
+
+
+def test_one_bad_span_is_left_out_and_told_of(page: Served) -> None:
+    """The rest is kept: a partial success."""
+    request = span()
+    spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans.append(spans[0] | {"spanId": "ff"})
+    answer = json.loads(page.post("traces", request).content)
+    assert answer["partialSuccess"]["rejectedSpans"] == "1"
+    assert "span id 8" in answer["partialSuccess"]["errorMessage"]
+    assert page.store.read("SELECT count(*) FROM spans") == [(1,)]
+
+
+def test_a_metric_of_another_kind_is_told_of(page: Served) -> None:
+    """An exponential histogram of ours has no bounds to compare."""
+    data = {"dataPoints": [{"timeUnixNano": "1", "count": "1"}], "aggregationTemporality": 2}
+    metric = {"name": schema.TURN_DURATION.name, "exponentialHistogram": data}
+    request = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric, {"name": "another", "gauge": {}}]}]}]}
+    answer = json.loads(page.post("metrics", request).content)
+    assert answer["partialSuccess"]["rejectedDataPoints"] == "1"
+
+
+async def _chunks(chunk: bytes, count: int, read: list[int]) -> Any:
+    for _ in range(count):
+        read.append(len(chunk))
+        yield chunk
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_a_body_that_is_too_long_is_refused_while_it_is_read(encoding: str) -> None:
+    """Of a hundred pieces no more are read than it takes to know; a gzipped one may be small."""
+    piece = gzip.compress(bytes(1000)) if encoding else bytes(1000)
+    read: list[int] = []
+    if encoding:
+        piece = gzip.compress(bytes(1_000_000))
+    with pytest.raises(otlp.BadRequest, match="longer than 5000 bytes") as refused:
+        await otlp.body(_chunks(piece, 100, read), encoding, most=5000)
+    assert refused.value.status == 413
+    assert len(read) == (1 if encoding else 6)
+
+
+def test_an_oversized_body_is_answered(page: Served) -> None:
+    """With 413, though its sender is still sending; nothing is kept."""
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(otlp.MOST_BYTES // 65536 + 2):
+            yield bytes(65536)
+
+    headers = {"Content-Type": otlp.PROTOBUF, "Content-Encoding": "gzip"}
+    answer = page.ask("/v1/traces", gzip.compress(bytes(otlp.MOST_BYTES + 1)), headers)
+    assert answer.status == 413
+    assert "smaller batches" in Status.FromString(answer.content).message
+    with suppress(ConnectionError):  # the answer may come, and the connection end, while it is still sending
+        assert page.ask("/v1/traces", chunks(), {"Content-Type": otlp.PROTOBUF}).status == 413
+
+
+def test_an_answer_is_in_the_sender_s_encoding(page: Served) -> None:
+    """Protobuf for protobuf."""
+    answer = page.ask("/v1/traces", b"", {"Content-Type": otlp.PROTOBUF})
+    assert answer.headers["content-type"] == otlp.PROTOBUF
+    assert not ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans
+
+
+def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
+    """A column takes what fits it; what does not is still among the attributes."""
+    odd = {"gen_ai.usage.output_tokens": "many", "endturn.stop.truncated": "yes", "gen_ai.request.model": 7,
+           "nested": [1, "two", True]}  # fmt: skip
+    assert page.post("traces", span(attributes=odd, start_ns=SECOND)).status == 200
+    (found,) = page.store.read_rows("SELECT * FROM spans")
+    assert (found["output_tokens"], found["truncated"], found["model"]) == (None, None, "7")
+    assert json.loads(found["attributes"])["nested"] == [1, "two", True]

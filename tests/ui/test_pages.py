@@ -1,0 +1,257 @@
+"""The pages as HTML: what they say of real agents' turns, and what they let through to a browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import duckdb
+import pytest
+
+from endturn.records import TurnOutcome
+from endturn.ui import server
+from endturn.ui.endings import ending
+from endturn.ui.store import Store
+from tests.ui.support import Served, span
+
+PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
+HOSTILE = """</script><img src=x onerror="document.title='hit'">'";--{{7*7}}"""
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[Served, dict[str, Any]]]:
+    """A page that the demo's agents have filled, and what the demo says of them."""
+    store = Store()
+    with server.serving(store, server.listen("127.0.0.1", 0)) as url:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+        }
+        command = [sys.executable, "-m", "endturn.cli", "demo", "--json"]
+        done = subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True, text=True)
+        yield Served(url, store), json.loads(done.stdout)
+    store.close()
+
+
+class Text(HTMLParser):
+    """The words of a page, without scripts, and its tags' attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self._within = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._within = tag
+        self.attributes += [(tag, *each) for each in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within != "script":
+            self.words.append(data)
+
+    def __str__(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def test_the_overview_says_what_the_demo_says(demo: tuple[Served, dict[str, Any]]) -> None:
+    """The headline and the table, number by number."""
+    page, played = demo
+    text = str(Text(page.ask("/?range=all").text))
+    rows = played["models"]
+    cut = sum(row["truncated_turns"] for row in rows)
+    left = sum(row["unfinished_turns"] for row in rows)
+    assert f"{left / cut:.1%}" in text
+    assert f"{left} of {cut} turns that were cut off were handed over unfinished" in text
+    for row in rows:
+        responses = sum(row["responses"].values())
+        assert re.search(rf"{re.escape(row['model'])} {row['provider']} {responses} ", text), row["model"]
+
+
+def test_every_turn_has_a_page_that_says_why_it_ended(demo: tuple[Served, dict[str, Any]]) -> None:
+    """In words, with the drawing and the steps."""
+    page, _ = demo
+    turns = page.store.read_rows("SELECT * FROM turns")
+    assert len(turns) == 40
+    for turn in turns:
+        text = Text(page.ask(f"/turns/{turn['turn_id']}").text)
+        said = str(text)
+        assert ("What to change" in said) == (turn["state"] != "whole"), turn
+        assert "{" not in said
+        assert ("svg", "class", "timeline") in text.attributes
+
+
+def test_a_cut_and_continued_turn_is_drawn(demo: tuple[Served, dict[str, Any]]) -> None:
+    """Three torn ends, three links to what took them up, the text at each seam, and the budget that was left."""
+    page, _ = demo
+    query = "SELECT turn_id FROM turns WHERE state = 'finished' AND continuations = 3"
+    ((turn,),) = page.store.read(query)
+    text = page.ask(f"/turns/{turn}").text
+    assert text.count('class="torn"') == 3
+    assert text.count('class="stitch"') == 3
+    assert text.count('class="link"') == 6
+    said = str(Text(text))
+    assert "Cut off, then finished" in said
+    assert "somebody noticed and finished the" in said
+    assert "Raise max_tokens to 128 or more: the whole answer has 128 tokens" in said
+    for step, left in ((1, 120), (2, 80), (3, 40)):
+        assert re.search(rf"Continuation {step} by prompt .* {left} ", said)
+
+
+def test_without_recorded_words_the_seam_says_how_to_record_them(page: Served) -> None:
+    """No text, and no empty box."""
+    page.post(
+        "traces",
+        span(spanId="a1" * 8, attributes={"endturn.stop.reason": "max_tokens", "endturn.stop.truncated": True}),
+    )
+    page.post("traces", span(spanId="a2" * 8, attributes={"endturn.continuation.index": 1}))
+    text = page.ask("/turns/t1").text
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in text
+    assert 'class="stitch"' not in text
+
+
+@pytest.mark.parametrize("outcome", TurnOutcome)
+@pytest.mark.parametrize("cut_by", [None, "max_tokens", "context_window_exceeded", "missing", "end_turn"])
+def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) -> None:
+    """With every gap filled, whatever is known of the turn."""
+    for known in (True, False):
+        turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
+        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2}
+        said = ending(turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, repaired=False)
+        assert said.head
+        assert said.why
+        assert not re.search(r"[{}]|None|  ", f"{said.head} {said.why} {said.change}")
+
+
+def test_the_vocabulary_is_searched_and_says_what_was_seen(demo: tuple[Served, dict[str, Any]]) -> None:
+    """By value, by our word, by API; and what has no row stands on top."""
+    page, _ = demo
+    text = str(Text(page.ask("/reasons?range=all&q=pause_turn").text))
+    assert "anthropic.messages" in text
+    assert "paused" in text
+    assert "In no table: tokens_exhausted (2 times)" in text
+    assert str(Text(page.ask("/reasons").text)).count("anthropic.messages") > 5
+    assert "No such value" in page.ask("/reasons?q=nonsense").text
+
+
+def test_what_is_empty_says_what_would_fill_it(page: Served) -> None:
+    """With the line to copy."""
+    for path in ("/", "/turns"):
+        text = page.ask(path).text
+        assert f"export OTEL_EXPORTER_OTLP_ENDPOINT={page.url}" in text
+        assert "data-copy" in text
+    assert page.ask("/turns/none").status == 404
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_runs_nothing_that_is_not_its_own(demo: tuple[Served, dict[str, Any]], path: str) -> None:
+    """No inline script or style, nothing of another site, and a policy that says so."""
+    page, _ = demo
+    answer = page.ask(path)
+    assert answer.status == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    text = Text(answer.text)
+    assert not [each for each in text.attributes if each[1] == "style" or each[1].startswith("on")]
+    loaded = [
+        value for tag, key, value in text.attributes if key in ("src", "href") and tag in ("script", "link", "img")
+    ]
+    assert loaded
+    assert all(value and value.startswith("/static/") for value in loaded)
+    assert re.findall(r"<script(?![^>]*src=)[^>]*>", answer.text) == (
+        ['<script type="application/json" id="charts" data-live>'] if path == "/" else []
+    )
+    for value in loaded:
+        assert page.ask(str(value)).status == 200
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/turns/t1", "/export/turns.csv"])
+def test_hostile_names_are_text(page: Served, path: str) -> None:
+    """Whoever sends telemetry chooses models, services and reasons; none of it becomes markup, SQL or a template."""
+    names = ("gen_ai.request.model", "gen_ai.provider.name", "endturn.stop.raw", "gen_ai.agent.name", "error.type")
+    request = span(attributes=dict.fromkeys(names, HOSTILE))
+    request["resourceSpans"][0]["resource"]["attributes"][0]["value"]["stringValue"] = HOSTILE
+    assert page.post("traces", request).status == 200
+    answer = page.ask(path)
+    assert answer.status == 200
+    assert "<img" not in answer.text or path.startswith("/export")
+    assert "{{7*7}}" in answer.text.replace("&#39;", "'") or path in ("/alerts",)
+    assert page.store.read("SELECT count(*) FROM turns") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1", 200), ("localhost:9", 200), ("[::1]:80", 200), ("evil.example", 421),
+     ("127.0.0.1.evil.example", 421), ("", 421)],
+)  # fmt: skip
+def test_another_name_for_this_machine_is_refused(page: Served, host: str, status: int) -> None:
+    """A site that points its own name at 127.0.0.1 reads nothing."""
+    assert page.ask("/", headers={"Host": host}).status == status
+
+
+@pytest.mark.parametrize(("origin", "status"), [(None, 200), ("own", 200), ("http://evil.example", 403), ("null", 403)])
+def test_another_site_cannot_write(page: Served, origin: str | None, status: int) -> None:
+    """A page elsewhere makes a browser post here: its Origin gives it away."""
+    headers = {"Content-Type": "application/x-protobuf"}
+    if origin:
+        headers["Origin"] = page.url if origin == "own" else origin
+    assert page.ask("/v1/traces", b"", headers).status == status
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["range=x", "from=1&to=0", "from=9999999999999999&to=1", "from=a&to=b", "page=-1", "page=99999999", "page=x",
+     "sort=drop", "state=%27", "service=%27%3B+DROP+TABLE+turns", "model=%00", "range=all&service=no"],
+)  # fmt: skip
+def test_an_address_that_makes_no_sense_shows_a_page(demo: tuple[Served, dict[str, Any]], query: str) -> None:
+    """What cannot be read of it is as if it were not there."""
+    page, _ = demo
+    for path in ("/", "/turns", "/reasons", "/alerts"):
+        assert page.ask(f"{path}?{query}").status == 200
+
+
+def test_tables_come_as_csv_and_parquet(
+    demo: tuple[Served, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """All of them, within the view."""
+    page, _ = demo
+    answer = page.ask("/export/turns.csv?range=all&model=gpt-5")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(rows) == 8
+    assert {row["model"] for row in rows} == {"gpt-5"}
+    assert 'filename="endturn-turns.csv"' in answer.headers["content-disposition"]
+    for table in ("turns", "calls", "events", "numbers"):
+        file = tmp_path_factory.mktemp("export") / "table.parquet"
+        file.write_bytes(page.ask(f"/export/{table}.parquet?range=all").content)
+        ((count,),) = duckdb.connect().execute(f"SELECT count(*) FROM '{file}'").fetchall()
+        assert count >= 40
+    assert page.ask("/export/secrets.csv").status == 404
+
+
+def test_news_are_told(page: Served) -> None:
+    """By server-sent events: a page that is open knows when something has come."""
+    import http.client
+
+    connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
+    connection.request("GET", "/live")
+    answer = connection.getresponse()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.readline().startswith(b"retry:")
+    page.post("traces", span())
+    lines = iter(answer.readline, b"")
+    assert next(line for line in lines if line.startswith(b"data:"))
+    connection.close()

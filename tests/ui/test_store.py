@@ -1,0 +1,233 @@
+"""The store: what a series adds up to, a crash, a file that is another's, and what is forgotten."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endturn.errors import UsageError
+from endturn.telemetry import schema
+from endturn.telemetry.indicators import INDICATORS
+from endturn.ui import files, otlp, server
+from endturn.ui.rows import Batch
+from endturn.ui.store import DAY_NS, HOUR_NS, Store
+from tests.support.processes import free_port
+from tests.ui.support import SECOND, Served, numbers, point, said, span, write
+
+NOW = time.time_ns()
+TRUNCATED: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed"}
+
+
+def test_a_counter_is_what_it_grew_by(page: Served) -> None:
+    """From zero, past a restart under its id, through exports that come twice or late."""
+    begun = NOW - 100 * SECOND
+    for at, value, started in ((1, 0, 0), (2, 3, 0), (2, 3, 0), (4, 5, 0), (3, 4, 0), (5, 2, 4), (6, 7, 4)):
+        write(
+            page.store,
+            point(schema.TURNS, value, begun + at * SECOND, started_ns=begun + started * SECOND, **TRUNCATED),
+        )
+    assert numbers(page.store).total(INDICATORS["turns"].count) == 5 + 7
+
+
+def test_what_counted_long_before_the_page_saw_it_is_only_where_it_begins(page: Served) -> None:
+    """A process that is a week old has not done all its turns now; one that is a minute old has."""
+    old: dict[str, Any] = {"started_ns": NOW - 7 * DAY_NS, "instance": "old", **TRUNCATED}
+    young: dict[str, Any] = {"started_ns": NOW - 60 * SECOND, "instance": "young", **TRUNCATED}
+    for value, at in ((1000, 2), (1001, 1)):
+        write(page.store, point(schema.TURNS, value, NOW - at * SECOND, **old))
+    write(page.store, point(schema.TURNS, 4, NOW - SECOND, **young))
+    assert numbers(page.store).total(INDICATORS["turns"].count) == 1 + 4
+
+
+def test_a_share_is_zero_where_nothing_bad_happened(page: Served) -> None:
+    """And nothing where nothing happened."""
+    share = INDICATORS["unfinished_share"]
+    assert numbers(page.store).share(share) == {}
+    write(page.store, point(schema.TURNS, 4, NOW, **TRUNCATED))
+    assert numbers(page.store).share(share) == {(): 0.0}
+    write(page.store, point(schema.TRUNCATION_EXITS, 1, NOW, **said(schema.OUTCOME, "not_continued")))
+    write(page.store, point(schema.TRUNCATION_EXITS, 1, NOW, **said(schema.OUTCOME, "cancelled")))
+    assert numbers(page.store).share(share, ("service", schema.REQUEST_MODEL.label)) == {("agent", "gpt-5"): 0.25}
+
+
+def test_steps_hold_each_event_once(page: Served) -> None:
+    """Zeros included, and the last moment of the range too."""
+    begun = NOW - 50 * SECOND
+    for at, value in ((1, 1), (10, 2), (11, 4), (40, 5)):
+        write(page.store, point(schema.TURNS, value, begun + at * SECOND, started_ns=begun, **TRUNCATED))
+    asked = numbers(page.store)
+    steps = asked.steps(INDICATORS["turns"].count, ("endturn_turn_outcome",), 10 * SECOND)
+    assert sum(steps["completed",]) == asked.total(INDICATORS["turns"].count) == 5
+    assert len(steps["completed",]) == asked.number_of_steps(10 * SECOND)
+
+
+def test_both_generations_of_the_conventions_are_read(page: Served) -> None:
+    """An emitter may say input tokens by a label or by the metric's name."""
+    counts = (10.0, *(0.0,) * 2, 1.0, *(0.0,) * 12)
+    write(page.store, point(schema.TOKEN_USAGE, counts, NOW, **said(schema.TOKEN_TYPE, "input")))
+    write(page.store, point(schema.INFERENCE_INPUT, counts, NOW))
+    by_type = numbers(page.store).buckets(schema.TOKEN_USAGE, (schema.TOKEN_TYPE.label,))
+    assert {labels: sum(each.values()) for labels, each in by_type.items()} == {("input",): 2.0}
+
+
+def test_a_file_keeps_what_was_told(tmp_path: Path) -> None:
+    """And where each series stood: nothing is counted twice after a restart."""
+    path = tmp_path / "page.duckdb"
+    store = Store(path)
+    write(store, point(schema.TURNS, 3, NOW - SECOND, started_ns=NOW - 9 * SECOND, **TRUNCATED))
+    store.close()
+    store = Store(path)
+    write(store, point(schema.TURNS, 5, NOW, started_ns=NOW - 9 * SECOND, **TRUNCATED))
+    assert numbers(store).total(INDICATORS["turns"].count) == 5
+    store.close()
+
+
+SERVE = """
+import sys, threading
+from pathlib import Path
+from endturn.ui import server
+from endturn.ui.store import Store
+store = Store(Path(sys.argv[1]))
+with server.serving(store, server.listen("127.0.0.1", 0)) as url:
+    print(url, flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_a_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    """SIGKILL in the middle of a stream of exports: each is there whole, or is the last and was not answered."""
+    path = tmp_path / "page.duckdb"
+    with subprocess.Popen([sys.executable, "-c", SERVE, path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        page = Served(process.stdout.readline().strip(), Store())
+        answered = 0
+        for number in range(30):
+            request = span(spanId=f"{number:016x}", attributes={"endturn.turn.id": f"t{number}"})
+            answered += page.post("traces", request).status == 200
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    page.store.close()
+    store = Store(path)
+    assert store.read("SELECT count(*) FROM spans") == [(answered,)] == [(30,)]
+    assert store.read("SELECT count(*) FROM turns") == [(30,)]
+    store.close()
+
+
+def test_nothing_is_stored_by_half(page: Served) -> None:
+    """Where one row of a batch cannot be written, none is; the next batch is, and no series has moved."""
+    rows = otlp.read("traces", otlp.JSON, _json(span()))
+    bad = Batch(
+        spans=[rows.spans[0] | {"start_ns": "soon"}], points=[point(schema.TURNS, 4, NOW - SECOND, **TRUNCATED)]
+    )
+    with pytest.raises(Exception, match="soon"):
+        page.store.write(bad)
+    assert page.store.read("SELECT (SELECT count(*) FROM spans) + (SELECT count(*) FROM increments)") == [(0,)]
+    page.store.write(Batch(spans=rows.spans, points=[point(schema.TURNS, 4, NOW - SECOND, **TRUNCATED)]))
+    assert numbers(page.store).total(INDICATORS["turns"].count) == 4
+
+
+def test_a_bad_batch_spoils_no_other_that_waits_with_it(page: Served) -> None:
+    """Batches that wait are written together; one that cannot be is the only one that is not."""
+    rows = otlp.read("traces", otlp.JSON, _json(span())).spans
+    batches = [Batch(spans=[rows[0] | {"span_id": f"{n:016x}"}]) for n in range(40)]
+    batches[20].spans[0]["start_ns"] = "soon"
+    waiting = [page.store.submit(batch) for batch in batches]
+    failed = [n for n, done in enumerate(waiting) if done.exception()]
+    assert failed == [20]
+    assert page.store.read("SELECT count(*) FROM spans") == [(39,)]
+
+
+def test_a_sender_that_leaves_stops_nothing(page: Served) -> None:
+    """Its batch is written, or not; the next one is."""
+    rows = otlp.read("traces", otlp.JSON, _json(span())).spans
+    for number in range(20):
+        page.store.submit(Batch(spans=[rows[0] | {"span_id": f"{number:016x}"}])).cancel()
+    page.store.write(Batch(spans=[rows[0] | {"span_id": "last"}]))
+    assert page.store.read("SELECT count(*) FROM spans WHERE span_id = 'last'") == [(1,)]
+
+
+def test_a_second_process_on_one_file_is_told_who_has_it(tmp_path: Path) -> None:
+    """With exit status 2, and the holder's process id."""
+    path = tmp_path / "page.duckdb"
+    store = Store(path)
+    done = subprocess.run(
+        [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--file", path],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    store.close()
+    assert done.returncode == 2
+    assert "is open in another process" in done.stderr
+    assert f"(pid {os.getpid()})" in done.stderr
+
+
+def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
+    """Another page by its id; another program by its name and id, where the system tells."""
+    port = int(page.url.rpartition(":")[2])
+    with pytest.raises(UsageError, match=rf"an endturn page runs at {page.url} already \(pid {os.getpid()}\)"):
+        server.listen("127.0.0.1", port)
+    taken = free_port()
+    code = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(taken)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(UsageError, match="cannot be used: Address already in use") as refused:
+            server.listen("127.0.0.1", taken)
+        if sys.platform == "linux":
+            assert f"(pid {other.pid})" in str(refused.value)
+        other.kill()
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    """It is not written to."""
+    path = tmp_path / "page.duckdb"
+    path.write_text("no database")
+    with pytest.raises(UsageError, match="cannot be used"):
+        Store(path)
+    assert path.read_text() == "no database"
+
+
+@pytest.mark.parametrize("limits", [{"keep_ns": HOUR_NS}, {"most_bytes": 1}], ids=["age", "size"])
+def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> None:
+    """What is older than is asked for; and where it is too much, the oldest tenth."""
+    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
+    store = Store(**limits)
+    for number in range(10):
+        at = NOW - (10 - number) * HOUR_NS // 2
+        request = span(spanId=f"{number:016x}", start_ns=at, attributes={"endturn.turn.id": f"t{number}"})
+        store.write(otlp.read("traces", otlp.JSON, _json(request)))
+    ((turns, spans),) = store.read("SELECT (SELECT list(turn_id) FROM turns), (SELECT list(turn_id) FROM spans)")
+    assert sorted(turns) == sorted(spans)
+    assert "t9" in turns
+    assert "t0" not in turns
+    store.close()
+
+
+def _json(request: object) -> bytes:
+    return json.dumps(request).encode()
+
+
+def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
+    """A request a line, or one over many lines; gzipped or not; what is none is refused by its line."""
+    lines = tmp_path / "traces.jsonl"
+    lines.write_text("\n".join(json.dumps(span(spanId=f"{n:016x}")) for n in range(3)) + "\n\n")
+    assert files.load(page.store, lines) == "3 spans, 0 events, 0 metric points"
+    whole = tmp_path / "one.json.gz"
+    whole.write_bytes(gzip.compress(json.dumps(span(spanId="ff" * 8), indent=1).encode()))
+    assert files.load(page.store, whole) == "1 spans, 0 events, 0 metric points"
+    lines.write_text(json.dumps(span()) + '\n{"a": 1}\n')
+    with pytest.raises(UsageError, match="line 2: no resourceSpans"):
+        files.load(page.store, lines)
+    with pytest.raises(UsageError, match="cannot be read"):
+        files.load(page.store, tmp_path / "none.jsonl")
+    assert page.store.read("SELECT count(*) FROM spans") == [(4,)]
