@@ -303,12 +303,15 @@ def test_unfinished_outcomes_have_colours() -> None:
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:
-    """Links lead to dashboards of ours and set variables that they have; others to committed documents."""
+    """Links lead to dashboards of ours and set variables that they have, always the whole service, and with a model its
+    provider; others lead to committed documents."""
     variables = {each["uid"]: {v["name"] for v in each["templating"]["list"]} for each in BY_NAME.values()}
     for url in [text for text in strings(drawn(board)) if text.startswith("/d/")]:
         uid, _, query = url.removeprefix("/d/").partition("?")
         asked = {one or other for one, other in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", query)}
         assert asked <= variables[uid], url
+        assert {"job", "environment", "cluster"} <= asked, url
+        assert ("model" in asked) == ("provider" in asked), url
         assert query.endswith("${__url_time_range}")
     for link in board["links"]:
         if link["type"] == "link":

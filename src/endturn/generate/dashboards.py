@@ -554,11 +554,13 @@ LINKS: Final = {
 _FIELDS: Final = {"job": "Service", "environment": "Environment", "cluster": "Cluster", "provider": "Provider",
                   "model": "Model"}  # fmt: skip
 _ROW: Final = {name: f'${{__data.fields["{column}"]}}' for name, column in _FIELDS.items()}
+_SERVICE: Final = {name: _ROW[name] for name in ("job", "environment", "cluster")}
+"""A service of a row; of a label that it lacks nothing, which selects series that lack it, too."""
+_WORST: Final = {"provider": '${__data.fields["Its provider"]}', "model": '${__data.fields["Worst model"]}'}
 ROW_LINKS: Final = {
     **_both(_ROW, _KEPT),
-    "service": _to("Its stop reasons", "endturn-stops", {"job": _ROW["job"]}, ("prometheus_datasource",)),
-    "unfinished": _to("Its continuations", "endturn-continuations", {"job": _ROW["job"]}, ("prometheus_datasource",)),
-    "worst": _to("This model", "endturn-model", {"job": _ROW["job"], "model": '${__data.fields["Worst model"]}'},
-                 ("prometheus_datasource",)),
-}  # fmt: skip
+    "service": _to("Its stop reasons", "endturn-stops", _SERVICE, ("prometheus_datasource",)),
+    "unfinished": _to("Its continuations", "endturn-continuations", _SERVICE, ("prometheus_datasource",)),
+    "worst": _to("This model", "endturn-model", _SERVICE | _WORST, ("prometheus_datasource",)),
+}
 """Where a cell of a table leads, whose columns are called so."""
