@@ -224,6 +224,22 @@ def test_filters_reach_every_query_of_our_own(board: dict[str, Any]) -> None:
                     assert chosen & had <= {label for label, _ in asked}, f"{panel['title']}: {name}"
 
 
+def test_filters_reach_every_search_of_events_and_spans() -> None:
+    """What is chosen narrows these too, the environment and the cluster as well as the service with its namespace."""
+    service = {"service", "namespace", "environment", "cluster"}
+    searches = [
+        (panel["title"], each)
+        for board in BY_NAME.values()
+        for panel in drawn(board)
+        for each in panel["targets"]
+        if each["datasource"]["type"] in ("loki", "tempo") and panel["type"] != "traces"
+    ]
+    assert len(searches) == 7
+    for title, each in searches:
+        used = set(re.findall(r"\$\{?(\w+)", each.get("query") or each["expr"]))
+        assert used == service | ({"traceId"} if title == "Its events" else {"provider", "model"}), title
+
+
 def test_recorded_series_are_read_by_the_budget_alone(board: dict[str, Any]) -> None:
     """Everything else works without any rule."""
     reading = {

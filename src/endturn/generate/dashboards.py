@@ -78,6 +78,7 @@ def board(name: str, config: RuleConfig) -> Json:
         "budget_left": _budget_left(config, [each for each in where if each.partition("=")[0] in promql.SERVICE]),
         "period": promql.duration(config.period),
         "collector": config.collector,
+        **data.get("chosen", {}),
         **OTHERS,
     }
     return {
@@ -265,10 +266,10 @@ def _target(letter: str, query: Json, row: Json, where: Sequence[str], values: M
         case "search" | "trace" as show:
             found = {"limit": 50, "spss": 5, "tableType": "traces"} if show == "search" else {}
             return {"refId": letter, "datasource": SOURCES["tempo"], "queryType": "traceql", "filters": [],
-                    "query": query["expr"], **found}  # fmt: skip
+                    "query": promql.expand(query["expr"], values), **found}  # fmt: skip
         case "logs":
             return {"refId": letter, "datasource": SOURCES["loki"], "queryType": "range", "editorMode": "code",
-                    "expr": query["expr"], "maxLines": 200}  # fmt: skip
+                    "expr": promql.expand(query["expr"], values), "maxLines": 200}  # fmt: skip
     at_end = row["show"] in ("stat", "table", "buckets")
     made = {
         "refId": letter,
