@@ -108,11 +108,17 @@ def _expression(text: str, config: RuleConfig, asked: Sequence[Cell], *, whole: 
         "service": ", ".join(SERVICE),
         "losses": f'{OTHERS["losses"]},job=~"{config.collector}"',
         "drops": OTHERS["drops"],
+        "seen": collectors(config),
     }
     alike = {promql.expand(text, cell.limits.values | common) for cell in asked}
     if whole and len(alike) == 1:
         return alike.pop()
     return "\nor\n".join(f"(\n{promql.expand(text, cell.limits.values | common, cell.where)}\n)" for cell in asked)
+
+
+def collectors(config: RuleConfig) -> str:
+    """Whether each Collector answers its scrape; nothing where there is none."""
+    return f'up{{job=~"{config.collector}"}}' if config.collector else ""
 
 
 def said(asked: Sequence[Cell]) -> dict[str, str]:

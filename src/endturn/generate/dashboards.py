@@ -17,7 +17,7 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.alerts import OTHERS, VARIABLES, said
+from endturn.generate.alerts import OTHERS, VARIABLES, collectors, said
 from endturn.generate.config import SITE, Cell, RuleConfig
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -78,6 +78,7 @@ def board(name: str, config: RuleConfig) -> Json:
         "budget_left": _budget_left(config, [each for each in where if each.partition("=")[0] in promql.SERVICE]),
         "period": promql.duration(config.period),
         "collector": config.collector,
+        "seen": collectors(config),
         **data.get("chosen", {}),
         **OTHERS,
     }
