@@ -17,7 +17,7 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.alerts import OTHERS, VARIABLES, collectors, said
+from endturn.generate.alerts import OTHERS, VARIABLES, collectors
 from endturn.generate.config import SITE, Cell, RuleConfig
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -74,7 +74,7 @@ def board(name: str, config: RuleConfig) -> Json:
     where = tuple(f'{LABELS[each]}=~"${each}"' for each in variables)
     values = {
         "filters": ", ".join(where),
-        "objective": said([*config.cells()])["objective"],
+        "objective": _objectives(config),
         "budget_left": _budget_left(config, [each for each in where if each.partition("=")[0] in promql.SERVICE]),
         "period": promql.duration(config.period),
         "collector": config.collector,
@@ -103,6 +103,18 @@ def board(name: str, config: RuleConfig) -> Json:
         "templating": {"list": [*_variables(data, variables)]},
         "panels": [*_laid_out(data["rows"], where, values)],
     }
+
+
+def _objectives(config: RuleConfig) -> str:
+    """The objective, and in brackets of whom another is asked; of an environment what its service is asked is not."""
+    usual, *others = config.cells()
+    of = {"": usual.limits.objective} | {cell.who: cell.limits.objective for cell in others}
+    apart = [
+        f"{objective:g} for {who}"
+        for who, objective in of.items()
+        if objective != of.get(who.rpartition(" in ")[0], of[""])
+    ]
+    return f"{of['']:g} ({', '.join(apart)})" if apart else f"{of['']:g}"
 
 
 def _budget_left(config: RuleConfig, where: Sequence[str]) -> str:
