@@ -54,12 +54,13 @@ def test_a_collector_that_is_down_explains_what_follows(tmp_path: Path) -> None:
 
 
 def test_one_collector_of_several_explains_only_what_it_loses_itself(tmp_path: Path) -> None:
-    """What others lose, and a service that reports no more, is told: others answer."""
+    """What others lose, a service that reports no more, and one that drops, is told: others answer."""
     firing = [{"alertname": name} | COLLECTOR for name in ("EndturnCollectorDown", "EndturnCollectorLosing")]
-    firing += [{"alertname": "EndturnTelemetryAbsent"} | SHOP]
+    firing += [{"alertname": name} | SHOP for name in ("EndturnTelemetryAbsent", "EndturnSdkDropping")]
     firing += [{"alertname": "EndturnCollectorLosing", "job": "gateway", "instance": "two:8888"}]
     assert told(tmp_path, firing) == {
         ("EndturnCollectorDown", "collector"),
         ("EndturnTelemetryAbsent", "shop/agent"),
+        ("EndturnSdkDropping", "shop/agent"),
         ("EndturnCollectorLosing", "gateway"),
     }

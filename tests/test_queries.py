@@ -24,7 +24,8 @@ from tests.support import grammar
 from tests.support.loki import Loki
 from tests.support.processes import REPOSITORY, Collector, Prometheus, QueryError, eventually
 
-EVERYTHING = {"service": ".+", "provider": ".*", "model": ".*"}
+EVERYTHING = {"service": ".+", "namespace": ".+", "environment": ".*", "cluster": ".*", "provider": ".*", "model": ".*"}
+RESOURCE = "service.namespace=shop,deployment.environment.name=test,k8s.cluster.name=east"
 TRACE = "traceId"
 TURNS = json.loads((REPOSITORY / "dashboards" / "turns.json").read_text())["panels"]
 LOGQL = {panel["title"]: panel["targets"][0]["expr"] for panel in TURNS if panel["type"] == "logs"}
@@ -67,7 +68,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path_]:
             environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | {
                 "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
                 "OTEL_SERVICE_NAME": "agent",
-                "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=shop",
+                "OTEL_RESOURCE_ATTRIBUTES": RESOURCE,
             }
             demo = [sys.executable, "-m", "endturn.cli", "demo", "--json"]
             subprocess.run(demo, env=environment, check=True, timeout=120, capture_output=True)
@@ -166,7 +167,18 @@ def test_the_selected_model_narrows_a_search(path: Path_) -> None:
     chosen = EVERYTHING | {"provider": "openai|anthropic", "model": "gpt-5|claude-sonnet-4-5"}
     assert path.lines(plain(ATTEMPTED, chosen)) == wanted
     assert 0 < len(wanted) < len(path.lines(plain(ATTEMPTED, EVERYTHING)))
-    assert path.lines(plain(ATTEMPTED, EVERYTHING | {"service": "another"})) == []
+
+
+@pytest.mark.stack
+def test_the_selected_service_narrows_a_search(path: Path_) -> None:
+    """By its name, namespace, environment and cluster; events that say no namespace or cluster are never left out."""
+    everything = path.lines(plain(ATTEMPTED, EVERYTHING))
+    mine = {"service": "agent", "namespace": "shop", "environment": "test", "cluster": "east"}
+    assert path.lines(plain(ATTEMPTED, EVERYTHING | mine)) == everything != []
+    for name in mine:
+        assert path.lines(plain(ATTEMPTED, EVERYTHING | mine | {name: "another"})) == [], name
+    for label in ("service_namespace", "k8s_cluster_name"):
+        assert path.lines(plain(ATTEMPTED.replace(label, "not_said"), EVERYTHING | mine)) == everything, label
 
 
 @pytest.mark.stack
@@ -215,6 +227,8 @@ def test_events_are_indexed_by_service_alone(path: Path_) -> None:
     """A process's id is not an index label, so that streams do not grow with processes; it stays searchable."""
     since = path.started - 60
     assert path.loki.label_values("service_name", start=since) == ["agent"]
+    assert path.loki.label_values("deployment_environment_name", start=since) == ["test"]
+    assert path.loki.label_values("k8s_cluster_name", start=since) == ["east"]
     assert path.loki.label_values("service_namespace", start=since) == ["shop"]
     assert path.loki.label_values("service_instance_id", start=since) == []
     assert path.lines('{service_name="agent"} | service_instance_id!=""')
@@ -296,5 +310,9 @@ def test_the_spans_have_what_traceql_names(path: Path_) -> None:
             found.setdefault(name, set()).add(type(value))
     named = {name for text in panel_queries("tempo").values() for name in re.findall(r"span\.([a-z_.]+[a-z])", text)}
     assert named - found.keys() == set()
+    resources = [span["resource"] for span in path.collector.spans()]
+    asked = {name for text in panel_queries("tempo").values() for name in re.findall(r"resource\.([a-z0-9_.]+)", text)}
+    assert len(asked) == 4
+    assert all(asked <= each.keys() for each in resources)
     assert found[schema.STOP_TRUNCATED.key] == {bool}
     assert found[schema.CONTINUATION_INDEX.key] == {int}

@@ -144,6 +144,20 @@ def test_compose_sets_what_the_collector_reads(either: dict[str, Any]) -> None:
     assert {"ENDTURN_COLLECTOR_HOST", "ENDTURN_TEMPO_ENDPOINT", "ENDTURN_COLLECTOR_ID"} <= said
 
 
+def test_the_collectors_memory_is_bounded(either: dict[str, Any]) -> None:
+    """It refuses before Go frees garbage in a hurry, and that before its container is killed."""
+    [service] = [each for each in either["services"].values() if "ENDTURN_COLLECTOR_ID" in each.get("environment", {})]
+    mib = {"": 1, "MiB": 1, "m": 1, "g": 1024}
+
+    def default(text: str) -> int:
+        found = re.fullmatch(r"\$\{\w+:-(\d+)(\w*)\}", text)
+        assert found, text
+        return int(found[1]) * mib[found[2]]
+
+    refuses, frees = (default(service["environment"][name]) for name in ("ENDTURN_COLLECTOR_MEMORY_MIB", "GOMEMLIMIT"))
+    assert refuses < frees < default(service["mem_limit"])
+
+
 def test_the_collectors_queue_is_on_a_volume(compose: dict[str, Any]) -> None:
     """What it accepted survives its container, which can write nowhere else."""
     collector = load("collector/collector.yaml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from tests.support.otlp import Sent, post, spans
-from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, eventually
+from tests.support.processes import AGENT, ALL_IN_ONE, GATEWAY, Collector, StartError, collector_files, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -174,11 +174,48 @@ def collector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield running
 
 
+def leaks(collector: Collector) -> list[str]:
+    """Where what was planted was, of all that the Collector has written."""
+    written = "".join(collector.file(kind).read_text() for kind in ("traces", "logs", "metrics"))
+    return [part.partition(">")[0] for part in written.split("planted<")[1:]]
+
+
 def test_nothing_planted_passes(collector: Collector) -> None:
     """On spans, events, records, bodies, resources and scopes, in each place that somebody is known to use."""
-    written = "".join(collector.file(kind).read_text() for kind in ("traces", "logs", "metrics"))
-    leaks = [part.partition(">")[0] for part in written.split("planted<")[1:]]
-    assert leaks == []
+    assert leaks(collector) == []
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(("redaction", "collector", "stop_reasons"), id="collector"),
+        pytest.param(("redaction", "agent"), id="agent"),
+    ],
+)
+def test_redaction_under_its_base_holds(order: Sequence[str], tmp_path: Path) -> None:
+    """Laid before the file that it belongs over, nothing planted passes either."""
+    with Collector(tmp_path, config=collector_files(*order)) as running:
+        for kind, body in (("traces", traces()), ("logs", logs()), ("metrics", metrics())):
+            assert post(f"{running.url}/v1/{kind}", body) == 200
+        eventually(
+            lambda: running.spans() and running.log_records() and running.metrics(), what="everything that was sent"
+        )
+        assert leaks(running) == []
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(("stop_reasons", "collector", "redaction"), id="stop reasons"),
+        pytest.param(("gateway", "cleartext", "collector", "stop_reasons", "redaction"), id="gateway"),
+        pytest.param(("collector", "gateway", "stop_reasons", "redaction", "cleartext"), id="gateway, between"),
+    ],
+)
+def test_anything_else_under_its_base_is_refused(order: Sequence[str], tmp_path: Path) -> None:
+    """A Collector that would not do what one of its files says does not start, and says which part is unused."""
+    variables = {"ENDTURN_COLLECTOR_TOKEN": "token"}
+    with pytest.raises(StartError, match=r"connector .* but not used in any supported exporter pipeline"):
+        Collector(tmp_path, config=collector_files(*order), environment=variables).start()
 
 
 def test_what_is_no_content_stays(collector: Collector) -> None:

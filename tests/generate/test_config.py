@@ -8,9 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from endturn.errors import UsageError
-from endturn.generate import alerts, config, dashboards
+from endturn.generate import alerts, config, dashboards, files as generated
 from endturn.generate.config import Limits, RuleConfig
 from tests.support.processes import REPOSITORY
 
@@ -63,12 +64,44 @@ def test_no_two_groups_of_services_overlap(tmp_path: Path) -> None:
     ]
 
 
-def test_texts_say_whom_another_limit_is_asked_of(tmp_path: Path) -> None:
-    """In the alert that asks it, and in no other."""
+def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> None:
+    """With its own limits alone in its text, and a label that says whose they are; others are one rule."""
     text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
-    texts = {alert.name: alert.annotations["description"] for alert in alerts.alerts(read(text, tmp_path))}
-    assert "objective of 0.995 (0.99 for shop/a, 0.95 for shop/a in dev)" in texts["EndturnTurnsUnfinished"]
-    assert "shop/a" not in texts["EndturnResponsesTruncated"]
+    made = read(text, tmp_path)
+    texts = {(alert.name, alert.who): alert.annotations["description"] for alert in alerts.alerts(made)}
+    for who, objective in (("", "0.995"), ("shop/a", "0.99"), ("shop/a in dev", "0.95")):
+        [said] = re.findall(r"objective of (.*?) allows", texts["EndturnTurnsUnfinished", who])
+        assert said == objective
+    assert [who for name, who in texts if name == "EndturnResponsesTruncated"] == [""]
+    rules = yaml.safe_load(generated.files(made)["dashboards/rules/endturn.yaml"])["groups"][1]["rules"]
+    pages = [rule["labels"].get("limits_of") for rule in rules if rule["alert"] == "EndturnTurnsUnfinished"]
+    assert pages == [None, "shop/a", "shop/a in dev"]
+    runbook = generated.files(made)["docs/runbooks/EndturnTurnsUnfinished.md"]
+    assert re.findall("### Of (.+)", runbook) == ["shop/a", "shop/a in dev"]
+
+
+def test_no_expression_grows_with_the_number_of_services(tmp_path: Path) -> None:
+    """With six groups, each that is asked something else in everything, none is longer than six lines."""
+    text = "\n".join(f'[services."shop/{n}"]\nunfinished = {n}\ntruncations = {n}\nunknown = {n}' for n in range(1, 7))
+    made = alerts.alerts(read(text, tmp_path))
+    assert len([alert for alert in made if alert.name == "EndturnTurnsUnfinished"]) == 7
+    assert {len(alert.expr.splitlines()) <= 6 for alert in made} == {True}
+
+
+def test_grafana_tells_rules_of_one_name_apart(tmp_path: Path) -> None:
+    """By title and uid: of those in a folder no two may be the same."""
+    made = generated.files(read('[services."shop/a"]\nobjective = 0.99\n', tmp_path))
+    [group] = yaml.safe_load(made["dashboards/grafana-alerts/endturn.yaml"])["groups"]
+    titles = [rule["title"] for rule in group["rules"]]
+    assert "EndturnTurnsUnfinished (shop/a)" in titles
+    assert len(titles) == len({rule["uid"] for rule in group["rules"]}) == len({*titles})
+
+
+def test_the_budgets_text_says_whom_another_objective_is_asked_of(tmp_path: Path) -> None:
+    """On the overview's tile, which is about all services."""
+    text = '[services."shop/a"]\nobjective = 0.99\n[services."shop/a".environments.dev]\nobjective = 0.95\n'
+    board = dashboards.files(read(text, tmp_path))["dashboards/overview.json"]
+    assert "objective of 0.995 (0.99 for shop/a, 0.95 for shop/a in dev)" in board
 
 
 def test_budgets_are_those_of_each_services_objective(tmp_path: Path) -> None:
@@ -109,12 +142,26 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
         ('[services."a".environments."*"]\npage = true', 'what holds in every environment stands in [services."a"]'),
         ("[services.a.environments.'b\"c']\npage = true", "write one name, without patterns, quotes"),
         ('[services.a]\nenvironments = "x"', 'write [services."a".environments."its name"] and its keys below'),
-        ('[services."a^b"]\npage = true', "without patterns, quotes, backslashes and ^"),
+        ('[services."a^b"]\npage = true', "without patterns, quotes, backslashes, control"),
         ('[services."a"]\nenvironment = 1', "did you mean 'environments'?"),
         ("[services]\na = 1", 'write [services."a"] and its keys below'),
         ("[services.'a\"b']\npage = true", "write one name, without patterns, quotes"),
+        ('[services."a{{b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
+        ('[services."a}}b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
+        ('[services."a$b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
+        ('[services."a\\nb"]\npage = false', """[services."a\\nb"]': write one name, without"""),
+        ('[services."a".environments."b\\u0007"]\npage = false', "write one name, without"),
+        ('[services."a"]\npage = "yes"', "services.\"a\".page: input should be a valid boolean, not 'yes'"),
+        ('[services."a"]\npage = 1', 'services."a".page: input should be a valid boolean, not 1'),
+        ('[alerts]\ntruncated = "0.3"', "alerts.truncated: input should be a valid number, not '0.3'"),
+        ('[alerts]\npage = "no"', "alerts.page: input should be a valid boolean, not 'no'"),
+        ("[alerts]\nunfinished = true", "alerts.unfinished: input should be a valid integer, not True"),
+        ("services = 1", "services: input should be a valid dictionary, not 1"),
+        ("alerts = 1", "alerts: input should be a valid dictionary or instance of Limits, not 1"),
         ('period = "3x"', "period: a duration"),
         ('period = "0s"', "period: input should be greater than 0"),
+        ('collector = "a{{"', "collector: a regular expression without quotes, backslashes, doubled braces"),
+        ('collector = "a\\tb"', "collector: a regular expression without quotes, backslashes"),
         (r"collector = 'a\b'", "collector: a regular expression without quotes, backslashes"),
         ('grafana = "grafana"', "grafana: string should match pattern"),
         ("period = ", "cannot be read as TOML"),

@@ -224,6 +224,22 @@ def test_filters_reach_every_query_of_our_own(board: dict[str, Any]) -> None:
                     assert chosen & had <= {label for label, _ in asked}, f"{panel['title']}: {name}"
 
 
+def test_filters_reach_every_search_of_events_and_spans() -> None:
+    """What is chosen narrows these too, the environment and the cluster as well as the service with its namespace."""
+    service = {"service", "namespace", "environment", "cluster"}
+    searches = [
+        (panel["title"], each)
+        for board in BY_NAME.values()
+        for panel in drawn(board)
+        for each in panel["targets"]
+        if each["datasource"]["type"] in ("loki", "tempo") and panel["type"] != "traces"
+    ]
+    assert len(searches) == 7
+    for title, each in searches:
+        used = set(re.findall(r"\$\{?(\w+)", each.get("query") or each["expr"]))
+        assert used == service | ({"traceId"} if title == "Its events" else {"provider", "model"}), title
+
+
 def test_recorded_series_are_read_by_the_budget_alone(board: dict[str, Any]) -> None:
     """Everything else works without any rule."""
     reading = {
@@ -303,12 +319,15 @@ def test_unfinished_outcomes_have_colours() -> None:
 
 
 def test_links_resolve(board: dict[str, Any]) -> None:
-    """Links lead to dashboards of ours and set variables that they have; others to committed documents."""
+    """Links lead to dashboards of ours and set variables that they have, always the whole service, and with a model its
+    provider; others lead to committed documents."""
     variables = {each["uid"]: {v["name"] for v in each["templating"]["list"]} for each in BY_NAME.values()}
     for url in [text for text in strings(drawn(board)) if text.startswith("/d/")]:
         uid, _, query = url.removeprefix("/d/").partition("?")
         asked = {one or other for one, other in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", query)}
         assert asked <= variables[uid], url
+        assert {"job", "environment", "cluster"} <= asked, url
+        assert ("model" in asked) == ("provider" in asked), url
         assert query.endswith("${__url_time_range}")
     for link in board["links"]:
         if link["type"] == "link":

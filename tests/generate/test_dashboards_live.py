@@ -159,7 +159,7 @@ def test_declared_panels_exist(declared: dict[tuple[str, int], str]) -> None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_every_variable_offers_something(path: Path_, name: str) -> None:
-    """Each filter offers the demo's services, environments, providers and models; the hidden one its bare name."""
+    """Each filter offers the demo's services, environments, providers and models; the hidden ones its parts."""
     rows = path.played["models"]
     wanted = {
         "job": {"shop/endturn-demo"},
@@ -168,6 +168,7 @@ def test_every_variable_offers_something(path: Path_, name: str) -> None:
         "provider": {row["provider"] for row in rows},
         "model": {row["model"] for row in rows},
         "service": {"endturn-demo"},
+        "namespace": {"shop"},
     }
     for each in BY_NAME[name]["templating"]["list"]:
         if each["type"] == "query":
@@ -202,6 +203,18 @@ def test_tiles_are_what_the_demo_printed(path: Path_) -> None:
     assert path.shown("overview", 12) == {(): cut / (responses - failed)}
     assert path.shown("overview", 13) == {(): left}
     assert path.shown("continuations", 11) == {(): truncated}
+
+
+def test_turns_without_an_attempt_are_those_that_were_not_continued(path: Path_) -> None:
+    """The bucket *none* holds what the turns themselves say: asking for a cut tool call again is an attempt, too."""
+    ended = (
+        'sum by (endturn_turn_continued) (max_over_time(endturn_turns_total{endturn_turn_truncated="true"}[$__range]))'
+    )
+    found = path.prometheus.client.query(path.plain(ended), time=path.end)
+    turns = {each.labels["endturn_turn_continued"]: each.value for each in found}
+    attempts = {float(le): count for (le,), count in path.shown("continuations", 22).items()}
+    assert attempts[0] == turns["false"] > 0
+    assert attempts[math.inf] == turns["false"] + turns["true"]
 
 
 def test_tables_are_what_the_demo_printed(path: Path_) -> None:

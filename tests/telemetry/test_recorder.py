@@ -648,6 +648,17 @@ def test_an_exit_is_a_turn_that_ends_on_something_unfinished(
     assert found.get("endturn.turn.continuations") == ({OPENAI: (1, len(stops) - 1)} if truncated else None)
 
 
+def test_a_repair_is_an_attempt_too(stage: Stage) -> None:
+    """A turn that is continued by asking for a cut tool call again is none without an attempt."""
+    turn = stage.turn()
+    stage.call(turn, CUT)
+    turn.repairs = 1
+    stage.close(turn, TurnOutcome.COMPLETED)
+    found = stage.points()
+    assert counted(found["endturn.turns"]) == {(*OPENAI, None, True, True, "completed"): 1}
+    assert found["endturn.turn.continuations"] == {OPENAI: (1, 1)}
+
+
 def test_a_turn_is_counted_where_it_was_first_cut(stage: Stage) -> None:
     """Not where it began, nor where it was finished."""
     turn = stage.turn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -40,9 +40,14 @@ EXAMPLE: Final = {"job": "shop/agent", "instance": "one", "gen_ai_provider_name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert rule. Durations are as Prometheus writes them; `fires` and `quiet` are the row's examples."""
+    """One alert rule. Durations are as Prometheus writes them; `fires` and `quiet` are the row's examples.
+
+    Attributes:
+        who: the services that it is about, where the configuration asks them something of their own; "" for all others.
+    """
 
     name: str
+    who: str
     severity: str
     expr: str
     hold: str
@@ -58,8 +63,11 @@ class Alert:
 
 
 def alerts(config: RuleConfig) -> list[Alert]:
-    """All of them, the central one first; without those that the configuration switches off everywhere."""
-    return [alert for row in _rows() if (alert := _alert(row, config))]
+    """All of them, the central one first; one of the same name for each group of services that is asked something else.
+
+    What the configuration switches off is left out.
+    """
+    return [alert for row in _rows() for alert in _of(row, config)]
 
 
 @cache
@@ -68,21 +76,28 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
-def _alert(row: Mapping[str, Any], config: RuleConfig) -> Alert | None:
-    """The alert that a row is; None where nobody is asked for it."""
+def _of(row: Mapping[str, Any], config: RuleConfig) -> Iterator[Alert]:
+    """The alerts that a row is: one, where all services are asked the same."""
     every = [*config.cells()]
     asked = [cell for cell in every if _is_on(row, cell.limits, config)]
-    if not asked:
-        return None
-    values = said(asked) | {"collector": config.collector, "who": WHO}
+    alike = {promql.expand(row["expr"], _values(cell, config)) for cell in asked}
+    if len(asked) == len(every) and len(alike) == 1:
+        asked = [asked[0]._replace(who="", where=())]
+    for cell in asked:
+        yield _alert(row, cell, config)
+
+
+def _alert(row: Mapping[str, Any], cell: Cell, config: RuleConfig) -> Alert:
+    values = _values(cell, config)
     links = {
         "runbook_url": f"{config.runbooks}/{row['name']}.md",
         "dashboard_url": f"{config.grafana}/d/{row['dashboard']}{_chosen(row['link'])}",
     }
     return Alert(
         name=row["name"],
+        who=cell.who,
         severity=row["severity"],
-        expr=_expression(row["expr"], config, asked, whole=len(asked) == len(every)),
+        expr=promql.expand(row["expr"], values, cell.where),
         hold=row.get("hold", ""),
         keep=row.get("keep", ""),
         dashboard=row["dashboard"],
@@ -101,31 +116,21 @@ def _is_on(row: Mapping[str, Any], limits: Limits, config: RuleConfig) -> bool:
     return bool(config.collector if switch == "collector" else getattr(limits, switch))
 
 
-def _expression(text: str, config: RuleConfig, asked: Sequence[Cell], *, whole: bool) -> str:
-    """The condition; where services are asked different things, that of each group of them."""
-    common = {
+def _values(cell: Cell, config: RuleConfig) -> dict[str, str]:
+    """What expressions and texts are filled in with."""
+    return cell.limits.values | {
         "collector": config.collector,
         "service": ", ".join(SERVICE),
         "losses": f'{OTHERS["losses"]},job=~"{config.collector}"',
         "drops": OTHERS["drops"],
+        "seen": collectors(config),
+        "who": WHO,
     }
-    alike = {promql.expand(text, cell.limits.values | common) for cell in asked}
-    if whole and len(alike) == 1:
-        return alike.pop()
-    return "\nor\n".join(f"(\n{promql.expand(text, cell.limits.values | common, cell.where)}\n)" for cell in asked)
 
 
-def said(asked: Sequence[Cell]) -> dict[str, str]:
-    """The limits as texts have them: what holds for most, and in brackets whom something else is asked of."""
-    values = {}
-    for name, usual in asked[0].limits.values.items():
-        of = {cell.who: cell.limits.values[name] for cell in asked}
-        # Of an environment, what is asked of its service needs no word.
-        others = [
-            f"{value} for {who}" for who, value in of.items() if value != of.get(who.rpartition(" in ")[0], usual)
-        ]
-        values[name] = f"{usual} ({', '.join(others)})" if others else usual
-    return values
+def collectors(config: RuleConfig) -> str:
+    """Whether each Collector answers its scrape; nothing where there is none."""
+    return f'up{{job=~"{config.collector}"}}' if config.collector else ""
 
 
 def _chosen(scope: str) -> str:

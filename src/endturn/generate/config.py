@@ -53,6 +53,8 @@ class _Table(BaseModel):
 class Limits(_Table):
     """What alerts ask of a service; each number of events is that below which an alert stays quiet."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
     objective: Annotated[float, Field(gt=1 - 1 / TICKET, lt=1)] = Field(
         0.995, description="share of all turns that is not to be handed over unfinished"
     )
@@ -128,13 +130,16 @@ class RuleConfig(_Table):
     @field_validator("collector")
     @classmethod
     def _pattern(cls, text: str) -> str:
-        # One that means the same to Python and to RE2, and needs no escapes in PromQL or YAML.
+        # One that means the same to Python and to RE2, and needs no escapes in PromQL, YAML or templates.
         try:
             re.compile(text)
         except re.error as error:
             raise ValueError(f"a regular expression ({error})") from None
-        if re.search(r'["`\\]|\(\?(?!:)', text):
-            raise ValueError(r'a regular expression without quotes, backslashes and look-around ("[.]" for "\.")')
+        if re.search(r'["`\\]|\(\?(?!:)|\{\{|\}\}', text) or not text.isprintable():
+            raise ValueError(
+                "a regular expression without quotes, backslashes, doubled braces, control characters and look-around "
+                r'("[.]" for "\.")'
+            )
         return text
 
     @model_validator(mode="after")
@@ -181,9 +186,11 @@ def _conditions(label: str, name: str, but: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named(name: str, table: object, path: str) -> dict[str, Any]:
-    """The table of a service or environment; its name has to stand in PromQL as it is."""
-    if not name or set(name) & set('"\\^`') or ("*" in name and name != ANY):
-        raise ValueError(f"{path}: write one name, without patterns, quotes, backslashes and ^")
+    """The table of a service or environment; its name has to stand in PromQL, YAML and templates as it is."""
+    if re.search(r'^$|["\\^`$]|\{\{|\}\}', name) or not name.isprintable() or ("*" in name and name != ANY):
+        raise ValueError(
+            f"{path!r}: write one name, without patterns, quotes, backslashes, control characters, ^, $, {{{{ and }}}}"
+        )
     if not isinstance(table, dict):
         raise ValueError(f"write {path} and its keys below")
     return table
@@ -228,6 +235,6 @@ def _said(model: type[BaseModel], error: Any, path: str) -> str:
         known += ["environments"] if path.startswith("services") and "environments" not in path else []
         return f"there is no key {name!r}; {did_you_mean(str(error['loc'][-1]), known)}"
     says = error["msg"].removeprefix("Value error, ")
-    if error["loc"] in {("services",), ()}:  # which has said itself where
+    if error["type"] == "value_error" and error["loc"] in {("services",), ()}:  # which has said itself where
         return str(says)
     return f"{name}: {says[:1].lower()}{says[1:]}, not {error['input']!r}"

@@ -17,7 +17,7 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import promql
-from endturn.generate.alerts import OTHERS, VARIABLES, said
+from endturn.generate.alerts import OTHERS, VARIABLES, collectors
 from endturn.generate.config import SITE, Cell, RuleConfig
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -74,10 +74,12 @@ def board(name: str, config: RuleConfig) -> Json:
     where = tuple(f'{LABELS[each]}=~"${each}"' for each in variables)
     values = {
         "filters": ", ".join(where),
-        "objective": said([*config.cells()])["objective"],
+        "objective": _objectives(config),
         "budget_left": _budget_left(config, [each for each in where if each.partition("=")[0] in promql.SERVICE]),
         "period": promql.duration(config.period),
         "collector": config.collector,
+        "seen": collectors(config),
+        **data.get("chosen", {}),
         **OTHERS,
     }
     return {
@@ -101,6 +103,18 @@ def board(name: str, config: RuleConfig) -> Json:
         "templating": {"list": [*_variables(data, variables)]},
         "panels": [*_laid_out(data["rows"], where, values)],
     }
+
+
+def _objectives(config: RuleConfig) -> str:
+    """The objective, and in brackets of whom another is asked; of an environment what its service is asked is not."""
+    usual, *others = config.cells()
+    of = {"": usual.limits.objective} | {cell.who: cell.limits.objective for cell in others}
+    apart = [
+        f"{objective:g} for {who}"
+        for who, objective in of.items()
+        if objective != of.get(who.rpartition(" in ")[0], of[""])
+    ]
+    return f"{of['']:g} ({', '.join(apart)})" if apart else f"{of['']:g}"
 
 
 def _budget_left(config: RuleConfig, where: Sequence[str]) -> str:
@@ -265,10 +279,10 @@ def _target(letter: str, query: Json, row: Json, where: Sequence[str], values: M
         case "search" | "trace" as show:
             found = {"limit": 50, "spss": 5, "tableType": "traces"} if show == "search" else {}
             return {"refId": letter, "datasource": SOURCES["tempo"], "queryType": "traceql", "filters": [],
-                    "query": query["expr"], **found}  # fmt: skip
+                    "query": promql.expand(query["expr"], values), **found}  # fmt: skip
         case "logs":
             return {"refId": letter, "datasource": SOURCES["loki"], "queryType": "range", "editorMode": "code",
-                    "expr": query["expr"], "maxLines": 200}  # fmt: skip
+                    "expr": promql.expand(query["expr"], values), "maxLines": 200}  # fmt: skip
     at_end = row["show"] in ("stat", "table", "buckets")
     made = {
         "refId": letter,
@@ -554,11 +568,13 @@ LINKS: Final = {
 _FIELDS: Final = {"job": "Service", "environment": "Environment", "cluster": "Cluster", "provider": "Provider",
                   "model": "Model"}  # fmt: skip
 _ROW: Final = {name: f'${{__data.fields["{column}"]}}' for name, column in _FIELDS.items()}
+_SERVICE: Final = {name: _ROW[name] for name in ("job", "environment", "cluster")}
+"""A service of a row; of a label that it lacks nothing, which selects series that lack it, too."""
+_WORST: Final = {"provider": '${__data.fields["Its provider"]}', "model": '${__data.fields["Worst model"]}'}
 ROW_LINKS: Final = {
     **_both(_ROW, _KEPT),
-    "service": _to("Its stop reasons", "endturn-stops", {"job": _ROW["job"]}, ("prometheus_datasource",)),
-    "unfinished": _to("Its continuations", "endturn-continuations", {"job": _ROW["job"]}, ("prometheus_datasource",)),
-    "worst": _to("This model", "endturn-model", {"job": _ROW["job"], "model": '${__data.fields["Worst model"]}'},
-                 ("prometheus_datasource",)),
-}  # fmt: skip
+    "service": _to("Its stop reasons", "endturn-stops", _SERVICE, ("prometheus_datasource",)),
+    "unfinished": _to("Its continuations", "endturn-continuations", _SERVICE, ("prometheus_datasource",)),
+    "worst": _to("This model", "endturn-model", _SERVICE | _WORST, ("prometheus_datasource",)),
+}
 """Where a cell of a table leads, whose columns are called so."""

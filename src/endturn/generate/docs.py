@@ -26,17 +26,19 @@ OUTSIDE: Final = "[*]"
 
 def files(config: RuleConfig) -> dict[str, str]:
     """The documents, by path from the root."""
-    declared = alerts(config)
+    declared: dict[str, list[Alert]] = {}
+    for alert in alerts(config):
+        declared.setdefault(alert.name, []).append(alert)
     pages = {
         "docs/telemetry.md": reference(),
         "docs/providers.md": providers(),
         "docs/state-diagram.md": diagram_page(),
         "docs/stop-reasons.md": stop_reasons(),
-        "docs/runbooks/README.md": index(declared),
+        "docs/runbooks/README.md": index([same[0] for same in declared.values()]),
         "docs/alert-configuration.md": configuration(),
         "docs/emitters.md": emitters_page(),
     }
-    return pages | {f"docs/runbooks/{alert.name}.md": runbook(alert) for alert in declared}
+    return pages | {f"docs/runbooks/{name}.md": runbook(same) for name, same in declared.items()}
 
 
 # --- The telemetry reference --------------------------------------------------------------------------------------
@@ -188,8 +190,9 @@ def diagram_page() -> str:
 # --- Alerts -------------------------------------------------------------------------------------------------------
 
 
-def runbook(alert: Alert) -> str:
-    """One alert's page."""
+def runbook(same: Sequence[Alert]) -> str:
+    """The page of an alert, with its rules: more than one where the configuration asks services different things."""
+    alert = same[0]
     return page(
         alert.name,
         f"Severity: {alert.severity}. {alert.meaning}",
@@ -200,12 +203,18 @@ def runbook(alert: Alert) -> str:
         "## What to do",
         numbered(alert.act),
         "## The rule",
-        alert.annotations["description"],
-        f"Fires when this holds for {alert.hold}:" if alert.hold else "Fires at once when this holds:",
-        f"```promql\n{alert.expr}\n```",
+        *(block for each in same for block in _rule(each)),
         "Tested to fire when " + ", or when ".join(example["says"] for example in alert.fires)
         + "; and to stay quiet when " + ", or when ".join(example["says"] for example in alert.quiet) + ".",
     )  # fmt: skip
+
+
+def _rule(alert: Alert) -> Iterable[str]:
+    if alert.who:
+        yield f"### Of {alert.who}"
+    yield alert.annotations["description"]
+    yield f"Fires when this holds for {alert.hold}:" if alert.hold else "Fires at once when this holds:"
+    yield f"```promql\n{alert.expr}\n```"
 
 
 def index(declared: Sequence[Alert]) -> str:

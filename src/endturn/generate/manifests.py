@@ -84,9 +84,10 @@ def _grafana_rule(alert: Alert) -> dict[str, Any]:
         "expression": "prometheus_math",
         "conditions": [{"evaluator": {"type": "gt", "params": [0]}}],
     }
+    title = f"{alert.name} ({alert.who})" if alert.who else alert.name  # of a folder's rules no two have the same
     rule: dict[str, Any] = {
-        "uid": uid(alert.name),
-        "title": alert.name,
+        "uid": uid(title),
+        "title": title,
         "condition": "threshold",
         "data": [
             _node("query", "prometheus", DATASOURCE, {"expr": alert.expr, "instant": True, "range": False}),
@@ -106,7 +107,7 @@ def _grafana_rule(alert: Alert) -> dict[str, Any]:
         "missing_series_evals_to_resolve": 1,
         # Annotations are taken as they are; in labels Grafana expands environment variables, and would eat a template.
         "annotations": notes | {"__dashboardUid__": alert.dashboard},
-        "labels": {"severity": alert.severity},
+        "labels": rules.labels(alert),
         "isPaused": False,
     }
 

@@ -155,13 +155,20 @@ def growth(series: str, labels: Collection[Label], window: int, memory: int) -> 
     )
 
 
-def losses(selector: str, labels: Collection[Label], window: str) -> str:
-    """What was added in a window to counters of several names that are born at their first loss, without a zero."""
+def losses(selector: str, labels: Collection[Label], window: str, *, seen: str, on: Collection[Label]) -> str:
+    """What was added in a window to counters of several names that are born at their first loss, without a zero.
+
+    Args:
+        seen: what was there before the window, where Prometheus has looked before: else a counter that it sees for the
+            first time may be an old one, and its value is no loss of now. Empty where there is nothing to tell it by.
+        on: the labels that this has in common with the counters.
+    """
     now, before = (
         f'label_replace(last_over_time({{{selector}}}{over}), "name", "$1", "__name__", "(.+)")'
         for over in (f"[{window}]", f"[1d] offset {window}")
     )
-    return f"sum{by(labels)}(\n  {now}\n  - {before} >= 0\n  or {now}\n)"
+    known = f" and on ({', '.join(map(label, on))}) last_over_time({seen}[1d] offset {window})" if seen else ""
+    return f"sum{by(labels)}(\n  {now}\n  - {before} >= 0\n  or {now}{known}\n)"
 
 
 def increases(series: str, labels: Collection[Label], window: str) -> str:
@@ -240,7 +247,8 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
     - `share(indicator, by, window)`: a share over time;
     - `quantile(q, metric, by, window, condition…)`, `values(metric, by, window, condition…)`: of a histogram, the
       number of values at or below each bound;
-    - `losses(value, by, window)`: of counters born at their first loss; the value is the conditions that select them;
+    - `losses(value, by, window, on)`: of counters born at their first loss; the value is the conditions that select
+      them, the value `seen` what tells, by the labels `on`, whether Prometheus has looked before;
     - `rates(metric, part, by, window, condition…)`: per second, under both names of a metric that is to be renamed.
 
     Raises:
@@ -281,8 +289,9 @@ def expand(text: str, values: Mapping[str, str], where: Collection[str] = ()) ->
                 return quantile(float(q), select(metric(of), *where, *conditions, part="bucket"), labels(names), window)
             case ["values", of, names, window, *conditions]:
                 return number(select(metric(of), *where, *conditions, part="bucket"), (LE, *labels(names)), window)
-            case ["losses", which, names, window]:
-                return losses(", ".join((value(which), *where)), labels(names), window)
+            case ["losses", which, names, window, on]:
+                selector = ", ".join((value(which), *where))
+                return losses(selector, labels(names), window, seen=value("seen"), on=labels(on))
             case ["rates", of, ("bucket" | "sum" | "count") as part, names, window, *conditions]:
                 return rates(metric(of), labels(names), window, *where, *conditions, part=part)
         raise UsageError(f"there is no form {name}({inner}); see promql.expand")

@@ -63,4 +63,9 @@ def _rule(alert: Alert) -> dict[str, Any]:
     rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expr}
     rule |= {"for": alert.hold} if alert.hold else {}
     rule |= {"keep_firing_for": alert.keep} if alert.keep else {}
-    return rule | {"labels": {"severity": alert.severity}, "annotations": alert.annotations}
+    return rule | {"labels": labels(alert), "annotations": alert.annotations}
+
+
+def labels(alert: Alert) -> dict[str, str]:
+    """What an alert's rule adds: its severity and, where several have its name, whose limits it asks."""
+    return {"severity": alert.severity} | ({"limits_of": alert.who} if alert.who else {})

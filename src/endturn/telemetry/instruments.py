@@ -268,7 +268,7 @@ class Instruments:
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
             if turn.truncated:
-                self._measure(schema.TURN_CONTINUATIONS, turn.continuations, pair, context)
+                self._measure(schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context)
             seconds = ended.duration_s
             self._measure(schema.TURN_DURATION, seconds, (*pair, turn.truncated, turn.continued), context)
             if turn.answer_tokens:  # 0: no call of the turn reported its usage

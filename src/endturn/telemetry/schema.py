@@ -281,7 +281,8 @@ CONTINUATIONS_METRIC = Metric(
     "How often must answers be finished, and by which means?",
 )  # fmt: skip
 TURN_CONTINUATIONS = Metric(
-    "endturn.turn.continuations", "histogram", "{continuation}", "Continuations of one truncated turn.", CALL,
+    "endturn.turn.continuations", "histogram", "{continuation}",
+    "Continuations of one truncated turn, repairs of cut tool calls among them.", CALL,
     "How many attempts does a turn take?", (0, 1, 2, 3, 4, 5, 8, 13),
 )  # fmt: skip
 TURN_DURATION = Metric(
