@@ -17,9 +17,9 @@ from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, arguments, items, member, raw_reason, text
+from endturn.formats.reading import SEGMENTS, arguments, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy

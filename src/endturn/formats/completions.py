@@ -9,11 +9,10 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
 from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape, asked_in
-from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.reading import SEGMENTS, count, items, member, number, raw_reason, seed_of, text, texts
-from endturn.formats.scripting import words, written_usage
+from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
+from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
@@ -331,8 +330,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body, the same as to a chat request; within a stream, the chunk that it is."""
-    said = error_words("openai_chat", status, code, message)
-    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    body = chat_error(status, code, message)
     return Event(None, body) if stream else body
 
 

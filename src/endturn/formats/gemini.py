@@ -19,9 +19,9 @@ from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, items, member, raw_reason, text
+from endturn.formats.reading import SEGMENTS, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_usage
+from endturn.formats.scripting import raw_reason, words, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy

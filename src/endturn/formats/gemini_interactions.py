@@ -14,17 +14,9 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME, REASONS, REPLY
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import (
-    SEGMENTS,
-    items,
-    member,
-    output_type,
-    raw_reason,
-    text,
-    text_or_none,
-)
+from endturn.formats.reading import SEGMENTS, items, member, output_type, text, text_or_none
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy

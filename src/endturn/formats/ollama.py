@@ -14,18 +14,9 @@ from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import (
-    SEGMENTS,
-    count,
-    items,
-    member,
-    minted,
-    raw_reason,
-    text,
-    text_or_none,
-)
+from endturn.formats.reading import SEGMENTS, count, items, member, minted, text, text_or_none
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_usage
+from endturn.formats.scripting import raw_reason, words, written_usage
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import UsageError
-from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_chat_reader import NAME, REPLY, shows
-from endturn.formats.reading import SEGMENTS, items, member, raw_reason, text
+from endturn.formats.reading import SEGMENTS, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
@@ -260,8 +259,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, the chunk that it is."""
-    said = error_words(NAME, status, code, message)
-    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    body = chat_error(status, code, message)
     return Event(None, body) if stream else body
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
-from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_responses_reader import (
@@ -22,9 +21,9 @@ from endturn.formats.openai_responses_reader import (
     USAGE,
     client_call,
 )
-from endturn.formats.reading import SEGMENTS, count, items, member, raw_reason, text
+from endturn.formats.reading import SEGMENTS, count, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
+from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
@@ -254,7 +253,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     stop = response.stop
     status, _, why = (raw_reason(stop, BACKGROUND) or "").partition(":")
     ended = status not in ("", *RUNNING)
-    error = {"code": why or None, "message": error_words("openai_chat", 500, why or None, None).message}
+    error = {"code": why or None, "message": chat_error(500, why or None, None)["error"]["message"]}
     body: Json = {
         "id": response.id,
         "object": "response",
@@ -353,11 +352,11 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body, the same as to a chat request; within a stream, its `error` event."""
-    said = error_words("openai_chat", status, code, message)
-    if stream:
-        event = {"type": "error", "code": said.code or said.type, "message": said.message, "param": None}
-        return Event("error", event | {"sequence_number": 0})
-    return {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    body = chat_error(status, code, message)
+    if not stream:
+        return body
+    error = {**body["error"], "code": body["error"]["code"] or body["error"]["type"]}
+    return Event("error", {**error, "type": "error", "sequence_number": 0})
 
 
 FORMAT: Final = Format(
