@@ -10,7 +10,6 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
 from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import continued, own_blocks
@@ -20,6 +19,7 @@ from endturn.formats.request_members import asked
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import ToolShape
+from endturn.formats.validation import an_object, error_beside
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
@@ -198,11 +198,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield block
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if not isinstance(data, Mapping):
-        return (
-            f"{'a message' if whole else 'an event of a message stream'} is an object, not {shortened(repr(data), 80)}"
-        )
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     kind = text(data.get("type"))
     if not whole:
         inner, what = _NESTED.get(kind, ("type", ""))
@@ -216,12 +212,6 @@ _NESTED: Final = {
     "content_block_start": ("content_block", "a content block"),
     "content_block_delta": ("delta", "a delta"),
 }
-
-
-def _failed(data: Any) -> Any:
-    if isinstance(data, Mapping) and (data.get("type") == "error" or ("content" not in data and data.get("error"))):
-        return data
-    return None
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
@@ -433,7 +423,13 @@ FORMAT: Final = Format(
     reasons=REASONS,
     voice=Voice("msg_", "toolu_", "request-id"),
     replies=Reply(
-        name=NAME, reader=Reader, rows=_rows_of, faulty=_faulty, failed=_failed, blocks=_blocks, has_end=True
+        name=NAME,
+        reader=Reader,
+        rows=_rows_of,
+        faulty=an_object("a message", "an event of a message stream", _faulty, done=False),
+        failed=error_beside("content"),
+        blocks=_blocks,
+        has_end=True,
     ),
     route=route,
     routed=routed,

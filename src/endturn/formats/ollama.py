@@ -9,7 +9,6 @@ from typing import Any, Final
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.errors import UsageError
 from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
@@ -19,6 +18,7 @@ from endturn.formats.request_members import asked
 from endturn.formats.scripting import raw_reason, words, written_usage
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.formats.tools import FUNCTION
+from endturn.formats.validation import an_object, error_beside
 from endturn.records import Strategy
 from endturn.stop import StopReason
 from endturn.stop_reasons import tables
@@ -90,18 +90,11 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if not isinstance(data, Mapping):
-        return f"{'a response' if whole else 'a line of a stream'} is an object, not {shortened(repr(data), 80)}"
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     message = data.get("message")
     if whole and not isinstance(message, Mapping) and not isinstance(data.get("response"), str):
         return "a response has a `message`, or a `response` of text"
     return None if isinstance(message, Mapping | None) else "a message is not an object"
-
-
-def _failed(data: Any) -> Any:
-    """The error that stands where an answer should."""
-    return data if isinstance(data, Mapping) and data.get("error") else None
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -274,8 +267,8 @@ FORMAT: Final = Format(
         name=NAME,
         reader=Reader,
         rows=lambda ctx: REASONS[""],
-        faulty=_faulty,
-        failed=_failed,
+        faulty=an_object("a response", "a line of a stream", _faulty, done=False),
+        failed=error_beside(),
         blocks=_blocks,
         has_end=True,
     ),
