@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
@@ -14,10 +13,11 @@ from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import continued, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import SEGMENTS, arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.formats.validation import an_object, error_beside
 from endturn.records import Strategy
@@ -39,7 +39,7 @@ _DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
 
 _TOOL: Final = ToolShape(schema="input_schema")
-_PATH: Final = re.compile(rf"{SEGMENTS}/v1/messages")
+_PATH: Final = rf"{SEGMENTS}/v1/messages"
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -220,11 +220,6 @@ _NESTED: Final = {
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     """Where a request for a message goes."""
     return Route("POST", "/v1/messages")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/messages`, after whatever a gateway puts before it."""
-    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -432,7 +427,7 @@ FORMAT: Final = Format(
         has_end=True,
     ),
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

@@ -6,7 +6,6 @@ messages. Whoever has v1's events, each as an object, reads them here: the diale
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,10 +16,11 @@ from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, arguments, items, member, text
+from endturn.formats.reading import arguments, items, member, text
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop_reasons import tables
@@ -30,7 +30,7 @@ REASONS: Final = tables(NAME)
 
 _ID: Final = "c14c80c3-18eb-4519-9460-0000"
 """How ids begin: with eight digits more, each is a UUID, as Cohere's are."""
-_PATH: Final = re.compile(rf"{SEGMENTS}/v2/chat")
+_PATH: Final = rf"{SEGMENTS}/v2/chat"
 _SETTINGS: Final = ("max_tokens", "temperature", "seed")
 _ANY_JSON: Final = {"type": "json_object"}
 
@@ -38,11 +38,6 @@ _ANY_JSON: Final = {"type": "json_object"}
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     """Where a chat request goes."""
     return Route("POST", "/v1/chat" if dialect == "v1" else "/v2/chat")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v2/chat`, after whatever a gateway puts before it."""
-    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -290,7 +285,7 @@ FORMAT: Final = Format(
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

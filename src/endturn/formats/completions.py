@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -11,9 +10,10 @@ from endturn.errors import UsageError
 from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape, asked_in
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.reading import SEGMENTS, count, items, member, number, seed_of, text, texts
+from endturn.formats.reading import count, items, member, number, seed_of, text, texts
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.records import Strategy
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
@@ -27,11 +27,12 @@ _ROUTES: Final[Mapping[str, tuple[str, str]]] = {
 }
 _BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "claude_text"})
 
-# Ollama has an /api/generate of its own.
-_PATH: Final = re.compile(
-    rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete|(?:/deployments/[^/]+)?/text/generation(?P<w>_stream)?)"
+# Ollama has an /api/generate of its own. TGI and watsonx say in the path that an answer is streamed.
+_PATH: Final = (
+    rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete)"
     rf"|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/completions"
-    rf"|{SEGMENTS}(?<!/api)/generate(?P<tgi>_stream)?"
+    rf"|(?:(?:{SEGMENTS}/v1)?(?:/deployments/[^/]+)?/text/generation(?P<whole>$)?|{SEGMENTS}(?<!/api)/generate)"
+    r"(?P<stream>_stream)?"
 )
 
 
@@ -45,19 +46,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
         raise UsageError(f"the completions dialect {dialect!r} has no path of its own: use the format 'bedrock_invoke'")
     whole, streamed = _ROUTES.get(dialect, ("/completions", "/completions"))
     return Route("POST", streamed if stream else whole)
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """The paths of all dialects, after whatever a gateway puts before them, with `/v1` or without; Azure's deployments.
-
-    TGI and watsonx say in the path whether the answer is streamed.
-    """
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    if "/text/generation" in path:
-        return Routed(stream=found["w"] is not None)
-    return Routed(found["model"], stream=True if found["tgi"] else None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -342,7 +330,7 @@ FORMAT: Final = Format(
     voice=Voice("cmpl-", "call_", "x-request-id"),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

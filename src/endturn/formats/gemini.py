@@ -11,7 +11,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import UsageError
@@ -19,19 +19,20 @@ from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, items, member, text
+from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 
 # --- Where a request goes ---
 
-_PATH: Final = re.compile(
-    rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?P<kind>models|tunedModels|endpoints)/(?P<model>[^/:]+)"
-    r":(?P<method>generateContent|streamGenerateContent)"
+_PATH: Final = (
+    rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?:models/)?(?P<model>(?:(?<=/models/)|tunedModels/|endpoints/)[^/:]+)"
+    r":(?:(?P<whole>generateContent)|(?P<stream>streamGenerateContent))"
 )
 _NAMED: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|projects)/.")
 
@@ -42,17 +43,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     name = quote(model) if _NAMED.match(model) else f"models/{quote(model, safe='')}"
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
     return Route("POST", f"/{name}:{method}")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """Any of the paths of the Gemini API and of Vertex AI, after whatever a gateway puts before it."""
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    model = unquote(found["model"])
-    return Routed(
-        model if found["kind"] == "models" else f"{found['kind']}/{model}", found["method"] == "streamGenerateContent"
-    )
 
 
 # --- What a request says ---
@@ -308,7 +298,7 @@ FORMAT: Final = Format(
     ),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.formats.error_words import error_words
@@ -14,10 +13,11 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME, REASONS, REPLY
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, items, member, output_type, text, text_or_none
+from endturn.formats.reading import items, member, output_type, text, text_or_none
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
@@ -25,7 +25,7 @@ from endturn.stop import Resume
 _TOOL: Final = ToolShape(beside={"type": "function"})
 _CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
-_PATH: Final = re.compile(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?")
+_PATH: Final = rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -33,17 +33,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     if request.retrieve is not None:
         return Route("GET", f"/interactions/{quote(request.retrieve, safe='')}{'?stream=true' if stream else ''}")
     return Route("POST", "/interactions")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/interactions`, `/v1beta/…`, after whatever a gateway puts before; or one below it that is fetched."""
-    way, _, query = path.partition("?")
-    found = _PATH.fullmatch(way)
-    if found is None or method != ("POST" if found["id"] is None else "GET"):
-        return None
-    if found["id"] is None:
-        return Routed()
-    return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(found["id"]))
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -289,7 +278,7 @@ FORMAT: Final = Format(
     voice=Voice("v1_", "call_", "x-request-id"),  # One word for an answer that is cut, whatever cut it.
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -13,10 +12,11 @@ from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import SEGMENTS, count, items, member, minted, text, text_or_none
+from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_usage
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.formats.validation import an_object, error_beside
 from endturn.records import Strategy
@@ -31,7 +31,7 @@ _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "s
 _USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
 _READ: Final = frozenset({"role", "content", "thinking", "tool_calls"})
 """The members of a message that are read; what stands beside them goes back as it is."""
-_PATH: Final = re.compile(rf"{SEGMENTS}/api/(?:chat|(?P<generate>generate))")
+_PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
 class Reader:
@@ -100,14 +100,6 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     """Where a request goes."""
     return Route("POST", "/api/chat")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/api/chat` or `/api/generate`, after whatever a gateway puts before it."""
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    return Routed(operation="text_completion" if found["generate"] else None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -273,7 +265,7 @@ FORMAT: Final = Format(
         has_end=True,
     ),
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,10 +11,11 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, resent
 from endturn.formats.openai_chat_reader import NAME, REPLY, shows
-from endturn.formats.reading import SEGMENTS, items, member, text
+from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
@@ -31,7 +31,7 @@ _USAGE: Final = {
     "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
     "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
 }
-_PATH: Final = re.compile(
+_PATH: Final = (
     rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
     rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
 )
@@ -42,14 +42,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     if dialect == "watsonx":
         return Route("POST", "/text/chat_stream" if stream else "/text/chat")
     return Route("POST", "/chat/completions")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/chat/completions` after whatever a gateway puts before it, or without `/v1`; Azure's and IBM's own paths."""
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    return Routed(found["model"], stream=True if found["stream"] else None)
 
 
 _GOES_ON: Final[Mapping[str, Any]] = {"continue_final_message": True, "add_generation_prompt": False}
@@ -272,7 +264,7 @@ FORMAT: Final = Format(
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

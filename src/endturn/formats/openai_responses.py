@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, unquote, urlencode
+from urllib.parse import quote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.formats.format import Format
@@ -21,10 +20,11 @@ from endturn.formats.openai_responses_reader import (
     USAGE,
     client_call,
 )
-from endturn.formats.reading import SEGMENTS, count, items, member, text
+from endturn.formats.reading import count, items, member, text
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
@@ -32,7 +32,7 @@ from endturn.stop import Resume, StopReason
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
 _TOOL: Final = ToolShape(beside={"type": "function", "strict": False})
 _CHOICES: Final = ("auto", "none", "required")
-_PATH: Final = re.compile(rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?")
+_PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 _RESULT: Final = "function_call_output"
 _DONE: Final = (COMPLETED, "failed", None)
 
@@ -63,19 +63,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     if stream and after is not None:
         query["starting_after"] = str(after)
     return Route("GET", f"/responses/{quote(request.retrieve, safe='')}" + (f"?{urlencode(query)}" if query else ""))
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/responses` after whatever a gateway puts before it, or without `/v1`; Azure's older `/openai/responses`."""
-    place, _, query = path.partition("?")
-    found = _PATH.fullmatch(place)
-    if found is None:
-        return None
-    if method == "POST" and found["id"] is None:
-        return Routed()
-    if method == "GET" and found["id"] is not None:
-        return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(found["id"]))
-    return None
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -367,7 +354,7 @@ FORMAT: Final = Format(
     voice=Voice("resp_", "call_", "x-request-id", _WORDS),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     encode=encode,
     resume=resume,

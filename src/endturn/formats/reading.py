@@ -14,9 +14,6 @@ from endturn.records import MOST
 if TYPE_CHECKING:
     from endturn.chat import Json
 
-SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
-"""What a gateway puts before a format's own path: any segments but a version, with which the path itself begins."""
-
 PLAIN: Final = (str, bytes, int, float, list, tuple)
 """What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
 
