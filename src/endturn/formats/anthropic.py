@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.errors import UsageError
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
@@ -229,13 +228,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
-    """
-    if request.retrieve is not None:
-        raise UsageError("the Messages API cannot fetch a message by its id: use a provider function that can")
+    """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out."""
     choice, schema = request.tool_choice, request.format
     choices = {"none": {"type": "none"}, "required": {"type": "any"}}
     settings = {
@@ -335,12 +328,13 @@ def resume(
 
 def _unfinished(cut: ChatResponse) -> list[Json]:
     """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
-    if cut.blocks is None or cut.blocks.format != NAME:
-        return [{"type": "text", "text": cut.text}] if cut.text.strip() else []
-    answered = {block.get("tool_use_id") for block in cut.blocks.items}
+    blocks = own_blocks(cut, NAME)
+    if blocks is None:
+        return _parts(cut.text) if cut.text.strip() else []
+    answered = {block.get("tool_use_id") for block in blocks}
     kept = [
         block
-        for block in cut.blocks.items
+        for block in blocks
         if _replayable(block) and (not text(block.get("type")).endswith("_tool_use") or block.get("id") in answered)
     ]
     while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
@@ -429,7 +423,7 @@ FORMAT: Final = Format(
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

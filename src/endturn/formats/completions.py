@@ -13,6 +13,7 @@ from endturn.formats.framing import DONE
 from endturn.formats.reading import count, items, member, number, seed_of, text, texts
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
+from endturn.formats.settings import with_extra
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.records import Strategy
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
@@ -58,12 +59,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     Args:
         dialect: whose; it decides every name. The families of Bedrock have the model in the path alone.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which no such format can.
     """
-    if request.retrieve is not None:
-        raise UsageError("a text completion cannot be fetched by its id: use a provider function that can")
     shape = SHAPES.get(dialect, SHAPES[""])
     body: Json = {shape.prompt: _prompt(request.messages, shape)}
     if shape.names:
@@ -85,7 +81,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         if shape is SHAPES[""]:
             # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
             body["stream_options"] = {"include_usage": True}
-    return _merged(body, request.extra)
+    return with_extra(body, request.extra, shape.settings)
 
 
 def _temperature(value: float, dialect: str) -> Json:
@@ -93,16 +89,6 @@ def _temperature(value: float, dialect: str) -> Json:
         return {"temperature": value}
     # TGI refuses 0, and samples only where it is told to.
     return {"temperature": value, "do_sample": True} if value > 0 else {"do_sample": False}
-
-
-def _merged(body: Json, extra: Json) -> Json:
-    """A body with more members; those of the settings go among the settings."""
-    nested = {
-        name: {**body[name], **value}
-        for name, value in extra.items()
-        if isinstance(value, dict) and isinstance(body.get(name), dict)
-    }
-    return body | extra | nested
 
 
 def _prompt(messages: tuple[Message, ...], shape: Shape) -> str:
@@ -332,7 +318,7 @@ FORMAT: Final = Format(
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
-from endturn.errors import UsageError
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import asking_on, resent
+from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_chat_reader import NAME, REPLY, shows
 from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
@@ -53,12 +52,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     Args:
         dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("the chat format cannot fetch a response by its id: use a provider function that can")
     body: Json = {
         "model_id" if dialect == "watsonx" else "model": request.model,
         "messages": _messages(request.messages),
@@ -97,8 +91,8 @@ def _messages(messages: tuple[Message, ...]) -> list[Json]:
 
 def _written(message: Message) -> Json | None:
     """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
-    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-        return _replayed(message, message.blocks.items[0])
+    if own := own_blocks(message, NAME):
+        return _replayed(message, own[0])
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
     if message.role != "assistant":
@@ -177,10 +171,11 @@ def resume(
 
 def _visible(cut: ChatResponse, said: str) -> Blocks | None:
     """The message of a cut response without its calls; None where another format wrote it, or it holds no content."""
-    if cut.blocks is None or cut.blocks.format != NAME or not cut.blocks.items[0].get("content"):
+    own = own_blocks(cut, NAME)
+    if not own or not own[0].get("content"):
         return None
     gone = ("tool_calls", "function_call", "refusal")
-    kept = {name: value for name, value in cut.blocks.items[0].items() if name not in gone}
+    kept = {name: value for name, value in own[0].items() if name not in gone}
     content = kept["content"]
     if isinstance(content, list):
         before = [part for part in content if member(part, "type") not in ("text", "refusal")]
@@ -266,7 +261,7 @@ FORMAT: Final = Format(
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

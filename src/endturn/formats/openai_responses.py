@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.formats.format import Format
-from endturn.formats.next_request import asking_on, resent
+from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import (
     BACKGROUND,
     COMPLETED,
@@ -121,7 +121,7 @@ def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
     found: list[Json] = []
     custom: set[str] = set()
     for message in messages:
-        ours = message.blocks.items if message.blocks is not None and message.blocks.format == NAME else None
+        ours = own_blocks(message, NAME)
         if message.role == "assistant":
             said = _said(message) if ours is None else _replayed(message, ours, stored)
             custom |= {text(item.get("call_id")) for item in said if item.get("type") == "custom_tool_call"}
@@ -223,16 +223,17 @@ def resume(
 
 def _unfinished(cut: ChatResponse) -> Blocks | None:
     """The items of a cut response that may be replayed: no call without its result, no reasoning without its items."""
-    if cut.blocks is None or cut.blocks.format != NAME:
+    items_ = own_blocks(cut, NAME)
+    if items_ is None:
         return None
-    results = _answered(cut.blocks.items)
+    results = _answered(items_)
 
     def whole(item: Json) -> bool:
         if client_call(item):
             return text(item.get("call_id")) in results
         return not text(item.get("type")).endswith("_call") or item.get("status") in _DONE
 
-    return Blocks(NAME, tuple(_paired(cut.blocks.items, whole)))
+    return Blocks(NAME, tuple(_paired(items_, whole)))
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -356,8 +357,9 @@ FORMAT: Final = Format(
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,
+    fetches=True,
 )
