@@ -155,7 +155,7 @@ def test_claude_is_asked_as_it_must_be() -> None:
 
 def test_a_request_without_a_prompt_is_refused() -> None:
     """Nor can a completion be fetched."""
-    with pytest.raises(UsageError, match="fetched"):
+    with pytest.raises(UsageError, match="cannot fetch a response"):
         completions.encode(Request(model="", messages=(), retrieve="cmpl-1"))
 
 

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.errors import UsageError
 from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import continued, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import (
-    SEGMENTS,
-    arguments,
-    count,
-    items,
-    member,
-    minted,
-    raw_reason,
-    text,
-    text_or_none,
-)
+from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
+from endturn.formats.validation import an_object, error_beside
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
@@ -49,7 +38,7 @@ _DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
 
 _TOOL: Final = ToolShape(schema="input_schema")
-_PATH: Final = re.compile(rf"{SEGMENTS}/v1/messages")
+_PATH: Final = rf"{SEGMENTS}/v1/messages"
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -208,11 +197,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield block
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if not isinstance(data, Mapping):
-        return (
-            f"{'a message' if whole else 'an event of a message stream'} is an object, not {shortened(repr(data), 80)}"
-        )
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     kind = text(data.get("type"))
     if not whole:
         inner, what = _NESTED.get(kind, ("type", ""))
@@ -228,23 +213,12 @@ _NESTED: Final = {
 }
 
 
-def _failed(data: Any) -> Any:
-    if isinstance(data, Mapping) and (data.get("type") == "error" or ("content" not in data and data.get("error"))):
-        return data
-    return None
-
-
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     """Where a request for a message goes."""
     return Route("POST", "/v1/messages")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/messages`, after whatever a gateway puts before it."""
-    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -254,13 +228,7 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
-    """
-    if request.retrieve is not None:
-        raise UsageError("the Messages API cannot fetch a message by its id: use a provider function that can")
+    """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out."""
     choice, schema = request.tool_choice, request.format
     choices = {"none": {"type": "none"}, "required": {"type": "any"}}
     settings = {
@@ -360,12 +328,13 @@ def resume(
 
 def _unfinished(cut: ChatResponse) -> list[Json]:
     """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
-    if cut.blocks is None or cut.blocks.format != NAME:
-        return [{"type": "text", "text": cut.text}] if cut.text.strip() else []
-    answered = {block.get("tool_use_id") for block in cut.blocks.items}
+    blocks = own_blocks(cut, NAME)
+    if blocks is None:
+        return _parts(cut.text) if cut.text.strip() else []
+    answered = {block.get("tool_use_id") for block in blocks}
     kept = [
         block
-        for block in cut.blocks.items
+        for block in blocks
         if _replayable(block) and (not text(block.get("type")).endswith("_tool_use") or block.get("id") in answered)
     ]
     while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
@@ -443,12 +412,18 @@ FORMAT: Final = Format(
     reasons=REASONS,
     voice=Voice("msg_", "toolu_", "request-id"),
     replies=Reply(
-        name=NAME, reader=Reader, rows=_rows_of, faulty=_faulty, failed=_failed, blocks=_blocks, has_end=True
+        name=NAME,
+        reader=Reader,
+        rows=_rows_of,
+        faulty=an_object("a message", "an event of a message stream", _faulty, done=False),
+        failed=error_beside("content"),
+        blocks=_blocks,
+        has_end=True,
     ),
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

@@ -13,8 +13,9 @@ from endturn.formats.bedrock_converse_reply import reply as reply, reply_error a
 from endturn.formats.bedrock_converse_request import encode as encode, replayable
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, items, member, text
+from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
+from endturn.formats.routes import SEGMENTS
 from endturn.formats.summaries import Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 
@@ -86,7 +87,7 @@ FORMAT: Final = Format(
     route=route,
     routed=routed,
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

@@ -10,7 +10,8 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Usage
 from endturn.formats.bedrock_converse_reader import NAME, REASONS, client_call
 from endturn.formats.error_words import error_words
-from endturn.formats.reading import items, raw_reason, text
+from endturn.formats.reading import items, text
+from endturn.formats.scripting import raw_reason
 from endturn.formats.summaries import Event
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

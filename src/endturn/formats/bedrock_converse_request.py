@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from endturn.chat import Json, Message, Request, Tool
-from endturn.errors import UsageError
 from endturn.formats.bedrock_converse_reader import NAME, client_call
 from endturn.formats.reading import member, text
 
@@ -17,12 +16,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     and refuses a history with calls where it knows none: `none` offers them as `auto` does.
 
     Members of `extra` that are objects in the body too, such as `inferenceConfig`, are merged with those.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("Converse cannot fetch a response by its id: use a provider function that can")
     body: Json = {"messages": _messages(request.messages)}
     system = [message.content for message in request.messages if message.role == "system" and _own(message) is None]
     if system:

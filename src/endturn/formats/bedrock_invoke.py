@@ -31,7 +31,8 @@ from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
-from endturn.formats.reading import SEGMENTS, count, member, text
+from endturn.formats.reading import count, member, text
+from endturn.formats.routes import SEGMENTS
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
@@ -293,7 +294,7 @@ FORMAT: Final = Format(
     route=route,
     routed=routed,
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

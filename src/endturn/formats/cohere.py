@@ -6,21 +6,21 @@ messages. Whoever has v1's events, each as an object, reads them here: the diale
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
-from endturn.errors import UsageError
+from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.formats.cohere_reader import NAME as NAME, REPLY
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, arguments, items, member, raw_reason, text
+from endturn.formats.next_request import continued_message, own_blocks
+from endturn.formats.reading import arguments, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.settings import written_settings
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop_reasons import tables
@@ -30,19 +30,14 @@ REASONS: Final = tables(NAME)
 
 _ID: Final = "c14c80c3-18eb-4519-9460-0000"
 """How ids begin: with eight digits more, each is a UUID, as Cohere's are."""
-_PATH: Final = re.compile(rf"{SEGMENTS}/v2/chat")
-_SETTINGS: Final = ("max_tokens", "temperature", "seed")
+_PATH: Final = rf"{SEGMENTS}/v2/chat"
+_SETTINGS: Final = {name: name for name in ("max_tokens", "temperature", "seed")}
 _ANY_JSON: Final = {"type": "json_object"}
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     """Where a chat request goes."""
     return Route("POST", "/v1/chat" if dialect == "v1" else "/v2/chat")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v2/chat`, after whatever a gateway puts before it."""
-    return Routed() if method == "POST" and _PATH.fullmatch(path.partition("?")[0]) else None
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -65,12 +60,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     v2 knows no choice of one tool among several: that tool is offered alone, and required. v1 has no choice at all:
     with "none", no tool is offered.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("Cohere's chat API cannot fetch a response by its id: use a provider function that can")
     is_v1 = dialect == "v1"
     body: Json = {"model": request.model, **(_conversation_v1(request.messages) if is_v1 else {})}
     if not is_v1:
@@ -82,7 +72,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         body["tools"] = [FUNCTION.written(tool) for tool in named or request.tools]
         if request.tool_choice != "auto":
             body["tool_choice"] = "NONE" if request.tool_choice == "none" else "REQUIRED"
-    body |= {name: value for name in _SETTINGS if (value := getattr(request, name)) is not None}
+    body |= written_settings(request, _SETTINGS)
     if request.format is not None:
         schema = {} if request.format == _ANY_JSON else {"schema" if is_v1 else "json_schema": request.format}
         body["response_format"] = {**_ANY_JSON, **schema}
@@ -93,9 +83,8 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 def _written(message: Message) -> Json | None:
     """One message in v2's shape; None for an assistant message that says nothing, which the API refuses."""
-    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-        block = message.blocks.items[0]
-        return _replayed(message, block) if message.role == "assistant" else block
+    if own := own_blocks(message, NAME):
+        return _replayed(message, own[0]) if message.role == "assistant" else own[0]
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
     if message.role != "assistant":
@@ -145,26 +134,18 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped);
             `resend` (the answer verbatim, nothing after it).
     """
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    strip = strategy == Strategy.PREFILL
-    said = cut.text.rstrip() if strip else cut.text
-    partial = cut.message().but(content=said, tool_calls=(), blocks=_unfinished(cut, strip=strip))
-    return asking_on(request, partial if said.strip() else None, prompt=prompt, strategy=strategy)
+    return continued_message(request, cut, _unfinished, format=NAME, prompt=prompt, strategy=strategy)
 
 
-def _unfinished(cut: ChatResponse, *, strip: bool) -> Blocks | None:
+def _unfinished(message: Json, said: str) -> Json:
     """The message of a cut response without its calls and their plan, and without thinking that led to nothing."""
-    if cut.blocks is None or cut.blocks.format != NAME:
-        return None
-    message = cut.blocks.items[0]
     content = [dict(part) for part in items(message.get("content")) if _says(part)]
     while content and content[-1].get("type") == "thinking":
         content.pop()
-    if strip and content and content[-1].get("type") == "text":
+    if content and content[-1].get("type") == "text" and said == said.rstrip():
         content[-1]["text"] = text(content[-1].get("text")).rstrip()
     kept = {name: value for name, value in message.items() if name not in ("tool_calls", "tool_plan")}
-    return Blocks(NAME, ({**kept, "content": content},))
+    return {**kept, "content": content}
 
 
 # --- v1's requests: one message, the history before it, results of tools without ids ----------------------------------
@@ -290,9 +271,9 @@ FORMAT: Final = Format(
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats.errors import label_of, shortened
+from endturn.formats.errors import label_of
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.framing import DONE
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
+from endturn.formats.validation import an_object
 from endturn.stop import raw_text
 from endturn.stop_reasons import rows_of
 
@@ -206,10 +206,7 @@ def _written(call: Any) -> str:
     return json.dumps(call.given, ensure_ascii=False) if call.given is not None else "".join(call.pieces)
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if data.__class__ is not dict and (whole or data != DONE):
-        thing = "a chat response" if whole else "an event of a chat stream"
-        return f"{thing} is an object, not {shortened(repr(data), 80)}"
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     if not whole:
         return None
     # What cannot be read must not look like an answer of nothing.
@@ -234,7 +231,7 @@ REPLY: Final = Reply(
     name=NAME,
     reader=Reader,
     rows=lambda ctx: rows_of(NAME, ctx.dialect),
-    faulty=_faulty,
+    faulty=an_object("a chat response", "an event of a chat stream", _faulty),
     failed=_failed,
     blocks=_blocks,
     has_end=True,

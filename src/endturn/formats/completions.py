@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
 from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape, asked_in
-from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.reading import SEGMENTS, count, items, member, number, raw_reason, seed_of, text, texts
-from endturn.formats.scripting import words, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.reading import count, items, member, number, seed_of, text, texts
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
+from endturn.formats.settings import with_extra
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.records import Strategy
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
+from endturn.tables import lines, shipped
 
 # dialect → path of a whole answer, path of a stream.
 _ROUTES: Final[Mapping[str, tuple[str, str]]] = {
@@ -28,11 +31,12 @@ _ROUTES: Final[Mapping[str, tuple[str, str]]] = {
 }
 _BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "claude_text"})
 
-# Ollama has an /api/generate of its own.
-_PATH: Final = re.compile(
-    rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete|(?:/deployments/[^/]+)?/text/generation(?P<w>_stream)?)"
+# Ollama has an /api/generate of its own. TGI and watsonx say in the path that an answer is streamed.
+_PATH: Final = (
+    rf"(?:{SEGMENTS}/v1)?(?:/completions|/completion|/complete)"
     rf"|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/completions"
-    rf"|{SEGMENTS}(?<!/api)/generate(?P<tgi>_stream)?"
+    rf"|(?:(?:{SEGMENTS}/v1)?(?:/deployments/[^/]+)?/text/generation(?P<whole>$)?|{SEGMENTS}(?<!/api)/generate)"
+    r"(?P<stream>_stream)?"
 )
 
 
@@ -48,19 +52,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     return Route("POST", streamed if stream else whole)
 
 
-def routed(method: str, path: str) -> Routed | None:
-    """The paths of all dialects, after whatever a gateway puts before them, with `/v1` or without; Azure's deployments.
-
-    TGI and watsonx say in the path whether the answer is streamed.
-    """
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    if "/text/generation" in path:
-        return Routed(stream=found["w"] is not None)
-    return Routed(found["model"], stream=True if found["tgi"] else None)
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of a request for text. The formats know no tools and no JSON format: both are left out.
 
@@ -71,12 +62,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     Args:
         dialect: whose; it decides every name. The families of Bedrock have the model in the path alone.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which no such format can.
     """
-    if request.retrieve is not None:
-        raise UsageError("a text completion cannot be fetched by its id: use a provider function that can")
     shape = SHAPES.get(dialect, SHAPES[""])
     body: Json = {shape.prompt: _prompt(request.messages, shape)}
     if shape.names:
@@ -98,7 +84,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         if shape is SHAPES[""]:
             # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits.
             body["stream_options"] = {"include_usage": True}
-    return _merged(body, request.extra)
+    return with_extra(body, request.extra, shape.settings)
 
 
 def _temperature(value: float, dialect: str) -> Json:
@@ -106,16 +92,6 @@ def _temperature(value: float, dialect: str) -> Json:
         return {"temperature": value}
     # TGI refuses 0, and samples only where it is told to.
     return {"temperature": value, "do_sample": True} if value > 0 else {"do_sample": False}
-
-
-def _merged(body: Json, extra: Json) -> Json:
-    """A body with more members; those of the settings go among the settings."""
-    nested = {
-        name: {**body[name], **value}
-        for name, value in extra.items()
-        if isinstance(value, dict) and isinstance(body.get(name), dict)
-    }
-    return body | extra | nested
 
 
 def _prompt(messages: tuple[Message, ...], shape: Shape) -> str:
@@ -193,6 +169,27 @@ _USAGE: Final = {
 }
 
 
+@cache
+def _written() -> Mapping[str, Mapping[str, Json]]:
+    """dialect → how it writes a body, an event of a stream, and the last one."""
+    found: dict[str, dict[str, Json]] = {}
+    for _, (dialect, part, written) in lines(shipped(), "completion_replies.tsv", range(3, 4)):
+        found.setdefault(dialect, {})[part] = json.loads(written)
+    return found
+
+
+def _filled(written: Any, values: Mapping[str, Any]) -> Any:
+    """What a service writes, with the values in their places."""
+    match written:
+        case str() if written.startswith("$"):
+            return values[written[1:]]
+        case dict():
+            return {name: _filled(each, values) for name, each in written.items()}
+        case list():
+            return [_filled(each, values) for each in written]
+    return written
+
+
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A scripted response as the service of that dialect would send it: a body, or the events of a stream.
 
@@ -200,139 +197,61 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         UsageError: the service does not stream.
     """
     raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
+    dialect = dialect if dialect in _written() else ""
+    written, said, ended = _written()[dialect], response.text, response.stop.terminal_seen
+    counted = _counted(response.usage) if dialect == "" else {}
+
+    def fill(part: str, text: str, so_far: str, reason: str | None, place: int = 1) -> Json:
+        usage = response.usage or Usage()
+        values = {
+            "id": response.id,
+            "model": response.model,
+            "asked": usage.input_tokens or 0,
+            "answered": usage.output_tokens or 0,
+            "text": text,
+            "so_far": so_far,
+            "place": place,
+            "reason": reason,
+            "typed_reason": reason and {"type": reason},
+            "stop_type": "limit" if reason == FULL else reason or "none",
+            "truncated": reason == FULL,
+        }
+        filled: Json = _filled(written.get(part) or written["last"], values)
+        return filled
+
     if not stream:
-        return _body(response, raw, dialect)
-    if dialect == "ai21":
+        return fill("body", said, said, raw) | counted
+    if "last" not in written:
         raise UsageError("AI21's text models do not stream")
-    return [Event("completion" if dialect == "claude_text" else None, each) for each in _events(response, raw, dialect)]
-
-
-def _body(response: ChatResponse, raw: str | None, dialect: str) -> Json:
-    said, usage = response.text, response.usage or Usage()
-    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
-    match dialect:
-        case "tgi":
-            details: Json = {
-                "finish_reason": raw,
-                "generated_tokens": answered,
-                "prefill": [],
-                "tokens": [],
-                "seed": None,
-            }
-            return {"generated_text": said, "details": details}
-        case "titan":
-            result = {"tokenCount": answered, "outputText": said, "completionReason": raw}
-            return {"inputTextTokenCount": asked, "results": [result]}
-        case "command":
-            generation = {"id": response.id, "text": said, "finish_reason": raw}
-            return {"id": response.id, "generations": [generation], "prompt": ""}
-        case "alephalpha":
-            answer = {"completion": said, "finish_reason": raw}
-            return {"model_version": "2024-01", "completions": [answer], **_counted(response.usage, dialect)}
-        case "ai21":
-            completion = {"data": {"text": said, "tokens": []}, "finishReason": {"reason": raw}}
-            return {"id": 1, "prompt": {"text": "", "tokens": []}, "completions": [completion]}
-        case "":
-            return _event(response, dialect, said, raw) | _counted(response.usage, dialect)
-        case _:
-            return _event(response, dialect, said, raw, so_far=said)
-
-
-def _events(response: ChatResponse, raw: str | None, dialect: str) -> Iterator[Json | str]:
-    """The answer in pieces; without its end where the response has none."""
-    pieces, ended, so_far = words(response.text), response.stop.terminal_seen, ""
+    pieces, so_far, events = words(said), "", list[Json | str]()
     if ended and (dialect in _ENDED or not pieces):
         pieces.append("")
     for place, piece in enumerate(pieces, 1):
         so_far += piece
         last = ended and raw is not None and place == len(pieces)
-        yield _event(response, dialect, piece, raw if last else None, so_far=so_far, place=place, last=last)
-    if not ended:
-        return
-    counted = _counted(response.usage, dialect)
-    if dialect == "alephalpha":
-        yield {"type": "completion_summary", **counted}
-    elif dialect == "" and counted:
-        yield {**_head(response), "choices": [], **counted}
-    if dialect in ("", "alephalpha", "sglang"):
-        yield DONE
+        events.append(fill("last" if last else "event", piece, so_far, raw if last else None, place))
+    if ended and "usage" in written:
+        events.append(fill("usage", "", said, None))
+    elif ended and counted:
+        events.append({**fill("last", "", said, None), "choices": [], **counted})
+    if ended and dialect in ("", "alephalpha", "sglang"):
+        events.append(DONE)
+    return [Event("completion" if dialect == "claude_text" else None, each) for each in events]
 
 
-def _event(
-    response: ChatResponse,
-    dialect: str,
-    said: str,
-    raw: str | None,
-    *,
-    so_far: str = "",
-    place: int = 1,
-    last: bool = True,
-) -> Json:
-    """One event of a stream; of services whose bodies look the same, the body too."""
-    usage = response.usage or Usage()
-    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
-    match dialect:
-        case "tgi":
-            details = {"finish_reason": raw, "generated_tokens": answered, "input_length": asked, "seed": None}
-            token = {"id": 0, "text": said, "logprob": 0.0, "special": False}
-            ending = {"generated_text": so_far, "details": details} if last else {}
-            return {"index": place, "token": token, "generated_text": None, "details": None, **ending}
-        case "llamacpp":
-            if not last:
-                return {"index": 0, "content": said, "tokens": [], "stop": False}
-            full = raw == FULL
-            kind = {"stop_type": "limit" if full else raw or "none", "truncated": full, "stopping_word": ""}
-            spent = {"tokens_predicted": answered, "tokens_evaluated": asked}
-            return {"index": 0, "content": said, "stop": True, "model": response.model, **spent, **kind}
-        case "sglang":
-            reason = None if raw is None else {"type": raw}
-            spent = {"prompt_tokens": asked, "completion_tokens": answered, "cached_tokens": 0}
-            return {"text": so_far, "meta_info": {"id": response.id, "finish_reason": reason, **spent}}
-        case "watsonx":
-            spent = {"generated_token_count": answered, "input_token_count": asked}
-            result = {"generated_text": said, **spent, "stop_reason": raw or "not_finished"}
-            return {"model_id": response.model, "created_at": "2026-11-01T00:00:00.000Z", "results": [result]}
-        case "titan":
-            counted = {"totalOutputTextTokenCount": answered if last else None, "inputTextTokenCount": asked}
-            return {"outputText": said, "index": 0, **counted, "completionReason": raw}
-        case "llama":
-            spent = {"prompt_token_count": asked, "generation_token_count": answered}
-            return {"generation": said, **spent, "stop_reason": raw}
-        case "mistral":
-            return {"outputs": [{"text": said, "stop_reason": raw}]}
-        case "command":
-            return {"is_finished": last, "text": said, **({"finish_reason": raw} if last else {})}
-        case "claude_text":
-            return {"type": "completion", "completion": said, "stop_reason": raw, "stop": None}
-        case "alephalpha" if last:
-            return {"type": "stream_summary", "index": 0, "model_version": "2024-01", "finish_reason": raw}
-        case "alephalpha":
-            return {"type": "stream_chunk", "index": 0, "completion": said}
-        case _:
-            choice = {"text": said, "index": 0, "logprobs": None, "finish_reason": raw}
-            return {**_head(response), "choices": [choice]}
-
-
-def _head(response: ChatResponse) -> Json:
-    return {"id": response.id, "object": "text_completion", "created": 0, "model": response.model}
-
-
-def _counted(usage: Usage | None, dialect: str) -> Json:
-    """What a body says of its tokens."""
+def _counted(usage: Usage | None) -> Json:
+    """What OpenAI says of tokens."""
     if usage is None:
         return {}
-    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
-    if dialect == "alephalpha":
-        return {"num_tokens_prompt_total": asked, "num_tokens_generated": answered}
-    return {"usage": written_usage(usage, _USAGE) | {"total_tokens": asked + answered}}
+    total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    return {"usage": written_usage(usage, _USAGE) | {"total_tokens": total}}
 
 
 def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body, the same as to a chat request; within a stream, the chunk that it is."""
-    said = error_words("openai_chat", status, code, message)
-    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    body = chat_error(status, code, message)
     return Event(None, body) if stream else body
 
 
@@ -344,9 +263,9 @@ FORMAT: Final = Format(
     voice=Voice("cmpl-", "call_", "x-request-id"),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

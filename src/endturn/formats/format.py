@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from endturn.chat import ChatResponse, Delta, Json, Request
-from endturn.errors import DecodeError
+from endturn.errors import DecodeError, UsageError
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ResponseSummary, Route, Routed, Voice
@@ -112,11 +112,13 @@ class Format:
         route: where a request goes. routed: what a request's method and path say; None where the format is not spoken
             there.
         request_summary: what a body asks for, or an SDK's arguments.
-        encode: a request's body. resume: the request that asks for the rest of a cut or paused response.
+        body: a request's body; `encode` gives it. resume: the request that asks for the rest of a cut or paused
+            response.
         reply: a scripted response as a server sends it. Streamed, one whose terminal was not seen breaks off. Raises
             UsageError where the format cannot say it.
         reply_error: an error answer's body, or with `stream` the event that it is within a stream. What is None is
             filled with what the provider says with that status. `number` is the request's.
+        fetches: a response can be fetched by its id.
     """
 
     name: str
@@ -128,10 +130,23 @@ class Format:
     route: _Routing
     routed: Callable[[str, str], Routed | None]
     request_summary: Callable[[Mapping[str, Any]], RequestSummary]
-    encode: _Encoding
+    body: _Encoding
     resume: _Resuming
     reply: _Replying
     reply_error: _Failing
+    fetches: bool = False
+
+    def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
+        """A request's body, in the words of a dialect.
+
+        Raises:
+            UsageError: it asks to fetch a response, which the format cannot.
+        """
+        if request.retrieve is not None and not self.fetches:
+            raise UsageError(
+                f"the format {self.name!r} cannot fetch a response by its id: use a provider function that can"
+            )
+        return self.body(request, stream=stream, dialect=dialect)
 
     def summarizer(self, ctx: Context) -> Summarizer:
         """What reads of a response as much as telemetry needs."""

@@ -11,27 +11,28 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
-from endturn.errors import UsageError
+from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
-from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import SEGMENTS, items, member, raw_reason, text
+from endturn.formats.next_request import continued, own_blocks
+from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import raw_reason, words, written_usage
+from endturn.formats.settings import with_extra, written_settings
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 
 # --- Where a request goes ---
 
-_PATH: Final = re.compile(
-    rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?P<kind>models|tunedModels|endpoints)/(?P<model>[^/:]+)"
-    r":(?P<method>generateContent|streamGenerateContent)"
+_PATH: Final = (
+    rf"{SEGMENTS}(?:/v\d+)?{SEGMENTS}/(?:models/)?(?P<model>(?:(?<=/models/)|tunedModels/|endpoints/)[^/:]+)"
+    r":(?:(?P<whole>generateContent)|(?P<stream>streamGenerateContent))"
 )
 _NAMED: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|projects)/.")
 
@@ -42,17 +43,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     name = quote(model) if _NAMED.match(model) else f"models/{quote(model, safe='')}"
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
     return Route("POST", f"/{name}:{method}")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """Any of the paths of the Gemini API and of Vertex AI, after whatever a gateway puts before it."""
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    model = unquote(found["model"])
-    return Routed(
-        model if found["kind"] == "models" else f"{found['kind']}/{model}", found["method"] == "streamGenerateContent"
-    )
 
 
 # --- What a request says ---
@@ -68,12 +58,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """The body of POST …:generateContent, and of …:streamGenerateContent; the path says which, and the model.
 
     An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("generateContent cannot fetch a response by its id: use a provider function that can")
     body: Json = {"contents": _contents(request.messages)}
     system = [part for message in request.messages if message.role == "system" for part in _parts(message.content)]
     if system:
@@ -82,19 +67,16 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         body["tools"] = _tools(request.tools)
         if request.tool_choice != "auto":
             body["toolConfig"] = _tool_config(request.tool_choice)
-    settings = {name: value for name, ours in _SETTINGS.items() if (value := getattr(request, ours)) is not None}
+    settings = written_settings(request, _SETTINGS)
     if request.format is not None:
         settings["responseMimeType"] = _JSON
         if request.format != _ANY:
             settings["responseJsonSchema"] = request.format
-    further = request.extra.get("generationConfig")
-    if isinstance(further, dict):
-        settings |= further
     if settings:
         body["generationConfig"] = settings
     if request.token is not None:
         body["continuationToken"] = request.token
-    return body | {name: value for name, value in request.extra.items() if value is not further}
+    return with_extra(body, request.extra, "generationConfig")
 
 
 def _tools(tools: tuple[Tool, ...]) -> list[Json]:
@@ -132,14 +114,9 @@ def _parts(content: str | list[Json]) -> list[Json]:
     return [{"text": content}] if isinstance(content, str) else content
 
 
-def _kept(said: Message | ChatResponse) -> tuple[Json, ...] | None:
-    """The parts that came, where they are this format's."""
-    return said.blocks.items if said.blocks is not None and said.blocks.format == NAME else None
-
-
 def _called(message: Message) -> dict[str, Json]:
     """A call's id → what its result says of it: its name, and its id unless we minted it, as most have none."""
-    kept = _kept(message)
+    kept = own_blocks(message, NAME)
     minted_ids = (
         set()
         if kept is None
@@ -154,7 +131,7 @@ def _called(message: Message) -> dict[str, Json]:
 
 def _result(message: Message, called: Mapping[str, Json]) -> Json:
     """A tool's result. The format tells whose it is by the function's name, which the call in the history has."""
-    if kept := _kept(message):
+    if kept := own_blocks(message, NAME):
         return kept[0]
     id_ = message.tool_call_id or ""
     result: Json = {
@@ -168,7 +145,7 @@ def _result(message: Message, called: Mapping[str, Json]) -> Json:
 def _said(message: Message) -> list[Json]:
     """An assistant message's parts; none where it says nothing, which the API refuses."""
     left = list(message.tool_calls)
-    if (kept := _kept(message)) is not None:
+    if (kept := own_blocks(message, NAME)) is not None:
         return [part for part in kept if _is_replayable(part, left)]
     said = [part for part in _parts(message.content) if _is_replayable(part, [])]
     return said + [{"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}} for call in left]
@@ -196,7 +173,7 @@ def _is_replayable(part: Json, left: list[ToolCall]) -> bool:
 
 def _unfinished(cut: ChatResponse) -> list[Json]:
     """The parts of a cut response that may be replayed: no call, and no end that only what was cut off explains."""
-    kept = _kept(cut)
+    kept = own_blocks(cut, NAME)
     parts = [part for part in kept or _parts(cut.text) if _is_replayable(part, [])]
     while parts and (
         parts[-1].get("thought") is True or any(either(parts[-1], name) for name in ("executableCode", "toolCall"))
@@ -220,13 +197,8 @@ def resume(
     if cut.token is not None and (strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN):
         return request.but(token=cut.token)
     request = request.but(token=None)
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    kept = _unfinished(cut)
-    if strategy == Strategy.PREFILL and kept and isinstance(kept[-1].get("text"), str):
-        kept[-1] = {**kept[-1], "text": kept[-1]["text"].rstrip()}
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(kept))) if kept else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="toolConfig")
+    left = _unfinished(cut)
+    return continued(request, cut, left, format=NAME, prompt=prompt, strategy=strategy, forced="toolConfig")
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -308,9 +280,9 @@ FORMAT: Final = Format(
     ),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

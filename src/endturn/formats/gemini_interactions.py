@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME, REASONS, REPLY
-from endturn.formats.next_request import asking_on, resent
-from endturn.formats.reading import (
-    SEGMENTS,
-    items,
-    member,
-    output_type,
-    raw_reason,
-    text,
-    text_or_none,
-)
+from endturn.formats.next_request import continued, own_blocks
+from endturn.formats.reading import items, member, output_type, text, text_or_none
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.settings import with_extra, written_settings
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume
@@ -33,7 +26,7 @@ from endturn.stop import Resume
 _TOOL: Final = ToolShape(beside={"type": "function"})
 _CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
-_PATH: Final = re.compile(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?")
+_PATH: Final = rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -41,17 +34,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     if request.retrieve is not None:
         return Route("GET", f"/interactions/{quote(request.retrieve, safe='')}{'?stream=true' if stream else ''}")
     return Route("POST", "/interactions")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/interactions`, `/v1beta/…`, after whatever a gateway puts before; or one below it that is fetched."""
-    way, _, query = path.partition("?")
-    found = _PATH.fullmatch(way)
-    if found is None or method != ("POST" if found["id"] is None else "GET"):
-        return None
-    if found["id"] is None:
-        return Routed()
-    return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(found["id"]))
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -72,14 +54,13 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         body["input"] = _steps(request.messages)
     if request.tools:
         body["tools"] = [_TOOL.written(tool) for tool in request.tools]
-    config: Json = {name: value for name, ours in _CONFIG.items() if (value := getattr(request, ours)) is not None}
+    config = written_settings(request, _CONFIG)
     if request.tool_choice != "auto":
         words = {"none": "none", "required": "any"}
         named = {"allowed_tools": {"mode": "any", "tools": [request.tool_choice]}}
         config["tool_choice"] = words.get(request.tool_choice, named)
-    given = request.extra.get("generation_config")
-    if config or given is not None:
-        body["generation_config"] = config | given if isinstance(given, dict) else config
+    if config:
+        body["generation_config"] = config
     if request.format is not None:
         body["response_format"] = _format(request.format)
     more = {
@@ -88,7 +69,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         "stream": stream or None,
     }
     body |= {name: value for name, value in more.items() if value is not None}
-    return body | {name: value for name, value in request.extra.items() if name != "generation_config"}
+    return with_extra(body, request.extra, "generation_config")
 
 
 def _steps(messages: Sequence[Message]) -> list[Json]:
@@ -99,8 +80,8 @@ def _steps(messages: Sequence[Message]) -> list[Json]:
         if message.role == "assistant":
             names |= {call.id: call.name for call in message.tool_calls}
             written += _said(message)
-        elif message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-            written += message.blocks.items
+        elif own := own_blocks(message, NAME):
+            written += own
         elif message.role == "tool":
             written.append(_result(message, names))
         elif message.role == "user":
@@ -122,9 +103,9 @@ def _result(message: Message, names: Mapping[str, str]) -> Json:
 
 def _said(message: Message) -> list[Json]:
     """An assistant message as steps; none where it says nothing."""
-    if message.blocks is not None and message.blocks.format == NAME:
+    if (own := own_blocks(message, NAME)) is not None:
         kept = {call.id for call in message.tool_calls}
-        return [step for step in message.blocks.items if _replayable(step, kept)]
+        return [step for step in own if _replayable(step, kept)]
     steps: list[Json] = []
     if message.text.strip():
         steps.append({"type": "model_output", "content": _parts(message.content)})
@@ -165,21 +146,19 @@ def resume(
         kept = cut.id is not None and request.extra.get("store") is not False
         return request.but(token=cut.token, previous_id=cut.id if kept else request.previous_id)
     request = request.but(token=None)
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    steps = _unfinished(cut)
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(steps))) if steps else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced="generation_config.tool_choice")
+    left, forced = _unfinished(cut), "generation_config.tool_choice"
+    return continued(request, cut, left, format=NAME, prompt=prompt, strategy=strategy, forced=forced)
 
 
 def _unfinished(cut: ChatResponse) -> list[Json]:
     """The steps of a cut response that may be replayed: no call without its result, no thought at the end."""
-    if cut.blocks is None or cut.blocks.format != NAME:
+    own = own_blocks(cut, NAME)
+    if own is None:
         return [{"type": "model_output", "content": _parts(cut.text)}] if cut.text.strip() else []
-    answered = {step.get("call_id") for step in cut.blocks.items}
+    answered = {step.get("call_id") for step in own}
     kept = [
         step
-        for step in cut.blocks.items
+        for step in own
         if _replayable(step, ()) and (not text(step.get("type")).endswith("_call") or step.get("id") in answered)
     ]
     while kept and kept[-1].get("type") == "thought":
@@ -297,10 +276,11 @@ FORMAT: Final = Format(
     voice=Voice("v1_", "call_", "x-request-id"),  # One word for an answer that is cut, whatever cut it.
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,
+    fetches=True,
 )

@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats.errors import says_of_stop, shortened
+from endturn.formats.errors import says_of_stop
 from endturn.formats.fold import Fold, Reply, joined
-from endturn.formats.framing import DONE
 from endturn.formats.parts import (
     Block,
     Call,
@@ -29,6 +28,7 @@ from endturn.formats.parts import (
 )
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
+from endturn.formats.validation import an_object, error_beside
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import tables
 
@@ -276,13 +276,8 @@ def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
     return found
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    """What is wrong with the shape of an event, or of a whole body."""
-    if data == DONE and not whole:
-        return None
-    if not isinstance(data, dict):
-        what = "an interaction" if whole else "an event of an interaction"
-        return f"{what} is an object, not {shortened(repr(data), 80)}"
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    """What is wrong with the members of an event, or of a whole body."""
     if not whole:
         inner = {"step.start": "step", "step.delta": "delta"}.get(text(data.get("event_type")))
         return None if inner is None or isinstance(data.get(inner), dict) else f"a {inner} is not an object"
@@ -293,10 +288,11 @@ def _faulty(data: Any, whole: bool) -> str | None:
     return "an interaction has a `status` and a list of `steps`"
 
 
-def _failed(data: Any) -> Any:
-    """The error that stands where an answer should: the event or body itself."""
-    is_answer = any(name in data for name in ("status", "steps", "outputs")) if isinstance(data, dict) else True
-    return data if not is_answer and data.get("error") else None
-
-
-REPLY: Final = Reply(name=NAME, reader=Reader, rows=_rows, faulty=_faulty, failed=_failed, blocks=_steps)
+REPLY: Final = Reply(
+    name=NAME,
+    reader=Reader,
+    rows=_rows,
+    faulty=an_object("an interaction", "an event of an interaction", _faulty),
+    failed=error_beside("status", "steps", "outputs"),
+    blocks=_steps,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
@@ -42,9 +42,33 @@ def continued(
     return asking_on(request, partial, prompt=prompt, strategy=strategy, forced=forced)
 
 
-def own_blocks(message: Message, format: str) -> tuple[Json, ...] | None:
+def continued_message(
+    request: Request,
+    cut: ChatResponse,
+    unfinished: Callable[[Json, str], Json],
+    *,
+    format: str,
+    prompt: str,
+    strategy: str,
+) -> Request:
+    """The next request in a format that sends an answer back as one message.
+
+    Args:
+        unfinished: from the message of the cut answer and its text, the message that may be sent back.
+    """
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    # A last message that ends in white space is refused.
+    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
+    own = own_blocks(cut, format)
+    blocks = Blocks(format, (unfinished(own[0], said),)) if own else None
+    partial = cut.message().but(content=said, tool_calls=(), blocks=blocks) if said.strip() else None
+    return asking_on(request, partial, prompt=prompt, strategy=strategy)
+
+
+def own_blocks(said: Message | ChatResponse, format: str) -> tuple[Json, ...] | None:
     """What a message holds in a format's own shape, which wins over its content; None where it holds none."""
-    return message.blocks.items if message.blocks is not None and message.blocks.format == format else None
+    return said.blocks.items if said.blocks is not None and said.blocks.format == format else None
 
 
 def asking_on(

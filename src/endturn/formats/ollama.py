@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
-from endturn.errors import UsageError
+from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
-from endturn.formats.next_request import asking_on, resent
+from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import (
-    SEGMENTS,
-    count,
-    items,
-    member,
-    minted,
-    raw_reason,
-    text,
-    text_or_none,
-)
+from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_usage
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import raw_reason, words, written_usage
+from endturn.formats.settings import with_extra, written_settings
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
+from endturn.formats.validation import an_object, error_beside
 from endturn.records import Strategy
 from endturn.stop import StopReason
 from endturn.stop_reasons import tables
@@ -40,7 +31,7 @@ _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "s
 _USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
 _READ: Final = frozenset({"role", "content", "thinking", "tool_calls"})
 """The members of a message that are read; what stands beside them goes back as it is."""
-_PATH: Final = re.compile(rf"{SEGMENTS}/api/(?:chat|(?P<generate>generate))")
+_PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
 class Reader:
@@ -99,18 +90,11 @@ def _blocks(fold: Fold) -> Iterable[Json]:
         yield {"role": "assistant", "content": said, **fold.blocks.get("message", {}), **thinking}
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if not isinstance(data, Mapping):
-        return f"{'a response' if whole else 'a line of a stream'} is an object, not {shortened(repr(data), 80)}"
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     message = data.get("message")
     if whole and not isinstance(message, Mapping) and not isinstance(data.get("response"), str):
         return "a response has a `message`, or a `response` of text"
     return None if isinstance(message, Mapping | None) else "a message is not an object"
-
-
-def _failed(data: Any) -> Any:
-    """The error that stands where an answer should."""
-    return data if isinstance(data, Mapping) and data.get("error") else None
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -118,34 +102,19 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     return Route("POST", "/api/chat")
 
 
-def routed(method: str, path: str) -> Routed | None:
-    """`/api/chat` or `/api/generate`, after whatever a gateway puts before it."""
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    return Routed(operation="text_completion" if found["generate"] else None)
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /api/chat. `stream` is always said: the API streams where it is not.
 
     The API cannot be told to call a tool: any choice but "none", which leaves the tools out, is the model's.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("Ollama cannot fetch a response by its id: use a provider function that can")
     body: Json = {"model": request.model, "messages": _messages(request.messages), "stream": stream}
     if request.tools and request.tool_choice != "none":
         body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
     if request.format is not None:
         body["format"] = "json" if request.format == {"type": "json_object"} else request.format
-    options = {name: value for name, ours in _OPTIONS.items() if (value := getattr(request, ours)) is not None}
-    given = request.extra.get("options")
-    if options or given is not None:
-        body["options"] = options | given if isinstance(given, dict) else options
-    return body | {name: value for name, value in request.extra.items() if name != "options"}
+    if options := written_settings(request, _OPTIONS):
+        body["options"] = options
+    return with_extra(body, request.extra, "options")
 
 
 def _messages(messages: tuple[Message, ...]) -> list[Json]:
@@ -162,8 +131,8 @@ def _messages(messages: tuple[Message, ...]) -> list[Json]:
 
 def _written(message: Message, names: Mapping[str, str]) -> Json | None:
     """One message in the format's shape; None for an assistant message that says nothing."""
-    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-        return _replayed(message, message.blocks.items[0])
+    if own := own_blocks(message, NAME):
+        return _replayed(message, own[0])
     written: Json = {"role": message.role, "content": message.text}
     if message.role == "tool":
         call = message.tool_call_id or ""
@@ -205,19 +174,12 @@ def resume(
         strategy: `prompt`; `prefill` (the partial answer is the last message, which the server goes on with, its
             trailing whitespace stripped); `resend` (the answer verbatim, nothing after it).
     """
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said)) if said.strip() else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy)
+    return continued_message(request, cut, _unfinished, format=NAME, prompt=prompt, strategy=strategy)
 
 
-def _visible(cut: ChatResponse, said: str) -> Blocks | None:
-    """The message of a cut response without its calls; None where another format wrote it."""
-    if cut.blocks is None or cut.blocks.format != NAME or not cut.blocks.items:
-        return None
-    kept = {name: value for name, value in cut.blocks.items[0].items() if name != "tool_calls"}
-    return Blocks(NAME, ({**kept, "content": said},))
+def _unfinished(message: Json, said: str) -> Json:
+    """The message of a cut response without its calls."""
+    return {**{name: value for name, value in message.items() if name != "tool_calls"}, "content": said}
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -283,15 +245,15 @@ FORMAT: Final = Format(
         name=NAME,
         reader=Reader,
         rows=lambda ctx: REASONS[""],
-        faulty=_faulty,
-        failed=_failed,
+        faulty=an_object("a response", "a line of a stream", _faulty, done=False),
+        failed=error_beside(),
         blocks=_blocks,
         has_end=True,
     ),
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

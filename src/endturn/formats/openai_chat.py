@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
-from endturn.errors import UsageError
-from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import asking_on, resent
+from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_chat_reader import NAME, REPLY, shows
-from endturn.formats.reading import SEGMENTS, items, member, raw_reason, text
+from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
 from endturn.stop import StopReason
@@ -32,7 +30,7 @@ _USAGE: Final = {
     "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
     "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
 }
-_PATH: Final = re.compile(
+_PATH: Final = (
     rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
     rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
 )
@@ -45,14 +43,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     return Route("POST", "/chat/completions")
 
 
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/chat/completions` after whatever a gateway puts before it, or without `/v1`; Azure's and IBM's own paths."""
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if method != "POST" or found is None:
-        return None
-    return Routed(found["model"], stream=True if found["stream"] else None)
-
-
 _GOES_ON: Final[Mapping[str, Any]] = {"continue_final_message": True, "add_generation_prompt": False}
 """How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
 
@@ -62,12 +52,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     Args:
         dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("the chat format cannot fetch a response by its id: use a provider function that can")
     body: Json = {
         "model_id" if dialect == "watsonx" else "model": request.model,
         "messages": _messages(request.messages),
@@ -106,8 +91,8 @@ def _messages(messages: tuple[Message, ...]) -> list[Json]:
 
 def _written(message: Message) -> Json | None:
     """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
-    if message.blocks is not None and message.blocks.format == NAME and message.blocks.items:
-        return _replayed(message, message.blocks.items[0])
+    if own := own_blocks(message, NAME):
+        return _replayed(message, own[0])
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
     if message.role != "assistant":
@@ -186,10 +171,11 @@ def resume(
 
 def _visible(cut: ChatResponse, said: str) -> Blocks | None:
     """The message of a cut response without its calls; None where another format wrote it, or it holds no content."""
-    if cut.blocks is None or cut.blocks.format != NAME or not cut.blocks.items[0].get("content"):
+    own = own_blocks(cut, NAME)
+    if not own or not own[0].get("content"):
         return None
     gone = ("tool_calls", "function_call", "refusal")
-    kept = {name: value for name, value in cut.blocks.items[0].items() if name not in gone}
+    kept = {name: value for name, value in own[0].items() if name not in gone}
     content = kept["content"]
     if isinstance(content, list):
         before = [part for part in content if member(part, "type") not in ("text", "refusal")]
@@ -260,8 +246,7 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body; within a stream, the chunk that it is."""
-    said = error_words(NAME, status, code, message)
-    body: Json = {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    body = chat_error(status, code, message)
     return Event(None, body) if stream else body
 
 
@@ -274,9 +259,9 @@ FORMAT: Final = Format(
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,

@@ -8,12 +8,11 @@ from itertools import chain
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.framing import DONE
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
+from endturn.formats.validation import an_object, error_beside
 from endturn.stop import Row, find_row, raw_text
 from endturn.stop_reasons import rows_of
 
@@ -341,13 +340,8 @@ def _one(pieces: list[Mapping[str, Any]]) -> Json:
     return entry
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What cannot be read must not look like an answer that says nothing."""
-    if data == DONE and not whole:
-        return None
-    if not isinstance(data, Mapping):
-        thing = "a chat completion" if whole else "a chunk of a chat stream"
-        return f"{thing} is an object, not {shortened(repr(data), 80)}"
     if whole and "choices" not in data:
         return f"a chat completion has `choices`; this has {sorted(map(str, data))[:8]}"
     choices = data.get("choices")
@@ -360,17 +354,12 @@ def _faulty(data: Any, whole: bool) -> str | None:
     return None
 
 
-def _failed(data: Any) -> Any:
-    """The error that stands where an answer should."""
-    return data if isinstance(data, Mapping) and data.get("error") and not data.get("choices") else None
-
-
 REPLY: Final = Reply(
     name=NAME,
     reader=Reader,
     rows=lambda ctx: rows_of(NAME, ctx.dialect),
-    faulty=_faulty,
-    failed=_failed,
+    faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
+    failed=error_beside("choices"),
     blocks=_blocks,
     closes_calls=False,
     splits=True,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, unquote, urlencode
+from urllib.parse import quote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
-from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
-from endturn.formats.next_request import asking_on, resent
+from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import (
     BACKGROUND,
     COMPLETED,
@@ -22,10 +20,11 @@ from endturn.formats.openai_responses_reader import (
     USAGE,
     client_call,
 )
-from endturn.formats.reading import SEGMENTS, count, items, member, raw_reason, text
+from endturn.formats.reading import count, items, member, text
 from endturn.formats.request_members import asked
-from endturn.formats.scripting import words, written_arguments, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
+from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
@@ -33,7 +32,7 @@ from endturn.stop import Resume, StopReason
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
 _TOOL: Final = ToolShape(beside={"type": "function", "strict": False})
 _CHOICES: Final = ("auto", "none", "required")
-_PATH: Final = re.compile(rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?")
+_PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 _RESULT: Final = "function_call_output"
 _DONE: Final = (COMPLETED, "failed", None)
 
@@ -64,19 +63,6 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     if stream and after is not None:
         query["starting_after"] = str(after)
     return Route("GET", f"/responses/{quote(request.retrieve, safe='')}" + (f"?{urlencode(query)}" if query else ""))
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/v1/responses` after whatever a gateway puts before it, or without `/v1`; Azure's older `/openai/responses`."""
-    place, _, query = path.partition("?")
-    found = _PATH.fullmatch(place)
-    if found is None:
-        return None
-    if method == "POST" and found["id"] is None:
-        return Routed()
-    if method == "GET" and found["id"] is not None:
-        return Routed(stream=parse_qs(query).get("stream") == ["true"], retrieve=unquote(found["id"]))
-    return None
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -135,7 +121,7 @@ def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
     found: list[Json] = []
     custom: set[str] = set()
     for message in messages:
-        ours = message.blocks.items if message.blocks is not None and message.blocks.format == NAME else None
+        ours = own_blocks(message, NAME)
         if message.role == "assistant":
             said = _said(message) if ours is None else _replayed(message, ours, stored)
             custom |= {text(item.get("call_id")) for item in said if item.get("type") == "custom_tool_call"}
@@ -237,16 +223,17 @@ def resume(
 
 def _unfinished(cut: ChatResponse) -> Blocks | None:
     """The items of a cut response that may be replayed: no call without its result, no reasoning without its items."""
-    if cut.blocks is None or cut.blocks.format != NAME:
+    items_ = own_blocks(cut, NAME)
+    if items_ is None:
         return None
-    results = _answered(cut.blocks.items)
+    results = _answered(items_)
 
     def whole(item: Json) -> bool:
         if client_call(item):
             return text(item.get("call_id")) in results
         return not text(item.get("type")).endswith("_call") or item.get("status") in _DONE
 
-    return Blocks(NAME, tuple(_paired(cut.blocks.items, whole)))
+    return Blocks(NAME, tuple(_paired(items_, whole)))
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -254,7 +241,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     stop = response.stop
     status, _, why = (raw_reason(stop, BACKGROUND) or "").partition(":")
     ended = status not in ("", *RUNNING)
-    error = {"code": why or None, "message": error_words("openai_chat", 500, why or None, None).message}
+    error = {"code": why or None, "message": chat_error(500, why or None, None)["error"]["message"]}
     body: Json = {
         "id": response.id,
         "object": "response",
@@ -353,11 +340,11 @@ def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
     """An error answer's body, the same as to a chat request; within a stream, its `error` event."""
-    said = error_words("openai_chat", status, code, message)
-    if stream:
-        event = {"type": "error", "code": said.code or said.type, "message": said.message, "param": None}
-        return Event("error", event | {"sequence_number": 0})
-    return {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+    body = chat_error(status, code, message)
+    if not stream:
+        return body
+    error = {**body["error"], "code": body["error"]["code"] or body["error"]["type"]}
+    return Event("error", {**error, "type": "error", "sequence_number": 0})
 
 
 FORMAT: Final = Format(
@@ -368,10 +355,11 @@ FORMAT: Final = Format(
     voice=Voice("resp_", "call_", "x-request-id", _WORDS),
     replies=REPLY,
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
-    encode=encode,
+    body=encode,
     resume=resume,
     reply=reply,
     reply_error=reply_error,
+    fetches=True,
 )

@@ -8,9 +8,8 @@ from functools import reduce
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
-from endturn.formats.errors import label_of, shortened
+from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
-from endturn.formats.framing import DONE
 from endturn.formats.parts import (
     Block,
     Call,
@@ -28,6 +27,7 @@ from endturn.formats.parts import (
 )
 from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
+from endturn.formats.validation import an_object
 from endturn.stop import Row, StopReason, find_row
 from endturn.stop_reasons import tables
 
@@ -352,13 +352,8 @@ def _output_of(blocks: Mapping[Hashable, Json]) -> Iterator[Json]:
             yield told | {name: value for name, value in came.get(place, {}).items() if not told.get(name)}
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    """What is wrong with the shape of an event, or of a whole body."""
-    if not isinstance(data, Mapping):
-        if not whole and data == DONE:  # OpenAI ends without it; servers that speak chat too do not.
-            return None
-        what = "a response" if whole else "an event of a response's stream"
-        return f"{what} is an object, not {shortened(repr(data), 80)}"
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    """What is wrong with the members of an event, or of a whole body."""
     if whole and not is_response(data):
         return f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
     if data.get("type") == "response.output_item.done" and data.get("item") is None:
@@ -389,7 +384,7 @@ REPLY: Final = Reply(
     name=NAME,
     reader=Reader,
     rows=_rows,
-    faulty=_faulty,
+    faulty=an_object("a response", "an event of a response's stream", _faulty),
     failed=_failed,
     blocks=lambda fold: _output_of(fold.blocks),
     has_end=True,

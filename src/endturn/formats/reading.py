@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from endturn.errors import UsageError
-from endturn.formats.summaries import TAIL
 from endturn.records import MOST
-from endturn.stop import Row, Stop, StopReason, find_row
 
 if TYPE_CHECKING:
     from endturn.chat import Json
-
-SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"
-"""What a gateway puts before a format's own path: any segments but a version, with which the path itself begins."""
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
 """What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
@@ -148,51 +142,3 @@ def minted(*parts: object) -> str:
     """A call id for a call that came without one: the same for the same call of the same response, so replays agree."""
     digest = blake2s("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=12)
     return f"call_{digest.hexdigest()}"
-
-
-class Tail:
-    """The last visible characters of an answer, and how many there were.
-
-    What is kept of a stream costs it dearly, be it one word of each chunk: the SDK's next chunk cannot be made in the
-    memory of the last, which the processor's caches hold.
-    """
-
-    __slots__ = ("chars", "last")
-
-    def __init__(self) -> None:
-        self.last = ""
-        self.chars = 0
-
-    def add(self, piece: str) -> None:
-        """Take the next piece of the text."""
-        self.chars += len(piece)
-        self.last = (self.last + piece)[-TAIL:]
-
-
-def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
-    """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it.
-
-    Raises:
-        UsageError: it has none of its own, and the format has no word for its reason.
-    """
-    if stop.reason is StopReason.MISSING or (stop.raw is None and stop.promoted_from is StopReason.MISSING):
-        return None
-    if stop.raw is not None and (stop.reason is StopReason.UNKNOWN or find_row(stop.raw, rows) is not None):
-        return stop.raw
-    found = next((raw for raw, row in rows.items() if row.reason is stop.reason and row.terminal), stop.raw)
-    if found is None:
-        raise UsageError(
-            f"this format has no word for {stop.reason.value!r}, only for {listed(reasons_of(rows))}: "
-            f"give the Stop a raw value that it has"
-        )
-    return found
-
-
-def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
-    """The reasons that a format has words for."""
-    return {row.reason for row in rows.values() if row.terminal}
-
-
-def listed(reasons: Collection[StopReason]) -> str:
-    """Reasons by name, in our own order."""
-    return ", ".join(reason.value for reason in StopReason if reason in reasons)

@@ -1,13 +1,16 @@
-"""What formats share where they write a scripted response: its words, its calls' arguments, its usage."""
+"""What formats share where they write a scripted response: its words, calls, usage, reason and errors."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from endturn.chat import Json, ToolCall, Usage
+from endturn.errors import UsageError
+from endturn.formats.error_words import error_words
+from endturn.stop import Row, Stop, StopReason, find_row
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
 
@@ -38,3 +41,38 @@ def written_usage(usage: Usage | None, paths: Mapping[str, str]) -> Json:
                 inner = inner.setdefault(each, {})
             inner[last] = tokens
     return written
+
+
+def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
+    """The raw value that a Stop is written with: its own where the format knows it, else the format's word for it.
+
+    Raises:
+        UsageError: it has none of its own, and the format has no word for its reason.
+    """
+    if stop.reason is StopReason.MISSING or (stop.raw is None and stop.promoted_from is StopReason.MISSING):
+        return None
+    if stop.raw is not None and (stop.reason is StopReason.UNKNOWN or find_row(stop.raw, rows) is not None):
+        return stop.raw
+    found = next((raw for raw, row in rows.items() if row.reason is stop.reason and row.terminal), stop.raw)
+    if found is None:
+        raise UsageError(
+            f"this format has no word for {stop.reason.value!r}, only for {listed(reasons_of(rows))}: "
+            f"give the Stop a raw value that it has"
+        )
+    return found
+
+
+def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
+    """The reasons that a format has words for."""
+    return {row.reason for row in rows.values() if row.terminal}
+
+
+def listed(reasons: Collection[StopReason]) -> str:
+    """Reasons by name, in our own order."""
+    return ", ".join(reason.value for reason in StopReason if reason in reasons)
+
+
+def chat_error(status: int, code: str | None, message: str | None) -> Json:
+    """An error answer's body as OpenAI writes it."""
+    said = error_words("openai_chat", status, code, message)
+    return {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}

@@ -1,4 +1,4 @@
-"""What a request's `extra` says in a format's own words: limits, thinking budgets, tools."""
+"""A request's settings in a format's own words: ours, and those in its `extra`: limits, thinking budgets, tools."""
 
 from __future__ import annotations
 
@@ -19,6 +19,18 @@ SETTINGS_MEMBERS: Final = frozenset(
     | {"sampling_params"}
 )
 """The objects of a body that hold it, where the body itself does not."""
+
+
+def written_settings(request: Request, names: Mapping[str, str]) -> dict[str, Any]:
+    """A request's settings: a format's name → the name in `Request`. What is not set is left out."""
+    return {name: value for name, ours in names.items() if (value := getattr(request, ours)) is not None}
+
+
+def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any], settings: str) -> dict[str, Any]:
+    """A body with the members of `extra`, which win; its object of settings is joined with that in `extra`."""
+    ours, theirs = body.get(settings), extra.get(settings)
+    joined = {settings: {**ours, **theirs}} if isinstance(ours, dict) and isinstance(theirs, dict) else {}
+    return {**body, **extra, **joined}
 
 
 def limit_in(extra: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -15,7 +15,6 @@ from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, Framing, ResponseSummary
-from endturn.formats.choices import each_choice
 from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
 from endturn.formats.request_body import request_of
@@ -365,7 +364,7 @@ class ContentCapture:
             swallow("keeping what was said")
 
     def _feed(self, event: Event) -> None:
-        for index, each in each_choice(event.data, self._choices):
+        for index, each in _each_choice(event.data, self._choices):
             if index not in self._decoders:
                 self._decoders[index] = self._format.decoder(self._context)
             # Some decoders are generators: nothing happens until they are asked.
@@ -381,7 +380,26 @@ class ContentCapture:
             return ()
         try:
             return tuple(
-                self._format.decode(body, ctx=self._context) for _, body in each_choice(self._body, self._choices)
+                self._format.decode(body, ctx=self._context) for _, body in _each_choice(self._body, self._choices)
             )
         except (DecodeError, ProviderError):
             return ()
+
+
+_CHOICES: Final = ("choices", "candidates")
+"""Where a body or a chunk lists several answers."""
+
+
+def _each_choice(data: Any, choices: int) -> list[tuple[int, Any]]:
+    """A body or chunk, for each of several answers as if that were the only one, with its number."""
+    if choices == 1 or not isinstance(data, Mapping):
+        return [(0, data)]
+    name = next((name for name in _CHOICES if isinstance(data.get(name), list)), None)
+    if name is None or not data[name]:
+        return [(0, data)]
+    return [
+        (index if isinstance(index, int) else place, {**data, name: [{**each, "index": 0}]})
+        for place, each in enumerate(data[name])
+        if isinstance(each, Mapping)
+        for index in (each.get("index"),)
+    ]

@@ -18,7 +18,7 @@ from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.formats import TAIL, Context, RequestSummary, ResponseSummary, format_of
-from endturn.formats.reading import Tail, items, member, text
+from endturn.formats.reading import items, member, text
 from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
 from endturn.instrumentation.wrapping import Begin, Run, wrap
@@ -122,7 +122,7 @@ class _CallRun:
         self._variables: Variables = copy_context()
         self._watch: Summarizer | None = None
         self._capture: ContentCapture | None = None
-        self._tail = Tail()
+        self._tail, self._chars = "", 0
         self._deltas = False
         _open.add(self)
 
@@ -140,7 +140,7 @@ class _CallRun:
         elif isinstance(item, Delta | str):
             self._deltas |= isinstance(item, Delta)
             piece = item if isinstance(item, str) else item.text
-            self._tail.add(piece)
+            self._tail, self._chars = (self._tail + piece)[-TAIL:], self._chars + len(piece)
             if self._said is not None:
                 self._said.append(piece)
         else:
@@ -206,7 +206,7 @@ class _CallRun:
             text = "".join(self._said)
             request = self._given if isinstance(self._given, Request) else None
             self._call.said(request, ChatResponse(text=text, stop=stop) if text else None)
-        return ResponseSummary(stop, tail=self._tail.last, output_chars=self._tail.chars)
+        return ResponseSummary(stop, tail=self._tail, output_chars=self._chars)
 
     def _end(self, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None) -> None:
         if not self._call.facts["model"] and seen.model:

@@ -10,7 +10,7 @@ from endturn.chat import ChatResponse, Delta, Json, Request, Usage
 from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, format_of, framing
 from endturn.formats.errors import error_of
-from endturn.formats.reading import listed, reasons_of
+from endturn.formats.scripting import listed, reasons_of
 from endturn.scripted.loopback import Answer
 from endturn.scripted.script import Ending, Failure, Reply, tokens
 from endturn.stop import Row, Stop, StopReason
