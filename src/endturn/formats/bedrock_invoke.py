@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from endturn.chat import ChatResponse, Json, Request, Usage
 from endturn.formats import fold
-from endturn.formats.bedrock_converse_reply import reply_error as reply_error
+from endturn.formats.bedrock_converse import reply_error as reply_error
 from endturn.formats.bedrock_invoke_families import (
     CHAT,
     FAMILIES,
