@@ -1,4 +1,4 @@
-"""Bedrock's Converse API: what its answers and events say, requests, and what a continuation sends."""
+"""Bedrock's Converse API: its errors, its blocks, requests, and what a continuation sends."""
 
 from __future__ import annotations
 
@@ -7,30 +7,24 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
-from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.formats import Context, Event, RequestSummary, Routed
 from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.formats.errors import error_of
 from endturn.records import Strategy
-from endturn.stop import Resume, Stop, StopReason
+from endturn.stop import Stop, StopReason
 from tests.formats.replies_bedrock_converse import (
     BODIES,
     CITED,
     FOUND,
     REDACTED,
-    ROUTED,
     SEARCH,
     STREAMS,
     THOUGHT,
     body_object,
     converse_body,
-    delta,
-    event,
-    said,
     say,
-    start,
-    stop,
     stream,
     thought,
     use,
@@ -53,48 +47,6 @@ def streamed(events: list[Event], ctx: Context = CTX) -> ChatResponse:
     return decoder.close()
 
 
-# What responses say of the stop
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "detail"),
-    [
-        ("text", "end_turn", None),
-        ("length", "max_tokens", None),
-        ("tool use", "tool_call", None),
-        ("unsaid tool use", "tool_call", None),
-        ("stop sequence", "end_turn", None),
-        ("stop sequence, told", "end_turn", "three"),
-        ("guardrail", "safety_blocked", None),
-        ("filtered", "safety_blocked", None),
-        ("malformed output", "error", None),
-        ("input that is no object", "error", None),
-        ("window", "context_window_exceeded", None),
-        ("server tools", "end_turn", None),
-        ("unknown", "unknown", None),
-    ],
-)
-def test_reasons_of_bodies(name: str, reason: str, detail: str | None) -> None:
-    """Each real-shaped body has its reason; the matched sequence, which the request may ask for, is detail."""
-    found = whole(name).stop
-    assert (found.reason, found.raw, found.detail) == (reason, BODIES[name]["stopReason"], detail)
-
-
-def test_a_malformed_call_is_repaired() -> None:
-    """The model wrote a call that cannot be read: it may be asked again; malformed output may not."""
-    assert whole("input that is no object").stop.resume is Resume.REPAIR
-    assert whole("malformed output").stop.resume is Resume.NONE
-
-
-@pytest.mark.behaviour(5)
-def test_server_tools_promote_nothing() -> None:
-    """A search that the server ran, type `server_tool_use`, is no call of the client's."""
-    for response in (whole("server tools"), streamed(STREAMS["server tools"])):
-        assert (response.stop.promoted_from, response.tool_calls) == (None, ())
-    assert whole("unsaid tool use").stop.promoted_from is StopReason.END_TURN
-    assert streamed(STREAMS["unsaid tool use"]).stop.promoted_from is StopReason.END_TURN
-
-
 @pytest.mark.parametrize("reason", ["tool_use", "end_turn"])
 @pytest.mark.parametrize("typed", [{}, {"type": "tool_use"}], ids=repr)
 def test_a_typed_call_is_the_clients(typed: Json, reason: str) -> None:
@@ -110,134 +62,7 @@ def test_a_typed_call_is_the_clients(typed: Json, reason: str) -> None:
         assert replayed == [use("tooluse_h", "g", given)]  # A type that the API does not take back.
 
 
-def test_the_matched_stop_sequence_of_a_stream() -> None:
-    """A stream's additional fields are those of the model's last event, one level deeper than a body's."""
-    fields = {"additionalModelResponseFields": {"delta": {"stop_sequence": "###"}}}
-    ended = event("messageStop", stopReason="stop_sequence", **fields)
-    found = streamed([*said(0, "One"), ended])
-    assert (found.stop.reason, found.stop.detail) == (StopReason.END_TURN, "###")
-    again = bedrock_converse.reply(found, stream=True)
-    assert [each.data["messageStop"] for each in again if isinstance(each, Event) and "messageStop" in each.data] == [
-        {"stopReason": "stop_sequence", **fields}
-    ]
-
-
-def test_the_input_of_a_cut_call_in_a_body() -> None:
-    """A body has an empty object for it, as the API does; a stream has the pieces that came."""
-    cut = streamed([*used(0, "tooluse_a", "write", '{"text": "lo'), event("messageStop", stopReason="max_tokens")])
-    body = bedrock_converse.reply(cut, stream=False)
-    assert isinstance(body, dict)
-    assert body["output"]["message"]["content"] == [use("tooluse_a", "write", {})]
-    assert streamed([each for each in bedrock_converse.reply(cut, stream=True) if isinstance(each, Event)]) == cut
-
-
-@pytest.mark.behaviour(10)
-def test_a_nested_stop_reason_is_not_ours() -> None:
-    """What a tool's result says of a stop is another model's."""
-    nested: Json = {"toolResult": {"toolUseId": "s", "content": [{"json": {"stopReason": "max_tokens"}}]}}
-    assert bedrock_converse.decode(converse_body([nested, say("ok")]), ctx=CTX).stop.raw == "end_turn"
-
-
-def test_the_whole_prompt_is_the_sum_over_the_caches() -> None:
-    """inputTokens are only those that no cache was used for."""
-    assert whole("text").usage == streamed(STREAMS["text"]).usage == Usage(33, 17, None, 20, 3)
-    assert whole("length").usage == Usage(31, 17)
-    assert streamed(STREAMS["text"][:-1]).usage is None
-
-
-@pytest.mark.behaviour(3)
-def test_message_stop_is_the_terminal() -> None:
-    """The reason comes with it: without it the stop is missing, without `metadata` only the usage is."""
-    assert streamed(STREAMS["text"][:-1]).stop.reason is StopReason.END_TURN
-    cut = streamed(STREAMS["text"][:-2]).stop
-    assert (cut.reason, cut.raw, cut.terminal_seen) == (StopReason.MISSING, None, False)
-    assert streamed(STREAMS["null"]).stop.reason is StopReason.MISSING
-
-
-@pytest.mark.behaviour(3)
-@pytest.mark.parametrize(("events", "reason"), [(-1, "max_tokens"), (-2, "missing")], ids=["after it", "before it"])
-def test_a_stream_that_its_reader_left(events: int, reason: str) -> None:
-    """Who stops reading after `messageStop` missed only the figures; before it there was no reason."""
-    summarizer = bedrock_converse.summarizer(CTX)
-    for each in stream([said(0, "Once")], "max_tokens")[:events]:
-        summarizer.feed(each)
-    assert summarizer.close(left=True).stop.reason == summarizer.close().stop.reason == reason
-
-
-@pytest.mark.behaviour(6)
-def test_a_used_up_budget_is_suspected() -> None:
-    """A clean reason with the whole budget used: it was recorded beside a call that looked complete."""
-    assert whole("tool use", Context(asked=RequestSummary(maximum=17))).stop.suspected
-    assert not whole("tool use", Context(asked=RequestSummary(maximum=18))).stop.suspected
-
-
-def test_a_prompt_router_says_which_model_answered() -> None:
-    """Nothing else in an answer names the model, and nothing has an id."""
-    assert whole("prompt router").model == streamed(STREAMS["prompt router"]).model == ROUTED
-    assert (whole("text").model, whole("text").id) == (None, None)
-
-
-# Exceptions inside a stream
-
-
-@pytest.mark.parametrize(
-    ("name", "said_", "kind", "status"),
-    [
-        ("throttlingException", "Too many tokens, please wait.", ProviderUnavailable, 429),
-        ("serviceUnavailableException", "Bedrock is unable to process your request.", ProviderUnavailable, 503),
-        ("internalServerException", "Unexpected error.", ProviderUnavailable, 500),
-        ("modelStreamErrorException", "An error occurred. Retry your request.", ProviderUnavailable, 424),
-        ("modelTimeoutException", "Model has timed out.", ProviderTimeout, 408),
-        ("validationException", "The provided request is not valid.", RequestRejected, 400),
-        ("InternalFailure", "Something that the model does not know.", ProviderUnavailable, 500),
-    ],
-)
-def test_an_exception_before_the_end(name: str, said_: str, kind: type[ProviderError], status: int) -> None:
-    """It is raised as whose fault it is, with what came before; the summarizer calls it an error of that name."""
-    events = [*stream([said(0, "It was")])[:-2], event(name, message=said_)]
-    with pytest.raises(kind) as raised:
-        streamed(events)
-    assert type(raised.value) is kind
-    assert (raised.value.status, raised.value.provider) == (status, "aws.bedrock")
-    assert said_ in str(raised.value)
-    summarizer = bedrock_converse.summarizer(CTX)
-    for each in events:
-        summarizer.feed(each)
-    partial = raised.value.partial
-    assert partial is not None
-    assert partial.text == "It was"
-    found = summarizer.close().stop
-    assert summarizer.broken
-    assert found == partial.stop
-    assert (found.reason, found.raw, found.detail) == (StopReason.ERROR, name, said_)
-
-
-@pytest.mark.behaviour(8)
-@pytest.mark.parametrize(
-    "exception",
-    [
-        event("validationException", message="Input is too long for requested model."),
-        event("modelStreamErrorException", message="Error", originalMessage="prompt is too long: 9 tokens > 8 maximum"),
-    ],
-    ids=["validation", "the model's own words"],
-)
-def test_an_exception_may_be_a_stop_reason(exception: Event) -> None:
-    """An input that is too long is the window, whichever exception says it."""
-    with pytest.raises(ProviderError) as raised:
-        streamed([event("messageStart", role="assistant"), exception])
-    assert raised.value.stop is not None
-    assert raised.value.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-    assert raised.value.partial is not None
-    assert raised.value.partial.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-
-
-@pytest.mark.behaviour(9)
-@pytest.mark.parametrize("before", [-1, None], ids=["before the figures", "after them"])
-def test_an_exception_after_the_end_is_detail(before: int | None) -> None:
-    """First terminal wins, and nothing is raised."""
-    late = event("internalServerException", message="too late")
-    found = streamed([*STREAMS["unsaid tool use"][:before], late]).stop
-    assert (found.reason, found.detail) == (StopReason.TOOL_CALL, "too late")
+# Error answers
 
 
 @pytest.mark.behaviour(8)
@@ -322,35 +147,6 @@ def test_a_call_whose_block_never_ended_is_not_closed() -> None:
     assert (response.stop.reason, response.stop.promoted_from) == (StopReason.END_TURN, None)
 
 
-def test_cut_arguments_stay_what_they_are() -> None:
-    """Nothing is completed: the text as it came, no parsed arguments, and no object in the block."""
-    response = streamed(STREAMS["cut call"])
-    assert response.tool_calls[1].arguments is None
-    assert response.tool_calls[1].arguments_raw == '{"body": "line\n'
-    assert response.blocks is not None
-    assert response.blocks.items[1]["toolUse"]["input"] == '{"body": "line\n'
-
-
-def test_a_call_without_pieces_has_no_arguments() -> None:
-    """A tool without parameters streams one empty piece, or none."""
-    events = stream([used(0, "a", "clock", ""), used(1, "b", "clock")], "tool_use")
-    assert [call.arguments for call in streamed(events).tool_calls] == [{}, {}]
-
-
-def test_deltas_of_calls() -> None:
-    """A call's name and id come first, then the pieces of its arguments, under the call's own number."""
-    decoder = bedrock_converse.decoder(CTX)
-    made = [each.call for one in STREAMS["tool use"] for each in decoder.feed(one) if each.call is not None]
-    assert [(call.index, call.id, call.name, call.arguments) for call in made] == [
-        (0, "tooluse_a", "weather", ""),
-        (0, None, None, ""),
-        (0, None, None, '{"city": "Zür'),
-        (0, None, None, 'ich 👋🏽"}'),
-        (1, "tooluse_b", "clock", ""),
-        (1, None, None, ""),
-    ]
-
-
 def test_blocks_are_rebuilt_verbatim() -> None:
     """A stream's blocks are what the body's would be: signatures, redacted thinking, results, citations, pictures."""
     for name in ("reasoning", "server tools", "a picture"):
@@ -361,51 +157,12 @@ def test_blocks_are_rebuilt_verbatim() -> None:
     assert (response.text, response.reasoning) == ("42", "six times seven")
 
 
-def test_text_beside_citations_is_visible() -> None:
-    """It is the answer; what was cited, and what a server's tool found, is not."""
-    assert whole("server tools").text == streamed(STREAMS["server tools"]).text == "High at noon."
-
-
-def test_redacted_thinking_of_several_pieces() -> None:
-    """Each piece is base64 of its own: joined, they are base64 of the whole."""
-    pieces = [delta(0, reasoningContent={"redactedContent": piece}) for piece in ("RQ==", "bzg=", b"BCgm-")]
-    blocks = streamed(stream([[*pieces, stop(0)]])).blocks
-    assert blocks is not None
-    assert blocks.items == ({"reasoningContent": {"redactedContent": "RW84QkNnbS0="}},)
-
-
 @pytest.mark.parametrize("name", ["reasoning", "a picture"])
 def test_bytes_of_boto3_are_base64_in_blocks(name: str) -> None:
     """boto3 gives blobs as bytes; what is stored can be written as JSON, and is what the format had."""
     response = bedrock_converse.decode(body_object(BODIES[name]), ctx=CTX)
     assert response.blocks == whole(name).blocks
     json.dumps(response.message().model_dump(mode="json"))
-
-
-def test_a_call_without_an_id_gets_one_in_its_block_too() -> None:
-    """The result that answers it must find the same id in both."""
-    response = whole("no call id")
-    again = streamed(stream([used(0, "", "clock")], "tool_use"))
-    assert response.blocks is not None
-    assert response.tool_calls[0].id == response.blocks.items[0]["toolUse"]["toolUseId"] != ""
-    assert again.tool_calls[0].id == response.tool_calls[0].id
-
-
-def test_a_new_kind_of_block_is_kept() -> None:
-    """What the format does not know yet is passed through."""
-    blocks = streamed(stream([[start(0, video={"format": "mp4"}), delta(0, video={"uri": "s3://x"}), stop(0)]])).blocks
-    assert blocks is not None
-    assert blocks.items == ({"video": {"format": "mp4", "uri": "s3://x"}},)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"output": {}}, {"output": {"message": {"content": "x"}}}, {"output": {"message": {"content": ["x"]}}}],
-)
-def test_what_is_no_answer_is_a_decode_error(body: Json) -> None:
-    """A body without a list of blocks is not in the provider's format."""
-    with pytest.raises(DecodeError, match=r"output\.message\.content"):
-        bedrock_converse.decode(body, ctx=CTX)
 
 
 # Requests

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from pydantic_core import from_json
 
 from endturn.chat import ChatResponse, Json, Request, Usage
 from endturn.formats import fold
-from endturn.formats.bedrock_converse_reply import reply_error as reply_error
+from endturn.formats.bedrock_converse import reply_error as reply_error
 from endturn.formats.bedrock_invoke_families import (
     CHAT,
     FAMILIES,
@@ -32,8 +32,8 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
 from endturn.formats.reading import count, member, text
-from endturn.formats.routes import SEGMENTS
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Routed, Voice
+from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.records import Strategy
 from endturn.stop import Row, StopReason
 
@@ -191,18 +191,12 @@ def _failed(data: Any) -> Any:
 _OPENAI: Final = re.compile(r"openai\.")
 """Its models know the chat format's newer name of the limit; the others know the older one alone."""
 
-_PATH: Final = re.compile(rf"{SEGMENTS}/model/(.+)/invoke(-with-response-stream)?")
+_PATH: Final = rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)|(?P<whole>))"
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     """Where a request goes: the model is part of the path, quoted as botocore does, an ARN's ':' and '/' too."""
     return Route("POST", f"/model/{quote(request.model, safe='')}/invoke{'-with-response-stream' if stream else ''}")
-
-
-def routed(method: str, path: str) -> Routed | None:
-    """`/model/…/invoke` or `invoke-with-response-stream`, after whatever a gateway puts before it."""
-    found = _PATH.fullmatch(path.partition("?")[0]) if method == "POST" else None
-    return None if found is None else Routed(unquote(found[1]), found[2] is not None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -292,7 +286,7 @@ FORMAT: Final = Format(
         headers=_headers,
     ),
     route=route,
-    routed=routed,
+    routed=routed_by(_PATH),
     request_summary=request_summary,
     body=encode,
     resume=resume,
