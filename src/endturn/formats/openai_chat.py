@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, own_blocks, resent
@@ -196,7 +196,8 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     declines = response.stop.reason is StopReason.REFUSED and response.stop.raw == "stop"
     spoken = "refusal" if declines else "content"
     head = {"id": response.id, "created": 0, "model": response.model}
-    usage = {} if response.usage is None else {"usage": _usage(response.usage)}
+    spent = {"prompt_tokens": 0, "completion_tokens": 0, **written_usage(response.usage, _USAGE, "total_tokens")}
+    usage = {} if response.usage is None else {"usage": spent}
     calls = [call_of(call) for call in response.tool_calls]
     if not stream:
         message: Json = {"role": "assistant", "content": None, spoken: response.text or None}
@@ -230,11 +231,6 @@ def _call_pieces(call: Json) -> list[Json]:
     function = call["function"]
     begin = {**call, "function": {**function, "arguments": ""}}
     return [begin, *({"function": {"arguments": word}} for word in words(function["arguments"]))]
-
-
-def _usage(usage: Usage) -> Json:
-    written = {"prompt_tokens": 0, "completion_tokens": 0} | written_usage(usage, _USAGE)
-    return {**written, "total_tokens": written["prompt_tokens"] + written["completion_tokens"]}
 
 
 def call_of(call: ToolCall) -> Json:
