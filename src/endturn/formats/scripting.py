@@ -25,6 +25,11 @@ def written_arguments(call: ToolCall) -> str:
     return call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
 
 
+def function_call(call: ToolCall) -> Json:
+    """A call as the chat format writes it, and everybody who took it over."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
+
+
 def written_usage(usage: Usage | None, paths: Mapping[str, str], total: str = "") -> Json:
     """A usage in a format's shape.
 
