@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.formats.cohere_reader import NAME as NAME, REPLY
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
@@ -18,7 +18,7 @@ from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.reading import arguments, items, member, text
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import function_call, raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
@@ -90,12 +90,8 @@ def _written(message: Message) -> Json | None:
     if message.role != "assistant":
         return {"role": message.role, "content": message.content}
     said: Json = {"content": message.content} if message.text.strip() else {}
-    calls: Json = {"tool_calls": [_call(call) for call in message.tool_calls]} if message.tool_calls else {}
+    calls: Json = {"tool_calls": [function_call(call) for call in message.tool_calls]} if message.tool_calls else {}
     return {"role": "assistant", **said, **calls} if said or calls else None
-
-
-def _call(call: ToolCall) -> Json:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
 
 
 def _replayed(message: Message, block: Json) -> Json | None:
@@ -221,7 +217,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         end["usage"] = usage
     said = {"thinking": response.reasoning, "text": response.text}
     content = [{"type": kind, kind: each} for kind, each in said.items() if each]
-    calls = [_call(call) for call in response.tool_calls]
+    calls = [function_call(call) for call in response.tool_calls]
     if not stream:
         message = {"content": content, "tool_calls": calls}
         kept = {name: value for name, value in message.items() if value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ from endturn.errors import UsageError
 from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape, asked_in
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.reading import count, items, member, number, seed_of, text, texts
+from endturn.formats.reading import items, text
+from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
 from endturn.formats.settings import with_extra
@@ -130,33 +132,16 @@ def resume(
     return request.but(messages=(*request.messages, *partial))
 
 
-_STOPS: Final = ("stop", "stop_sequences", "stopSequences")
-
-
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a call of an SDK, or a request body of any dialect, asks for, read in place."""
     dialect = asked_in(kwargs)
-    shape = SHAPES[dialect]
-    settings = kwargs.get(shape.settings) if shape.settings else kwargs
-    prompt = kwargs.get(shape.prompt)
+    prompt = kwargs.get(SHAPES[dialect].prompt)
     prompts = items(prompt)
     several = len(prompts) if prompts and isinstance(prompts[0], str | list) else 1
     said = _first(prompt) if isinstance(prompt, str | list) else ""
-    each = next((found for name in ("n", "num_generations", "numResults") if (found := count(kwargs.get(name)))), 1)
-    return RequestSummary(
-        model=text(kwargs.get(shape.names or "model")) or text(kwargs.get("model")),
-        maximum=count(member(settings, shape.limit)),
-        choices=several * each,
-        stream=kwargs.get("stream") is True,
-        stream_usage=bool(dialect) or member(kwargs.get("stream_options"), "include_usage") is True,
-        temperature=number(member(settings, "temperature")),
-        top_p=number(member(settings, "top_p")),
-        top_k=count(member(settings, "k" if dialect == "command" else "top_k")),
-        stop_sequences=next(filter(None, (texts(member(settings, name)) for name in _STOPS)), ()),
-        seed=seed_of(member(settings, shape.seed)) if shape.seed else None,
-        history=({"role": "user", "content": said},) if said else (),
-        length=1 if said else 0,
-    )
+    own = {"stream_usage": True} if dialect else {}
+    found = asked(NAME, kwargs, ({"role": "user", "content": said},) if said else (), **own)
+    return replace(found, choices=several * found.choices)
 
 
 _ENDED: Final = frozenset({"", "llamacpp", "alephalpha"})
@@ -199,7 +184,8 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
     dialect = dialect if dialect in _written() else ""
     written, said, ended = _written()[dialect], response.text, response.stop.terminal_seen
-    counted = _counted(response.usage) if dialect == "" else {}
+    spent = written_usage(response.usage, _USAGE, "total_tokens") if dialect == "" else {}
+    counted = {"usage": spent} if spent else {}
 
     def fill(part: str, text: str, so_far: str, reason: str | None, place: int = 1) -> Json:
         usage = response.usage or Usage()
@@ -237,14 +223,6 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     if ended and dialect in ("", "alephalpha", "sglang"):
         events.append(DONE)
     return [Event("completion" if dialect == "claude_text" else None, each) for each in events]
-
-
-def _counted(usage: Usage | None) -> Json:
-    """What OpenAI says of tokens."""
-    if usage is None:
-        return {}
-    total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-    return {"usage": written_usage(usage, _USAGE) | {"total_tokens": total}}
 
 
 def reply_error(

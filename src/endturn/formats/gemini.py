@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall
+from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
@@ -64,7 +64,8 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if system:
         body["systemInstruction"] = {"parts": system}
     if request.tools:
-        body["tools"] = _tools(request.tools)
+        # `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's.
+        body["tools"] = [{"functionDeclarations": [_TOOL.written(tool) for tool in request.tools]}]
         if request.tool_choice != "auto":
             body["toolConfig"] = _tool_config(request.tool_choice)
     settings = written_settings(request, _SETTINGS)
@@ -77,11 +78,6 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     if request.token is not None:
         body["continuationToken"] = request.token
     return with_extra(body, request.extra, "generationConfig")
-
-
-def _tools(tools: tuple[Tool, ...]) -> list[Json]:
-    """The tools, in one entry. `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's."""
-    return [{"functionDeclarations": [_TOOL.written(tool) for tool in tools]}]
 
 
 def _tool_config(choice: str) -> Json:
@@ -117,14 +113,9 @@ def _parts(content: str | list[Json]) -> list[Json]:
 def _called(message: Message) -> dict[str, Json]:
     """A call's id → what its result says of it: its name, and its id unless we minted it, as most have none."""
     kept = own_blocks(message, NAME)
-    minted_ids = (
-        set()
-        if kept is None
-        else {call.id for call in message.tool_calls}
-        - {text(member(either(part, "functionCall"), "id")) for part in kept}
-    )
+    sent = {text(member(either(part, "functionCall"), "id")) for part in kept or ()}
     return {
-        call.id: {"name": call.name} if call.id in minted_ids else {"name": call.name, "id": call.id}
+        call.id: {"name": call.name, "id": call.id} if kept is None or call.id in sent else {"name": call.name}
         for call in message.tool_calls
     }
 
@@ -230,10 +221,9 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         last["continuationToken"] = urlsafe_b64encode(f"after {response.id}".encode()).decode()
     ending: Json = {}
     if usage is not None:
-        said, total = usage.output_tokens, (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        ending["usageMetadata"] = {**written_usage(usage, _USAGE), "totalTokenCount": total}
-        if said is not None:
-            ending["usageMetadata"]["candidatesTokenCount"] = said - (usage.reasoning_tokens or 0)
+        ending["usageMetadata"] = written_usage(usage, _USAGE, "totalTokenCount")
+        if usage.output_tokens is not None:
+            ending["usageMetadata"]["candidatesTokenCount"] = usage.output_tokens - (usage.reasoning_tokens or 0)
     parts = _written(response, stream=stream)
     if not stream:
         return {"candidates": [_candidate(parts, last)], **ending, **head}

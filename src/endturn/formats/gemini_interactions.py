@@ -207,10 +207,9 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     head |= {"created": _TIME, "updated": _TIME}
     ending: Json = {**head, "status": raw}
     if usage is not None:
-        said, total = usage.output_tokens, (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        ending["usage"] = {**written_usage(usage, _USAGE), "total_tokens": total}
-        if said is not None:
-            ending["usage"]["total_output_tokens"] = max(0, said - (usage.reasoning_tokens or 0))
+        ending["usage"] = written_usage(usage, _USAGE, "total_tokens")
+        if usage.output_tokens is not None:
+            ending["usage"]["total_output_tokens"] = max(0, usage.output_tokens - (usage.reasoning_tokens or 0))
     if raw == "requires_continuation":
         ending["continuation_token"] = f"after_{response.id}"
     written = _written(response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, own_blocks, resent
@@ -13,7 +13,7 @@ from endturn.formats.openai_chat_reader import NAME, REPLY, shows
 from endturn.formats.reading import items, member, text
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import chat_error, function_call, raw_reason, words, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.records import Strategy
@@ -101,7 +101,7 @@ def _written(message: Message) -> Json | None:
         return None
     written: Json = {"role": "assistant", "content": message.content or None}
     if message.tool_calls:
-        written["tool_calls"] = [call_of(call) for call in message.tool_calls]
+        written["tool_calls"] = [function_call(call) for call in message.tool_calls]
     return written
 
 
@@ -196,8 +196,9 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     declines = response.stop.reason is StopReason.REFUSED and response.stop.raw == "stop"
     spoken = "refusal" if declines else "content"
     head = {"id": response.id, "created": 0, "model": response.model}
-    usage = {} if response.usage is None else {"usage": _usage(response.usage)}
-    calls = [call_of(call) for call in response.tool_calls]
+    spent = {"prompt_tokens": 0, "completion_tokens": 0, **written_usage(response.usage, _USAGE, "total_tokens")}
+    usage = {} if response.usage is None else {"usage": spent}
+    calls = [function_call(call) for call in response.tool_calls]
     if not stream:
         message: Json = {"role": "assistant", "content": None, spoken: response.text or None}
         if response.reasoning:
@@ -230,16 +231,6 @@ def _call_pieces(call: Json) -> list[Json]:
     function = call["function"]
     begin = {**call, "function": {**function, "arguments": ""}}
     return [begin, *({"function": {"arguments": word}} for word in words(function["arguments"]))]
-
-
-def _usage(usage: Usage) -> Json:
-    written = {"prompt_tokens": 0, "completion_tokens": 0} | written_usage(usage, _USAGE)
-    return {**written, "total_tokens": written["prompt_tokens"] + written["completion_tokens"]}
-
-
-def call_of(call: ToolCall) -> Json:
-    """A call as a message of this format holds it."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
 
 
 def reply_error(

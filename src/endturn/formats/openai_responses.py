@@ -81,14 +81,9 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         return {}
     body: Json = {"model": request.model}
     messages = request.messages
-    if (
-        messages
-        and messages[0].role == "system"
-        and messages[0].blocks is None
-        and isinstance(messages[0].content, str)
-    ):
-        body["instructions"] = messages[0].content
-        messages = messages[1:]
+    first = messages[0] if messages else None
+    if first is not None and first.role == "system" and first.blocks is None and isinstance(first.content, str):
+        body["instructions"], messages = first.content, messages[1:]
     body["input"] = _input(messages, stored=request.extra.get("store") is not False)
     if request.tools:
         body["tools"] = [_TOOL.written(tool) for tool in request.tools]
@@ -286,9 +281,8 @@ def _usage(usage: Usage | None) -> Json | None:
     """The SDK's types have every member: what is not known is zero."""
     if usage is None:
         return None
-    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
-    details = usage.reasoning_tokens or 0, usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
-    return written_usage(Usage(asked, answered, *details), USAGE) | {"total_tokens": asked + answered}
+    known: Json = {name: getattr(usage, name) or 0 for name in USAGE.values()}
+    return written_usage(Usage(**known), USAGE, "total_tokens")
 
 
 def _events(body: Json, *, ended: bool) -> Iterator[Json]:

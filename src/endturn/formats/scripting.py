@@ -25,11 +25,17 @@ def written_arguments(call: ToolCall) -> str:
     return call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
 
 
-def written_usage(usage: Usage | None, paths: Mapping[str, str]) -> Json:
+def function_call(call: ToolCall) -> Json:
+    """A call as the chat format writes it, and everybody who took it over."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
+
+
+def written_usage(usage: Usage | None, paths: Mapping[str, str], total: str = "") -> Json:
     """A usage in a format's shape.
 
     Args:
         paths: where a number stands → its name in `Usage`. What is not known is left out.
+        total: where the sum of the two stands.
     """
     written: Json = {}
     for path, name in paths.items():
@@ -40,6 +46,8 @@ def written_usage(usage: Usage | None, paths: Mapping[str, str]) -> Json:
             for each in outer:
                 inner = inner.setdefault(each, {})
             inner[last] = tokens
+    if total and usage is not None:
+        written[total] = (usage.input_tokens or 0) + (usage.output_tokens or 0)
     return written
 
 
