@@ -10,6 +10,7 @@ from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
+from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
@@ -52,9 +53,14 @@ class Reader:
         # The types of the blocks that have begun, by index.
         self._begun: dict[int, str] = {}
         self._tokens: dict[str, int] = {}
+        self._stopped = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
+        if event == DONE:  # GitHub Copilot's proxy sends it in place of `message_stop`, older vLLM after it
+            if self._stopped:
+                yield End()
+            return
         index = count(member(event, "index")) or 0
         match member(event, "type"):
             case "content_block_delta":
@@ -72,6 +78,7 @@ class Reader:
                 yield from self._usage(member(self._head, "usage"), without="" if whole else "output_tokens")
             case "message_delta":
                 yield from self._content(self._head)
+                self._stopped = self._stopped or member(member(event, "delta"), "stop_reason") is not None
                 yield _reason(member(event, "delta"))
                 yield from self._usage(member(event, "usage"))
             case "message_stop":
@@ -415,7 +422,7 @@ FORMAT: Final = Format(
         name=NAME,
         reader=Reader,
         rows=_rows_of,
-        faulty=an_object("a message", "an event of a message stream", _faulty, done=False),
+        faulty=an_object("a message", "an event of a message stream", _faulty),
         failed=error_beside("content"),
         blocks=_blocks,
         has_end=True,

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from pydantic_core import from_json
-
 from endturn.chat import ChatResponse, Json, Request, Usage
+from endturn.errors import DecodeError
 from endturn.formats import fold
 from endturn.formats.bedrock_converse import reply_error as reply_error
 from endturn.formats.bedrock_invoke_families import (
@@ -29,7 +28,7 @@ from endturn.formats.bedrock_invoke_families import (
 )
 from endturn.formats.errors import shortened
 from endturn.formats.format import Format
-from endturn.formats.framing import DONE
+from endturn.formats.framing import DONE, parse
 from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
 from endturn.formats.reading import count, member, text
 from endturn.formats.routes import SEGMENTS, routed_by
@@ -128,8 +127,8 @@ def _unwrapped(thing: Any) -> Any:
     if not isinstance(thing, str | bytes | bytearray):
         return thing
     try:
-        return from_json(thing, cache_strings="keys")
-    except ValueError:
+        return parse(bytes(thing) if isinstance(thing, bytearray) else thing)
+    except (DecodeError, UnicodeError):
         return None
 
 

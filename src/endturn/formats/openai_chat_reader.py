@@ -12,7 +12,7 @@ from endturn.formats.fold import Fold, Reply
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
-from endturn.formats.validation import an_object, error_beside
+from endturn.formats.validation import an_object
 from endturn.stop import Row, find_row, raw_text
 from endturn.stop_reasons import rows_of
 
@@ -52,6 +52,21 @@ class _Choice:
     def __init__(self) -> None:
         self.calls: list[_Call] = []
         self.said: set[str] = set()
+
+
+_BESIDE: Final = ("usage", "error", "x_groq", "model_info", "base_resp", "errors")
+"""What is read of a chunk beside its choices."""
+_MINIMAX: Final = {
+    1002: "rate_limit_error",
+    1004: "authentication_error",
+    1008: "insufficient_quota",
+    1026: "content_filter",
+    1027: "content_filter",
+    1039: "rate_limit_error",
+    2013: "invalid_request_error",
+    2049: "authentication_error",
+}
+"""What MiniMax' numbers mean, which come under HTTP 200 (its API reference, "Error codes")."""
 
 
 class Reader:
@@ -108,7 +123,7 @@ class Reader:
                 yield Fault(error)
             if (own := at("usage")) and (usage := usage_of(own)):  # Moonshot
                 yield Tokens(usage)
-        if get("usage") or get("error") or get("x_groq") or get("model_info"):
+        if any(map(get, _BESIDE)):
             yield from _beside(event)
 
     def _part(self, state: _Choice, index: int, part: Mapping[str, Any], *, streamed: bool) -> Iterator[Part]:
@@ -243,8 +258,27 @@ def _beside(event: Mapping[str, Any]) -> Iterator[Part]:
     # LM Studio: the window that the model was loaded with.
     if window := count(member(event.get("model_info"), "context_length")):
         yield Window(window)
-    if error := event.get("error") or member(groq, "error"):
+    if error := _error_in(event):
         yield Fault(error)
+
+
+def _error_in(event: Mapping[str, Any]) -> Any:
+    """The error that a body or a chunk reports: OpenAI's, Groq's beside it, the first of watsonx', MiniMax' status."""
+    errors, base = items(event.get("errors")), event.get("base_resp")
+    if error := event.get("error") or member(event.get("x_groq"), "error") or next(iter(errors), None):
+        return error
+    code = count(member(base, "status_code"))
+    return {"code": _MINIMAX.get(code, str(code)), "message": text(member(base, "status_msg"))} if code else None
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should; flat ones too: Cerebras', Mistral's, older vLLM's."""
+    if not isinstance(data, Mapping) or data.get("choices"):
+        return None
+    if data.get("error") or data.get("errors"):
+        return data
+    is_flat = isinstance(data.get("message"), str) and ("code" in data or "type" in data)
+    return data if is_flat else {"error": _error_in(data)} if data.get("base_resp") and _error_in(data) else None
 
 
 def usage_of(usage: Any) -> Usage | None:
@@ -359,7 +393,7 @@ REPLY: Final = Reply(
     reader=Reader,
     rows=lambda ctx: rows_of(NAME, ctx.dialect),
     faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
-    failed=error_beside("choices"),
+    failed=_failed,
     blocks=_blocks,
     closes_calls=False,
     splits=True,

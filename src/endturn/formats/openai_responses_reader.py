@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -290,7 +291,7 @@ class Reader:
     def _call(self, item: _Item, raw: Any, *, done: bool) -> Part:
         status = member(raw, "status")
         name, builtin = text(member(raw, "name")), item.kind not in GIVEN
-        given = "" if builtin or not done else text(member(raw, GIVEN[item.kind]))
+        given = "" if builtin or not done else _arguments(member(raw, GIVEN[item.kind]))
         closed = status not in ("in_progress", "incomplete") if done else None
         if done and status == "in_progress":
             self._waiting.add(item.call_id)
@@ -378,6 +379,11 @@ def _failed(data: Any) -> Any:
     """The error that stands where an answer should: the event or body itself."""
     reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
     return data if reports else None
+
+
+def _arguments(given: Any) -> str:
+    """A call's arguments as text: some servers give the object."""
+    return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else text(given)
 
 
 REPLY: Final = Reply(
