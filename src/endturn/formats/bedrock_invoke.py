@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -39,20 +38,17 @@ from endturn.stop import Row, StopReason
 NAME: Final = "bedrock_invoke"
 
 
-def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
+def _agreed(tables: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
     """The rows of all tables, without those whose word means different things to different families."""
-    found: dict[str, Row] = {}
-    disputed: set[str] = set()
-    for table in tables:
-        for raw, row in table.items():
-            first = found.setdefault(raw, row)
-            if (first.reason, first.incomplete, first.resume) != (row.reason, row.incomplete, row.resume):
-                disputed.add(raw)
-    return {raw: row for raw, row in found.items() if raw not in disputed}
+    meanings: dict[str, set[tuple[object, ...]]] = {}
+    rows = [each for table in reversed(tables) for each in table.items()]
+    for raw, row in rows:
+        meanings.setdefault(raw, set()).add((row.reason, row.incomplete, row.resume))
+    return {raw: row for raw, row in rows if len(meanings[raw]) == 1}
 
 
 _TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in FAMILIES.items()}
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed([*_TABLES.values()]), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
@@ -63,6 +59,9 @@ _GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
 
 _GUARDED: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
 """What the family's own word does not tell: it goes on saying that the model ended well."""
+
+_BESIDE: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
+"""What a family's own reader does not know, or not by this name: a reason stands elsewhere in choices."""
 
 _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
 """What an answer's headers say of its tokens, for families whose bodies do not."""
@@ -80,12 +79,15 @@ class Reader:
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event, a body, or a response of boto3: telemetry leaves its stream to its owner."""
-        if (answer := member(event, "ResponseMetadata")) is not None:
-            yield from _headers(member(answer, "HTTPHeaders"))
-            event = member(event, "body")
-            if self._keep and hasattr(event, "read"):
-                event = event.read()
         said = _unwrapped(event)
+        if self._read is not None and isinstance(said, dict) and "chunk" in event and _BESIDE.isdisjoint(said):
+            return self._read(said)  # Nothing but the family's words, as nearly all chunks are.
+        return self._with_envelope(event, said)
+
+    def _with_envelope(self, event: Any, said: Any) -> Iterator[Part]:
+        yield from _headers(member(member(event, "ResponseMetadata"), "HTTPHeaders"))
+        if self._keep and hasattr(said, "read"):
+            said = _unwrapped(said.read())
         if isinstance(said, list):
             yield Unreadable()
         if not isinstance(said, dict):
@@ -95,14 +97,16 @@ class Reader:
             return
         if self._read is None:
             yield from self._begin(said)
-        if self._read is not None:
-            yield from self._read(with_reasons(said) if "choices" in said else said)
+        if self._read is None or self._family is None:
+            return
+        yield from self._read(with_reasons(said) if "choices" in said else said)
+        replies = self._family.inner.replies
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
-        if self._family is not None and text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
-            yield Vocabulary(_guarded(self._family.inner.replies.rows(self._family.context(self._ctx))))
+        if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
+            yield Vocabulary(_guarded(replies.rows(self._family.context(self._ctx))))
         if (metrics := said.get(_METRICS)) is not None:
             yield from _tokens(member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount"))
-            if self._family is not None and not self._family.inner.replies.has_end:
+            if not replies.has_end:
                 yield End()
 
     def _begin(self, said: Json) -> Iterator[Part]:
@@ -115,20 +119,21 @@ class Reader:
             yield Unreadable()
 
 
+_JSON: Final = (bytes, str, bytearray)
+
+
 def _unwrapped(thing: Any) -> Any:
     """What an event or a body holds, parsed: boto3 gives a chunk's bytes as they are, JSON has them in base64."""
-    if (chunk := member(thing, "chunk")) is not None:
+    chunk = member(thing, "chunk")
+    if chunk is not None:
         thing = member(chunk, "bytes")
-        if isinstance(thing, str):
-            try:
-                thing = base64.b64decode(thing, validate=True)
-            except (binascii.Error, ValueError):
-                return None
-    if not isinstance(thing, str | bytes | bytearray):
-        return thing
+    elif member(thing, "ResponseMetadata") is not None:
+        thing = member(thing, "body")
     try:
-        return from_json(thing, cache_strings="keys")
-    except ValueError:
+        if chunk is not None and isinstance(thing, str):
+            thing = base64.b64decode(thing, validate=True)
+        return from_json(thing) if isinstance(thing, _JSON) else thing
+    except ValueError:  # base64's is one, too
         return None
 
 
@@ -161,18 +166,17 @@ def _headers(headers: Any) -> Iterator[Part]:
 
 
 def _faulty(data: Any, whole: bool) -> str | None:
-    if isinstance(data, Mapping) and hasattr(data.get("body"), "read"):
+    said = _unwrapped(data)
+    if hasattr(said, "read"):
         return None
-    said = _unwrapped(member(data, "body") if member(data, "ResponseMetadata") is not None else data)
     family = told(said) if isinstance(said, dict) else None
     if family is not None:
         return family.inner.replies.faulty(said, whole)
-    expected = "the body of an invoked model is an object of its family's format"
-    if not whole and isinstance(said, dict):
+    if isinstance(said, dict) and not whole:
         return None
+    expected = "the body of an invoked model is an object of its family's format"
     if not whole:
-        is_event = isinstance(data, Mapping)
-        expected = "a chunk holds one JSON object" if is_event else "an event of an invoked model's stream is an object"
+        expected = "an event of an invoked model's stream is a chunk that holds one JSON object"
     return f"{expected}, not {shortened(repr(data), 80)}"
 
 

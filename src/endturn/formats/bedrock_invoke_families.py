@@ -187,18 +187,10 @@ def with_reasons(said: Json) -> Json:
 
     Mistral's chat and DeepSeek-R1 do on Bedrock (user guide, "Mistral AI chat completion", "DeepSeek models").
     """
-    choices = said.get("choices")
-    if not isinstance(choices, list) or not any(map(_renamed, choices)):
-        return said
-    return {**said, "choices": [_with_reason(each) if _renamed(each) else each for each in choices]}
+    return {**said, "choices": [_with_reason(each) for each in items(said.get("choices"))]}
 
 
-def _renamed(choice: Any) -> bool:
-    if not isinstance(choice, Mapping) or choice.get("finish_reason") is not None:
-        return False
-    return isinstance(choice.get("stop_reason"), str)
-
-
-def _with_reason(choice: Json) -> Json:
-    rest = {name: value for name, value in choice.items() if name != "stop_reason"}
-    return {**rest, "finish_reason": choice["stop_reason"]}
+def _with_reason(choice: Any) -> Any:
+    if member(choice, "stop_reason") is None or member(choice, "finish_reason") is not None:
+        return choice
+    return {**choice, "finish_reason": choice["stop_reason"], "stop_reason": None}
