@@ -13,19 +13,8 @@ from urllib.parse import quote, unquote
 from pydantic_core import from_json
 
 from endturn.chat import ChatResponse, Json, Request, Usage
-from endturn.formats import fold
+from endturn.formats import bedrock_invoke_families as families, fold
 from endturn.formats.bedrock_converse import reply_error as reply_error
-from endturn.formats.bedrock_invoke_families import (
-    CHAT,
-    FAMILIES,
-    Family,
-    asked,
-    generates,
-    of,
-    spoken,
-    told,
-    with_reasons,
-)
 from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
@@ -47,7 +36,7 @@ def _agreed(tables: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
     return {raw: row for raw, row in rows if len(meanings[raw]) == 1}
 
 
-_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in FAMILIES.items()}
+_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in families.FAMILIES.items()}
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed([*_TABLES.values()]), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
 
@@ -74,7 +63,7 @@ class Reader:
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx, self._keep = ctx, keep
-        self._family: Family | None = None
+        self._replies: fold.Reply | None = None
         self._read: fold.Reader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -95,28 +84,22 @@ class Reader:
         if (exception := _exception(said)) is not None:
             yield Fault(exception)
             return
-        if self._read is None:
-            yield from self._begin(said)
-        if self._read is None or self._family is None:
+        if self._read is None and (family := families.spoken(self._ctx, said)) is not None:
+            self._replies, self._ctx = family.inner.replies, family.context(self._ctx)
+            self._read = self._replies.reader(self._ctx, self._keep)
+            yield InFormat(self._replies, self._ctx)
+        if self._read is None or self._replies is None:
+            if said and "choices" not in said:  # some streams in the chat format begin with no choice
+                yield Unreadable()
             return
-        yield from self._read(with_reasons(said) if "choices" in said else said)
-        replies = self._family.inner.replies
+        yield from self._read(families.with_reasons(said) if "choices" in said else said)
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
         if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
-            yield Vocabulary(_guarded(replies.rows(self._family.context(self._ctx))))
+            yield Vocabulary(_guarded(self._replies.rows(self._ctx)))
         if (metrics := said.get(_METRICS)) is not None:
             yield from _tokens(member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount"))
-            if not replies.has_end:
+            if not self._replies.has_end:
                 yield End()
-
-    def _begin(self, said: Json) -> Iterator[Part]:
-        family = self._family = spoken(self._ctx, said)
-        if family is not None:
-            replies, ctx = family.inner.replies, family.context(self._ctx)
-            self._read = replies.reader(ctx, self._keep)
-            yield InFormat(replies, ctx)
-        elif said and "choices" not in said:  # some streams in the chat format begin with no choice
-            yield Unreadable()
 
 
 _JSON: Final = (bytes, str, bytearray)
@@ -169,7 +152,7 @@ def _faulty(data: Any, whole: bool) -> str | None:
     said = _unwrapped(data)
     if hasattr(said, "read"):
         return None
-    family = told(said) if isinstance(said, dict) else None
+    family = families.told(said) if isinstance(said, dict) else None
     if family is not None:
         return family.inner.replies.faulty(said, whole)
     if isinstance(said, dict) and not whole:
@@ -184,7 +167,7 @@ def _failed(data: Any) -> Any:
     said = _unwrapped(data)
     if not isinstance(said, dict):
         return None
-    family = told(said)
+    family = families.told(said)
     error = _exception(said) if family is None else family.inner.replies.failed(said)
     return error or (said if family is None and said.get("error") else None)
 
@@ -217,18 +200,18 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """
     family = _family(request, dialect)
     body = family.inner.encode(request, stream=stream, dialect=family.dialect)
-    said_twice = {"model", "stream_options"} | ({"stream"} if family != FAMILIES["command"] else set())
+    said_twice = {"model", "stream_options"} | ({"stream"} if family != families.FAMILIES["command"] else set())
     body = {name: value for name, value in body.items() if name not in said_twice}
-    if family == FAMILIES["claude"]:
+    if family == families.FAMILIES["claude"]:
         return {"anthropic_version": "bedrock-2023-05-31", **body}
-    if family == CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
+    if family == families.CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
         limit = body.pop("max_completion_tokens")
         return {"max_tokens": limit, **body}
     return body
 
 
-def _family(request: Request, dialect: str) -> Family:
-    return of(dialect or request.model) or CHAT
+def _family(request: Request, dialect: str) -> families.Family:
+    return families.of(dialect or request.model) or families.CHAT
 
 
 def resume(
@@ -249,13 +232,13 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
         except (ValueError, RecursionError):
             body = {}
     said = {**body, "model": model} if isinstance(body, Mapping) else {"model": model}
-    seen = asked(said).inner.request_summary(said)
+    seen = families.asked(said).inner.request_summary(said)
     return replace(
         seen,
         model=model,
         stream=kwargs.get("stream") is True,
         stream_usage=True,
-        generates=generates(said),
+        generates=families.generates(said),
     )
 
 
@@ -268,7 +251,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     Raises:
         UsageError: the family does not stream, or has no word for the reason.
     """
-    family = of(dialect or response.model or "") or CHAT
+    family = families.of(dialect or response.model or "") or families.CHAT
     said = family.inner.reply(response, stream=stream, dialect=family.dialect)
     if not isinstance(said, list):
         return said
