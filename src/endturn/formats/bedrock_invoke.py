@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -27,17 +27,16 @@ from endturn.stop import Row, StopReason
 NAME: Final = "bedrock_invoke"
 
 
-def _agreed(tables: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
+def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     """The rows of all tables, without those whose word means different things to different families."""
-    meanings: dict[str, set[tuple[object, ...]]] = {}
-    rows = [each for table in reversed(tables) for each in table.items()]
-    for raw, row in rows:
-        meanings.setdefault(raw, set()).add((row.reason, row.incomplete, row.resume))
-    return {raw: row for raw, row in rows if len(meanings[raw]) == 1}
+    meanings: dict[str, dict[object, Row]] = {}
+    for raw, row in (each for table in tables for each in table.items()):
+        meanings.setdefault(raw, {}).setdefault((row.reason, row.incomplete, row.resume), row)
+    return {raw: row for raw, rows in meanings.items() if len(rows) == 1 for row in rows.values()}
 
 
 _TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in families.FAMILIES.items()}
-REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed([*_TABLES.values()]), **_TABLES}
+REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
@@ -167,9 +166,9 @@ def _failed(data: Any) -> Any:
     said = _unwrapped(data)
     if not isinstance(said, dict):
         return None
-    family = families.told(said)
-    error = _exception(said) if family is None else family.inner.replies.failed(said)
-    return error or (said if family is None and said.get("error") else None)
+    if (family := families.told(said)) is not None:
+        return family.inner.replies.failed(said)
+    return _exception(said) or (said if said.get("error") else None)
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
@@ -198,48 +197,36 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         dialect: the family, where the model's id does not tell it. A model of no known family, such as an imported
             one, is asked in the chat format.
     """
-    family = _family(request, dialect)
+    family = _family(dialect or request.model)
     body = family.inner.encode(request, stream=stream, dialect=family.dialect)
     said_twice = {"model", "stream_options"} | ({"stream"} if family != families.FAMILIES["command"] else set())
     body = {name: value for name, value in body.items() if name not in said_twice}
     if family == families.FAMILIES["claude"]:
         return {"anthropic_version": "bedrock-2023-05-31", **body}
     if family == families.CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
-        limit = body.pop("max_completion_tokens")
-        return {"max_tokens": limit, **body}
+        body["max_tokens"] = body.pop("max_completion_tokens")
     return body
 
 
-def _family(request: Request, dialect: str) -> families.Family:
-    return families.of(dialect or request.model) or families.CHAT
+def _family(model: str) -> families.Family:
+    return families.of(model) or families.CHAT
 
 
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
     """The request that asks for the rest of a cut response, as the family's own format asks."""
-    family = _family(request, dialect)
+    family = _family(dialect or request.model)
     return family.inner.resume(request, cut, prompt=prompt, strategy=strategy, dialect=family.dialect)
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a call of boto3 (`modelId`, `body`), or a request's body (`model`), asks for. A stream is left unread."""
     model = text(kwargs.get("modelId")) or text(kwargs.get("model"))
-    body = kwargs.get("body", kwargs)
-    if isinstance(body, str | bytes | bytearray):
-        try:
-            body = json.loads(body)
-        except (ValueError, RecursionError):
-            body = {}
-    said = {**body, "model": model} if isinstance(body, Mapping) else {"model": model}
-    seen = families.asked(said).inner.request_summary(said)
-    return replace(
-        seen,
-        model=model,
-        stream=kwargs.get("stream") is True,
-        stream_usage=True,
-        generates=families.generates(said),
-    )
+    body = _unwrapped(kwargs.get("body", kwargs))
+    said = {**(body if isinstance(body, Mapping) else {}), "model": model}
+    seen, streams = families.asked(said).inner.request_summary(said), kwargs.get("stream") is True
+    return replace(seen, model=model, stream=streams, stream_usage=True, generates=families.generates(said))
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
@@ -251,7 +238,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     Raises:
         UsageError: the family does not stream, or has no word for the reason.
     """
-    family = families.of(dialect or response.model or "") or families.CHAT
+    family = _family(dialect or response.model or "")
     said = family.inner.reply(response, stream=stream, dialect=family.dialect)
     if not isinstance(said, list):
         return said
@@ -270,12 +257,7 @@ FORMAT: Final = Format(
     reasons=REASONS,
     voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
     replies=fold.Reply(
-        name=NAME,
-        reader=Reader,
-        rows=lambda ctx: REASONS[""],
-        faulty=_faulty,
-        failed=_failed,
-        headers=_headers,
+        name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed, headers=_headers
     ),
     route=route,
     routed=routed,
