@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
-from endturn.errors import DecodeError, ProviderError
 from endturn.formats import Context, Event, RequestSummary, bedrock_invoke_families as families, format_of, summarize
 from endturn.formats.bedrock_invoke import FORMAT as bedrock_invoke
 from endturn.formats.bedrock_invoke_families import FAMILIES, of
 from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
 from tests.formats.others_bedrock_invoke import OTHERS, PICTURES, PROFILE, RANKED, VECTOR
-from tests.formats.replies_bedrock_invoke import BODIES, METRICS, MODELS, STREAMS, chunk, chunks, context
+from tests.formats.replies_bedrock_invoke import BODIES, MODELS, chunk, context
 from tests.formats.replies_completions import llama, mistral
 
 USER = Message(role="user", content="Once upon")
@@ -85,64 +83,6 @@ def test_what_is_said_tells_the_family(name: str) -> None:
     assert (unknown.text, unknown.stop.reason) == (whole(name).text, whole(name).stop.reason)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason", "raw"),
-    [
-        ("claude: length", "max_tokens", "max_tokens"),
-        ("claude: tool use", "tool_call", "tool_use"),
-        ("nova: length", "max_tokens", "max_tokens"),
-        ("nova: call", "tool_call", "tool_use"),
-        ("titan: text", "end_turn", "FINISH"),
-        ("titan: filtered", "safety_blocked", "CONTENT_FILTERED"),
-        ("llama: length", "max_tokens", "length"),
-        ("mistral: length", "max_tokens", "length"),
-        ("command: text", "end_turn", "COMPLETE"),
-        ("ai21: length", "max_tokens", "length"),
-        ("claude_text: text", "end_turn", "stop_sequence"),
-        ("claude_text: messages", "end_turn", "end_turn"),
-        ("command_r: length", "max_tokens", "MAX_TOKENS"),
-        ("jamba: length", "max_tokens", "length"),
-        ("gpt_oss: calls", "tool_call", "tool_calls"),
-        ("large: chat", "max_tokens", "length"),
-        ("deepseek: length", "max_tokens", "length"),
-        ("imported: llama", "max_tokens", "length"),
-    ],
-)
-def test_reasons_of_bodies(name: str, reason: str, raw: str) -> None:
-    """Each family's words are judged by its own table; Mistral's chat and DeepSeek say `stop_reason`, and mean it."""
-    stop = whole(name).stop
-    assert (stop.reason, stop.raw, stop.mapped) == (reason, raw, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "raw", "detail"),
-    [
-        ("claude: guardrail", "safety_blocked", "guardrail_intervened", None),
-        ("claude: guarded", "safety_blocked", "end_turn", "guardrail"),
-        ("titan: guarded", "safety_blocked", "FINISH", "guardrail"),
-        ("llama: guarded", "safety_blocked", "stop", "guardrail"),
-        ("claude: not guarded", "end_turn", "end_turn", None),
-    ],
-)
-def test_a_guardrail_blocks(name: str, reason: str, raw: str, detail: str | None) -> None:
-    """It takes the word, or leaves the model's clean one and says beside it, in body or last chunk, that it acted."""
-    found = [whole(name)]
-    if name in STREAMS:
-        found.append(streamed(STREAMS[name], context(name)))
-    for response in found:
-        stop = response.stop
-        assert (stop.reason, stop.raw, stop.detail, stop.mapped) == (reason, raw, detail, True)
-        assert stop.incomplete == (reason == "safety_blocked")
-
-
-def test_a_guardrail_does_not_hide_what_was_cut() -> None:
-    """A reason that is not clean says more; a stream without its end is still without it."""
-    body = {**BODIES["claude: length"], "amazon-bedrock-guardrailAction": "INTERVENED"}
-    assert bedrock_invoke.decode(body, ctx=context("claude: length")).stop.reason is StopReason.MAX_TOKENS
-    ctx = context("titan: guarded")
-    assert streamed([chunk({"amazon-bedrock-guardrailAction": "INTERVENED"})], ctx).stop.reason is StopReason.MISSING
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_an_unknown_model_replies_as_it_is_asked(stream: bool) -> None:
     """In the chat format, whatever it says: a refusal and calls have words there."""
@@ -170,12 +110,6 @@ def test_every_family_has_its_table(family: str) -> None:
         assert agreed is None or (agreed.reason, agreed.incomplete) == (row.reason, row.incomplete)
 
 
-def test_blocks_are_the_inner_formats() -> None:
-    """So that a history goes on with the same model through any of its APIs."""
-    blocks = [whole(name).blocks for name in ("claude: text", "nova: text", "jamba: text")]
-    assert [block.format for block in blocks if block] == ["anthropic", "bedrock_converse", "openai_chat"]
-
-
 # The envelope
 
 
@@ -195,22 +129,6 @@ def test_a_body_may_arrive_in_any_form(name: str) -> None:
         assert bedrock_invoke.decode(body, ctx=context(name)) == expected
 
 
-def test_a_chunk_is_bytes_or_base64() -> None:
-    """boto3 hands out bytes; the HTTP message has them in base64."""
-    data = json.dumps(mistral("Grüezi")).encode()
-    for content in (data, base64.b64encode(data).decode()):
-        response = streamed([Event(None, {"chunk": {"bytes": content}})], context("mistral:"))
-        assert (response.text, response.stop.raw) == ("Grüezi", "stop")
-
-
-def test_bedrocks_figures_count_where_the_family_gives_none() -> None:
-    """Mistral's text models say nothing of tokens; Llama's own figures stand."""
-    assert streamed(STREAMS["mistral: text"], context("mistral:")).usage == Usage(12, 9)
-    own = chunks(llama("One", "stop", 3, 4))
-    assert METRICS["inputTokenCount"] == 12
-    assert streamed(own, context("llama:")).usage == Usage(3, 4)
-
-
 def test_headers_tell_the_tokens_of_a_body() -> None:
     """Those of HTTP, and those that boto3 keeps beside the body."""
     headers = {"X-Amzn-Bedrock-Input-Token-Count": "12", "x-amzn-bedrock-output-token-count": "9"}
@@ -219,63 +137,6 @@ def test_headers_tell_the_tokens_of_a_body() -> None:
     answer = {"ResponseMetadata": {"HTTPHeaders": headers}, "body": json.dumps(body)}
     assert summarize(bedrock_invoke, ctx, answer).usage == Usage(12, 9)
     assert bedrock_invoke.decode(llama("One", "stop", 3, 4), ctx=ctx, headers=headers).usage == Usage(3, 4)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "throttlingException",
-        "modelStreamErrorException",
-        "internalServerException",
-        "modelTimeoutException",
-        "serviceUnavailableException",
-    ],
-)
-def test_an_exception_breaks_the_stream(name: str) -> None:
-    """Before the end it is raised, with what had come; the summarizer says the same."""
-    events = [chunk(mistral("One", None)), Event(None, {name: {"message": "boom"}})]
-    with pytest.raises(ProviderError, match="boom") as raised:
-        streamed(events, context("mistral:"))
-    partial = raised.value.partial
-    assert partial is not None
-    assert (partial.text, partial.stop.reason, partial.stop.raw) == ("One", "error", name)
-    summarizer = bedrock_invoke.summarizer(context("mistral:"))
-    for event in events:
-        summarizer.feed(event)
-    assert summarizer.broken
-    assert summarizer.close().stop == partial.stop
-
-
-@pytest.mark.behaviour(9)
-def test_an_exception_after_the_end_is_detail() -> None:
-    """First terminal wins."""
-    stop = streamed(STREAMS["exception after the end"], context("mistral:")).stop
-    assert (stop.reason, stop.detail) == (StopReason.MAX_TOKENS, "too late")
-
-
-def test_a_familys_own_error_is_raised() -> None:
-    """Claude's `error` event within a chunk."""
-    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    with pytest.raises(ProviderError, match="Overloaded"):
-        streamed([chunk(error)], context("claude:"))
-
-
-@pytest.mark.behaviour(3)
-def test_a_cut_stream_is_missing() -> None:
-    """Nothing, or no terminal."""
-    assert streamed([], context("claude:")).stop.reason is StopReason.MISSING
-    response = streamed(STREAMS["cut"], context("mistral:"))
-    assert (response.text, response.stop.reason, response.usage) == ("One two", StopReason.MISSING, None)
-
-
-def test_another_format_is_a_decode_error() -> None:
-    """A body of no family, and a chunk that is not JSON."""
-    with pytest.raises(DecodeError):
-        bedrock_invoke.decode({"hello": 1}, ctx=Context())
-    with pytest.raises(DecodeError):
-        bedrock_invoke.decode(b"<html>", ctx=context("titan:"))
-    with pytest.raises(DecodeError):
-        streamed([Event(None, {"chunk": {"bytes": b"{"}})], context("titan:"))
 
 
 # Requests
@@ -428,26 +289,6 @@ def test_what_is_in_nobodys_words_is_not_cut(body: Any) -> None:
     summarizer = bedrock_invoke.summarizer(ctx)
     summarizer.feed(data)
     assert summarizer.close(left=True).stop.reason is StopReason.MISSING
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"choices": []},
-        {"choices": [{"message": {"role": "assistant", "content": "One"}, "finish_reason": None}]},
-        {"generation": "One", "stop_reason": None},
-        {"results": [{"outputText": "One", "completionReason": None}]},
-        {"type": "message", "content": [], "stop_reason": None},
-    ],
-    ids=["empty", "no choice", "chat", "llama", "titan", "claude"],
-)
-def test_a_reply_without_a_reason_is_missing(body: Json) -> None:
-    """What is in a family's words, and says nothing of its stop, is cut."""
-    assert (
-        summarize(bedrock_invoke, Context("", "aws.bedrock", RequestSummary(model=PROFILE)), body).stop.reason
-        is StopReason.MISSING
-    )
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -69,7 +69,7 @@ class Reader:
                     yield Fault(error)
 
     def _whole(self, body: Any) -> Iterator[Part]:
-        for index, block in enumerate(items(member(member(body["output"], "message"), "content"))):
+        for index, block in enumerate(items(member(member(member(body, "output"), "message"), "content"))):
             # What stands beside citations is text like any other.
             cited = items(member(member(block, "citationsContent"), "content"))
             yield Text("".join(text(member(part, "text")) for part in (block, *cited)))

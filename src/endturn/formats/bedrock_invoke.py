@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,19 +12,8 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Request, Usage
 from endturn.errors import DecodeError
-from endturn.formats import fold
+from endturn.formats import bedrock_invoke_families as families, fold
 from endturn.formats.bedrock_converse import reply_error as reply_error
-from endturn.formats.bedrock_invoke_families import (
-    CHAT,
-    FAMILIES,
-    Family,
-    asked,
-    generates,
-    of,
-    spoken,
-    told,
-    with_reasons,
-)
 from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE, parse
@@ -41,17 +29,13 @@ NAME: Final = "bedrock_invoke"
 
 def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     """The rows of all tables, without those whose word means different things to different families."""
-    found: dict[str, Row] = {}
-    disputed: set[str] = set()
-    for table in tables:
-        for raw, row in table.items():
-            first = found.setdefault(raw, row)
-            if (first.reason, first.incomplete, first.resume) != (row.reason, row.incomplete, row.resume):
-                disputed.add(raw)
-    return {raw: row for raw, row in found.items() if raw not in disputed}
+    meanings: dict[str, dict[object, Row]] = {}
+    for raw, row in (each for table in tables for each in table.items()):
+        meanings.setdefault(raw, {}).setdefault((row.reason, row.incomplete, row.resume), row)
+    return {raw: row for raw, rows in meanings.items() if len(rows) == 1 for row in rows.values()}
 
 
-_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in FAMILIES.items()}
+_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in families.FAMILIES.items()}
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
 
@@ -64,6 +48,9 @@ _GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
 _GUARDED: Final = Row(StopReason.SAFETY_BLOCKED, True, detail="guardrail")
 """What the family's own word does not tell: it goes on saying that the model ended well."""
 
+_BESIDE: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
+"""What a family's own reader does not know, or not by this name: a reason stands elsewhere in choices."""
+
 _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
 """What an answer's headers say of its tokens, for families whose bodies do not."""
 
@@ -75,17 +62,20 @@ class Reader:
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx, self._keep = ctx, keep
-        self._family: Family | None = None
+        self._replies: fold.Reply | None = None
         self._read: fold.Reader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event, a body, or a response of boto3: telemetry leaves its stream to its owner."""
-        if (answer := member(event, "ResponseMetadata")) is not None:
-            yield from _headers(member(answer, "HTTPHeaders"))
-            event = member(event, "body")
-            if self._keep and hasattr(event, "read"):
-                event = event.read()
         said = _unwrapped(event)
+        if self._read is not None and isinstance(said, dict) and "chunk" in event and _BESIDE.isdisjoint(said):
+            return self._read(said)  # Nothing but the family's words, as nearly all chunks are.
+        return self._with_envelope(event, said)
+
+    def _with_envelope(self, event: Any, said: Any) -> Iterator[Part]:
+        yield from _headers(member(member(event, "ResponseMetadata"), "HTTPHeaders"))
+        if self._keep and hasattr(said, "read"):
+            said = _unwrapped(said.read())
         if isinstance(said, list):
             yield Unreadable()
         if not isinstance(said, dict):
@@ -93,42 +83,39 @@ class Reader:
         if (exception := _exception(said)) is not None:
             yield Fault(exception)
             return
-        if self._read is None:
-            yield from self._begin(said)
-        if self._read is not None:
-            yield from self._read(with_reasons(said) if "choices" in said else said)
+        if self._read is None and (family := families.spoken(self._ctx, said)) is not None:
+            self._replies, self._ctx = family.inner.replies, family.context(self._ctx)
+            self._read = self._replies.reader(self._ctx, self._keep)
+            yield InFormat(self._replies, self._ctx)
+        if self._read is None or self._replies is None:
+            if said and "choices" not in said:  # some streams in the chat format begin with no choice
+                yield Unreadable()
+            return
+        yield from self._read(families.with_reasons(said) if "choices" in said else said)
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
-        if self._family is not None and text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
-            yield Vocabulary(_guarded(self._family.inner.replies.rows(self._family.context(self._ctx))))
+        if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
+            yield Vocabulary(_guarded(self._replies.rows(self._ctx)))
         if (metrics := said.get(_METRICS)) is not None:
             yield from _tokens(member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount"))
-            if self._family is not None and not self._family.inner.replies.has_end:
+            if not self._replies.has_end:
                 yield End()
 
-    def _begin(self, said: Json) -> Iterator[Part]:
-        family = self._family = spoken(self._ctx, said)
-        if family is not None:
-            replies, ctx = family.inner.replies, family.context(self._ctx)
-            self._read = replies.reader(ctx, self._keep)
-            yield InFormat(replies, ctx)
-        elif said and "choices" not in said:  # some streams in the chat format begin with no choice
-            yield Unreadable()
+
+_JSON: Final = (bytes, str, bytearray)
 
 
 def _unwrapped(thing: Any) -> Any:
     """What an event or a body holds, parsed: boto3 gives a chunk's bytes as they are, JSON has them in base64."""
-    if (chunk := member(thing, "chunk")) is not None:
+    chunk = member(thing, "chunk")
+    if chunk is not None:
         thing = member(chunk, "bytes")
-        if isinstance(thing, str):
-            try:
-                thing = base64.b64decode(thing, validate=True)
-            except (binascii.Error, ValueError):
-                return None
-    if not isinstance(thing, str | bytes | bytearray):
-        return thing
+    elif member(thing, "ResponseMetadata") is not None:
+        thing = member(thing, "body")
     try:
-        return parse(bytes(thing) if isinstance(thing, bytearray) else thing)
-    except (DecodeError, UnicodeError):
+        if chunk is not None and isinstance(thing, str):
+            thing = base64.b64decode(thing, validate=True)
+        return parse(thing) if isinstance(thing, _JSON) else thing
+    except (DecodeError, ValueError):  # base64's is one, too
         return None
 
 
@@ -161,18 +148,17 @@ def _headers(headers: Any) -> Iterator[Part]:
 
 
 def _faulty(data: Any, whole: bool) -> str | None:
-    if isinstance(data, Mapping) and hasattr(data.get("body"), "read"):
+    said = _unwrapped(data)
+    if hasattr(said, "read"):
         return None
-    said = _unwrapped(member(data, "body") if member(data, "ResponseMetadata") is not None else data)
-    family = told(said) if isinstance(said, dict) else None
+    family = families.told(said) if isinstance(said, dict) else None
     if family is not None:
         return family.inner.replies.faulty(said, whole)
-    expected = "the body of an invoked model is an object of its family's format"
-    if not whole and isinstance(said, dict):
+    if isinstance(said, dict) and not whole:
         return None
+    expected = "the body of an invoked model is an object of its family's format"
     if not whole:
-        is_event = isinstance(data, Mapping)
-        expected = "a chunk holds one JSON object" if is_event else "an event of an invoked model's stream is an object"
+        expected = "an event of an invoked model's stream is a chunk that holds one JSON object"
     return f"{expected}, not {shortened(repr(data), 80)}"
 
 
@@ -180,9 +166,9 @@ def _failed(data: Any) -> Any:
     said = _unwrapped(data)
     if not isinstance(said, dict):
         return None
-    family = told(said)
-    error = _exception(said) if family is None else family.inner.replies.failed(said)
-    return error or (said if family is None and said.get("error") else None)
+    if (family := families.told(said)) is not None:
+        return family.inner.replies.failed(said)
+    return _exception(said) or (said if said.get("error") else None)
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
@@ -205,48 +191,36 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         dialect: the family, where the model's id does not tell it. A model of no known family, such as an imported
             one, is asked in the chat format.
     """
-    family = _family(request, dialect)
+    family = _family(dialect or request.model)
     body = family.inner.encode(request, stream=stream, dialect=family.dialect)
-    said_twice = {"model", "stream_options"} | ({"stream"} if family != FAMILIES["command"] else set())
+    said_twice = {"model", "stream_options"} | ({"stream"} if family != families.FAMILIES["command"] else set())
     body = {name: value for name, value in body.items() if name not in said_twice}
-    if family == FAMILIES["claude"]:
+    if family == families.FAMILIES["claude"]:
         return {"anthropic_version": "bedrock-2023-05-31", **body}
-    if family == CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
-        limit = body.pop("max_completion_tokens")
-        return {"max_tokens": limit, **body}
+    if family == families.CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
+        body["max_tokens"] = body.pop("max_completion_tokens")
     return body
 
 
-def _family(request: Request, dialect: str) -> Family:
-    return of(dialect or request.model) or CHAT
+def _family(model: str) -> families.Family:
+    return families.of(model) or families.CHAT
 
 
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
     """The request that asks for the rest of a cut response, as the family's own format asks."""
-    family = _family(request, dialect)
+    family = _family(dialect or request.model)
     return family.inner.resume(request, cut, prompt=prompt, strategy=strategy, dialect=family.dialect)
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a call of boto3 (`modelId`, `body`), or a request's body (`model`), asks for. A stream is left unread."""
     model = text(kwargs.get("modelId")) or text(kwargs.get("model"))
-    body = kwargs.get("body", kwargs)
-    if isinstance(body, str | bytes | bytearray):
-        try:
-            body = json.loads(body)
-        except (ValueError, RecursionError):
-            body = {}
-    said = {**body, "model": model} if isinstance(body, Mapping) else {"model": model}
-    seen = asked(said).inner.request_summary(said)
-    return replace(
-        seen,
-        model=model,
-        stream=kwargs.get("stream") is True,
-        stream_usage=True,
-        generates=generates(said),
-    )
+    body = _unwrapped(kwargs.get("body", kwargs))
+    said = {**(body if isinstance(body, Mapping) else {}), "model": model}
+    seen, streams = families.asked(said).inner.request_summary(said), kwargs.get("stream") is True
+    return replace(seen, model=model, stream=streams, stream_usage=True, generates=families.generates(said))
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
@@ -258,7 +232,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     Raises:
         UsageError: the family does not stream, or has no word for the reason.
     """
-    family = of(dialect or response.model or "") or CHAT
+    family = _family(dialect or response.model or "")
     said = family.inner.reply(response, stream=stream, dialect=family.dialect)
     if not isinstance(said, list):
         return said
@@ -277,12 +251,7 @@ FORMAT: Final = Format(
     reasons=REASONS,
     voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
     replies=fold.Reply(
-        name=NAME,
-        reader=Reader,
-        rows=lambda ctx: REASONS[""],
-        faulty=_faulty,
-        failed=_failed,
-        headers=_headers,
+        name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed, headers=_headers
     ),
     route=route,
     routed=routed_by(_PATH),

@@ -62,7 +62,6 @@ _MODELS: Final = (
     (r"deepseek\.r1", "text"),
     (r"(?:mistral|ai21|deepseek|openai|qwen|google|minimax|moonshot|moonshotai|nvidia|writer|zai)\.", "chat"),
 )
-_KNOWN: Final = tuple((re.compile(pattern), FAMILIES[name]) for pattern, name in _MODELS)
 
 # The beginnings of the ids of models that embed, rank, paint or speak: none says why it stopped.
 _SILENT: Final = re.compile(
@@ -89,10 +88,7 @@ _OTHER: Final = (
 """What only requests for something else have. Nova's pictures are a `taskType`, too."""
 _VECTORS: Final = ("embedding", "embeddings", "embeddingsByType")
 
-_MESSAGES: Final = frozenset(
-    {"message", "message_start", "message_delta", "message_stop"}
-    | {"content_block_start", "content_block_delta", "content_block_stop", "error"}
-)
+_MESSAGES: Final = re.compile(r"error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta|stop)")
 _COHERE: Final = re.compile(r"(?:message|content|tool-plan|tool-call|citation)-(?:start|delta|end)")
 _CONVERSE: Final = (
     *("messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"),
@@ -103,8 +99,8 @@ def of(model: str) -> Family | None:
     """The family of a model's id (an inference profile's and an ARN too), or of a dialect; None where it is unknown."""
     if model in FAMILIES:
         return FAMILIES[model]
-    name = _named(model)
-    return next((family for pattern, family in _KNOWN if pattern.match(name)), None)
+    id_ = _named(model)
+    return next((FAMILIES[name] for pattern, name in _MODELS if re.match(pattern, id_)), None)
 
 
 def _named(model: str) -> str:
@@ -141,10 +137,11 @@ def spoken(ctx: Context, said: Any) -> Family | None:
 
 def told(said: Any) -> Family | None:
     """The family whose words these are, by their shape; None where it does not tell."""
-    if any(member(said, name) is not None for name in _VECTORS) or "relevance_score" in _first(member(said, "results")):
+    ranked = (member(each, "relevance_score") for each in items(member(said, "results")))
+    if any(each is not None for each in (*(member(said, name) for name in _VECTORS), *ranked)):
         return None
     kind = text(member(said, "type"))
-    if kind in _MESSAGES:
+    if _MESSAGES.fullmatch(kind):
         return FAMILIES["claude"]
     if member(member(said, "output"), "message") is not None or any(member(said, name) for name in _CONVERSE):
         return FAMILIES["nova"]
@@ -159,11 +156,6 @@ def told(said: Any) -> Family | None:
         return FAMILIES["text"] if items(choices) else None
     dialect = completions_reader.told(said, "")
     return None if dialect is None else Family("completions", dialect)
-
-
-def _first(listed: Any) -> Mapping[str, Any]:
-    first = next(iter(items(listed)), None)
-    return first if isinstance(first, Mapping) else {}
 
 
 def asked(body: Mapping[str, Any]) -> Family:
@@ -187,18 +179,10 @@ def with_reasons(said: Json) -> Json:
 
     Mistral's chat and DeepSeek-R1 do on Bedrock (user guide, "Mistral AI chat completion", "DeepSeek models").
     """
-    choices = said.get("choices")
-    if not isinstance(choices, list) or not any(map(_renamed, choices)):
-        return said
-    return {**said, "choices": [_with_reason(each) if _renamed(each) else each for each in choices]}
+    return {**said, "choices": [_with_reason(each) for each in items(said.get("choices"))]}
 
 
-def _renamed(choice: Any) -> bool:
-    if not isinstance(choice, Mapping) or choice.get("finish_reason") is not None:
-        return False
-    return isinstance(choice.get("stop_reason"), str)
-
-
-def _with_reason(choice: Json) -> Json:
-    rest = {name: value for name, value in choice.items() if name != "stop_reason"}
-    return {**rest, "finish_reason": choice["stop_reason"]}
+def _with_reason(choice: Any) -> Any:
+    if member(choice, "stop_reason") is None or member(choice, "finish_reason") is not None:
+        return choice
+    return {**choice, "finish_reason": choice["stop_reason"], "stop_reason": None}

@@ -169,7 +169,7 @@ _DECODERS: Final[Mapping[Framing, Callable[[], BytesDecoder]]] = {
 }
 
 
-def parse(data: bytes | str) -> Any:
+def parse(data: bytes | bytearray | str) -> Any:
     """JSON as Python values; of text that is no UTF-8, with what cannot be read replaced.
 
     Raises:
