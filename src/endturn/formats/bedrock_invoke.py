@@ -101,22 +101,21 @@ class Reader:
                 yield End()
 
 
-_JSON: Final = (bytes, str, bytearray)
-
-
 def _unwrapped(thing: Any) -> Any:
     """What an event or a body holds, parsed: boto3 gives a chunk's bytes as they are, JSON has them in base64."""
     chunk = member(thing, "chunk")
-    if chunk is not None:
-        thing = member(chunk, "bytes")
-    elif member(thing, "ResponseMetadata") is not None:
+    if chunk is None and member(thing, "ResponseMetadata") is not None:
         thing = member(thing, "body")
+    elif chunk is not None:
+        thing = member(chunk, "bytes")
     try:
-        if chunk is not None and isinstance(thing, str):
-            thing = base64.b64decode(thing, validate=True)
-        return parse(thing) if isinstance(thing, _JSON) else thing
+        if isinstance(thing, bytes):
+            return parse(thing)
+        if isinstance(thing, str | bytearray):
+            return parse(thing if chunk is None else base64.b64decode(thing, validate=True))
     except (DecodeError, ValueError):  # base64's is one, too
         return None
+    return thing
 
 
 def _exception(said: Json) -> Json | None:
