@@ -64,10 +64,10 @@ def test_steps_hold_each_event_once(page: Served) -> None:
     begun = NOW - 50 * SECOND
     for at, value in ((1, 1), (10, 2), (11, 4), (40, 5)):
         write(page.store, point(schema.TURNS, value, begun + at * SECOND, started_ns=begun, **TRUNCATED))
-    asked = numbers(page.store)
-    steps = asked.steps(INDICATORS["turns"].count, ("endturn_turn_outcome",), 10 * SECOND)
+    asked = numbers(page.store, step_s=10)
+    steps = asked.steps(INDICATORS["turns"].count, ("endturn_turn_outcome",))
     assert sum(steps["completed",]) == asked.total(INDICATORS["turns"].count) == 5
-    assert len(steps["completed",]) == asked.number_of_steps(10 * SECOND)
+    assert len(steps["completed",]) == asked.number_of_steps
 
 
 def test_both_generations_of_the_conventions_are_read(page: Served) -> None:

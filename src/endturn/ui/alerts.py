@@ -78,7 +78,7 @@ def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firin
 def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[str, str]) -> dict[Labels, float]:
     """The values of those for whom a clause is true."""
     *_, minutes, name = clause
-    within = Numbers(asked.store, asked.scope.last(60 * minutes))
+    within = asked.last(60 * minutes)
     limit = float(limits.get(name, name))
     parts = within.number(_count(clause[0]), by)
     if not _is_share(clause):

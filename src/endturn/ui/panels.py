@@ -9,7 +9,7 @@ from typing import Any, Final
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, Indicator
 from endturn.ui import numbers
-from endturn.ui.numbers import Numbers, step_of
+from endturn.ui.numbers import STEP, Numbers, quantile, step_of
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
@@ -22,10 +22,8 @@ ADVICE_WAITS: Final = "The gap between the two is what truncation costs in time;
 
 def overview(view: View, store: Store) -> dict[str, Any]:
     """Everything that the overview's template shows."""
-    asked = Numbers(store, view.scope)
-    step_ns = step_of(view.scope.end_ns - view.scope.start_ns)
+    asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     (seen, turned) = store.read("SELECT (SELECT count(*) FROM series), (SELECT count(*) FROM turns)")[0]
-    charts = [_trend(asked, step_ns), *(_bars(asked, each, step_ns) for each in PANELS["bars"]), _waits(asked, step_ns)]
     headline = INDICATORS["unfinished_share"]
     assert headline.whole is not None
     return {
@@ -45,7 +43,7 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         "wait": _added_wait(asked),
         "waits_advice": ADVICE_WAITS,
         "table": models(asked),
-        "charts": charts,
+        "charts": [_trend(asked), *(_bars(asked, each) for each in PANELS["bars"]), _waits(asked)],
     }
 
 
@@ -94,54 +92,53 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
 # --- Charts -------------------------------------------------------------------------------------------------------
 
 
-def _times(asked: Numbers, step_ns: int) -> list[float]:
-    """The end of each step, in seconds."""
-    start = asked.scope.start_ns
-    return [(start + (n + 1) * step_ns) / NS for n in range(asked.number_of_steps(step_ns))]
+def _chart(
+    id_: str, kind: str, unit: str, asked: Numbers, series: list[dict[str, Any]], every: int = 1
+) -> dict[str, Any]:
+    """A chart with the end of each step, in seconds; `every` so many steps are one."""
+    start, step_ns = asked.scope.start_ns, asked.step_ns * every
+    x = [(start + (n + 1) * step_ns) / NS for n in range(math.ceil(asked.number_of_steps / every))]
+    return {"id": id_, "kind": kind, "unit": unit, "x": x, "step": step_ns / NS, "series": series}
 
 
-def _bars(asked: Numbers, bars: dict[str, str], step_ns: int) -> dict[str, Any]:
-    found = asked.steps(INDICATORS[bars["of"]].count, (bars["by"],), step_ns)
+def _bars(asked: Numbers, bars: dict[str, str]) -> dict[str, Any]:
+    found = asked.steps(INDICATORS[bars["of"]].count, (bars["by"],))
     order = [*COLOURS]
     names = sorted((name for (name,) in found), key=lambda name: order.index(name) if name in order else len(order))
-    return {
-        "id": bars["id"], "kind": "bars", "unit": "count", "x": _times(asked, step_ns), "step": step_ns / NS,
-        "series": [{"name": words(name), "colour": colour(name), "y": found[name,]} for name in names],
-    }  # fmt: skip
+    series = [{"name": words(name), "colour": colour(name), "y": found[name,]} for name in names]
+    return _chart(bars["id"], "bars", "count", asked, series)
 
 
-def _trend(asked: Numbers, step_ns: int) -> dict[str, Any]:
+def _trend(asked: Numbers) -> dict[str, Any]:
     """The headline over time: at each step of the last tenth of the range, so that single turns make no spikes."""
     indicator = INDICATORS["unfinished_share"]
     assert indicator.whole is not None
-    length = max(1, asked.number_of_steps(step_ns) // 10, math.ceil(LIVELY_S * NS / step_ns))
-    empty = [0.0] * asked.number_of_steps(step_ns)
-    part = _summed(asked.steps(indicator.count, (), step_ns).get((), empty), length)
-    whole = _summed(asked.steps(indicator.whole, (), step_ns).get((), empty), length)
+    length = max(1, asked.number_of_steps // 10, math.ceil(LIVELY_S * NS / asked.step_ns))
+    empty = [0.0] * asked.number_of_steps
+    part, whole = (
+        _summed(asked.steps(count, ()).get((), empty), length) for count in (indicator.count, indicator.whole)
+    )
     y = [p / w if w else None for p, w in zip(part, whole, strict=True)]
-    return {
-        "id": "trend", "kind": "line", "unit": "share", "x": _times(asked, step_ns), "step": step_ns / NS,
-        "series": [{"name": "not continued", "colour": "lost", "y": y, "fill": True}],
-    }  # fmt: skip
+    return _chart("trend", "line", "share", asked, [{"name": "not continued", "colour": "lost", "y": y, "fill": True}])
 
 
 def _summed(values: Sequence[float], length: int) -> list[float]:
     return [sum(values[max(0, n + 1 - length) : n + 1]) for n in range(len(values))]
 
 
-def _waits(asked: Numbers, step_ns: int) -> dict[str, Any]:
+def _waits(asked: Numbers) -> dict[str, Any]:
     """Durations over time, in steps four times as long: a quantile of one turn says little."""
-    step_ns *= 4
-    series: list[dict[str, Any]] = []
-    for continued, q, hue in PANELS["waits"]:
-        only = ((schema.CONTINUED, frozenset({continued})),)
-        y = asked.stepped_quantiles(q, schema.TURN_DURATION, step_ns, only)
-        name = f"{'continued' if continued == 'true' else 'plain'}, p{q * 100:.0f}"
-        series.append({"name": name, "colour": hue, "y": y, "dash": q < 0.9, "points": True})
-    return {
-        "id": "waits", "kind": "line", "unit": "seconds", "x": _times(asked, step_ns), "step": step_ns / NS,
-        "series": series if any(any(each["y"]) for each in series) else [],
-    }  # fmt: skip
+    found = asked.buckets(schema.TURN_DURATION, (schema.CONTINUED.label, f"{STEP} // 4"))
+    steps = range(math.ceil(asked.number_of_steps / 4)) if found else ()
+    series = [
+        {
+            "name": f"{'continued' if continued == 'true' else 'plain'}, p{q * 100:.0f}", "colour": hue,
+            "y": [quantile(q, found[continued, n]) if (continued, n) in found else None for n in steps],
+            "dash": q < 0.9, "points": True,
+        }
+        for continued, q, hue in PANELS["waits"]
+    ]  # fmt: skip
+    return _chart("waits", "line", "seconds", asked, series if found else [], every=4)
 
 
 def _added_wait(asked: Numbers) -> dict[str, float | None]:

@@ -85,6 +85,10 @@ class Store:
         """Have `told` called, from the writer's thread, after each commit."""
         self._changed.append(told)
 
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """A connection for reads, and for temporary tables of its own; it ends with its last reference."""
+        return self._db.cursor()
+
     def read(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query. Any thread may ask, while the writer writes."""
         with self._db.cursor() as cursor:
