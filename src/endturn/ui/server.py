@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import threading
 import urllib.request
@@ -36,7 +37,7 @@ def run(
     traces: str = "",
     open_browser: bool | None = None,
 ) -> int:
-    """Serve the page until it is interrupted.
+    """Serve the page until it is interrupted, or told to end.
 
     Args:
         inputs: files of OTLP JSON to read first.
@@ -47,6 +48,7 @@ def run(
     Raises:
         UsageError: the port or the file is another process's, or an input cannot be read.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs it as a service ends it as Ctrl-C does
     listening = listen(host, port)
     store = Store(file, keep_ns=round(keep_days * DAY_NS), most_bytes=most_mb * 1024**2)
     try:
@@ -59,6 +61,8 @@ def run(
                 print(f"Send telemetry to it:  export OTEL_EXPORTER_OTLP_ENDPOINT={address}", flush=True)
             browse(address, open_browser)
             threading.Event().wait()
+    except KeyboardInterrupt:
+        pass
     finally:
         store.close()
     return 0
@@ -89,22 +93,14 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that takes connections there; 0 is any free port. Raises UsageError that names who has the port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(128)
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        listening.close()
         if pid := page_at(port):
             raise UsageError(f"an endturn page runs at http://127.0.0.1:{port} already (pid {pid})") from None
-        who = holder(port)
-        raise UsageError(
-            f"port {port} of {host} cannot be used: {error.strerror}{f' by {who}' if who else ''}; "
-            "end that, or give another --port"
-        ) from None
-    return listening
+        by = f" by {who}" if (who := holder(port)) else ""
+        why = str(error.strerror).partition(" (")[0]
+        raise UsageError(f"port {port} of {host} cannot be used: {why}{by}; end that, or give another --port") from None
 
 
 def page_at(port: int) -> int | None:
