@@ -128,7 +128,7 @@ def test_a_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
 def test_a_signal_ends_it_cleanly(tmp_path: Path, told: signal.Signals) -> None:
     """Ctrl-C, or who runs it as a service: with status 0, though a page is open; the file is whole and let go of."""
     path = tmp_path / "page.duckdb"
-    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", "--file", path]
+    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", "--file", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from endturn.ui.rows import LABELS
 from endturn.ui.store import Store
 
 SERVICE: Final = "service"
+OF_WHOM: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model": schema.REQUEST_MODEL.label}
+"""The labels by which a view is restricted, by the words of its address."""
 STEP: Final = "step"
 Label = str
 """`service`, an attribute as a label, or `step`."""
@@ -38,19 +40,11 @@ _SAID: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is looked at: a time range, and whose telemetry. Empty means everybody's."""
+    """What is looked at: a time range, and of whom: the words of `OF_WHOM` that are restricted."""
 
     start_ns: int
     end_ns: int
-    service: str = ""
-    provider: str = ""
-    model: str = ""
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """The columns that are restricted."""
-        asked = {SERVICE: self.service, schema.PROVIDER.label: self.provider, schema.REQUEST_MODEL.label: self.model}
-        return {column: value for column, value in asked.items() if value}
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 class Numbers:
@@ -131,14 +125,14 @@ class Numbers:
         The table is this connection's own, and goes with it.
         """
         scope = self.scope
-        where = "".join(f" AND {column} = ${column}" for column in scope.filters)
+        where = " AND ".join(["true", *(f"{OF_WHOM[name]} = ${name}" for name in scope.only)])
         own = self.store.connection()
         own.execute(
             f"CREATE TEMP TABLE added AS SELECT series.* EXCLUDE (at_ns), le, {STEP}, added FROM"
             f" (SELECT series AS id, le, ((at_ns - $start - 1) // $step)::INT AS {STEP}, sum(added) AS added"
             " FROM increments WHERE at_ns > $start AND at_ns <= $end GROUP BY ALL) JOIN series USING (id)"
-            f" WHERE true{where}",
-            {"start": scope.start_ns, "end": scope.end_ns, "step": self.step_ns, **scope.filters},
+            f" WHERE {where}",
+            {"start": scope.start_ns, "end": scope.end_ns, "step": self.step_ns, **scope.only},
         )
         return own
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from endturn.telemetry import schema
-from endturn.telemetry.indicators import INDICATORS, Indicator
-from endturn.ui import numbers
-from endturn.ui.numbers import STEP, Numbers, quantile, step_of
+from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
+from endturn.ui.numbers import OF_WHOM, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
@@ -17,31 +16,22 @@ from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
 LIVELY_S: Final = 60
 """The headline's trend looks back on so much at least."""
 PANELS: Final[dict[str, Any]] = data("panels.yaml")
-ADVICE_WAITS: Final = "The gap between the two is what truncation costs in time; a larger max_tokens closes it."
 
 
 def overview(view: View, store: Store) -> dict[str, Any]:
     """Everything that the overview's template shows."""
     asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     (seen, turned) = store.read("SELECT (SELECT count(*) FROM series), (SELECT count(*) FROM turns)")[0]
-    headline = INDICATORS["unfinished_share"]
-    assert headline.whole is not None
     return {
         "anything": bool(seen or turned),
         "measured": bool(seen),
-        "headline": headline,
-        "rate": asked.share(headline).get(()),
-        "unfinished": asked.total(headline.count),
-        "truncated": asked.total(headline.whole),
-        "turns": asked.total(INDICATORS["turns"].count),
-        "responses": asked.total(INDICATORS["responses"].count),
+        "values": {name: asked.value(name) for name in PANELS["headline"]},
         "stats": [_stat(asked, **each) for each in PANELS["stats"]],
         "remarks": [found for name in PANELS["remarks"] if (found := _stat(asked, name))["value"]],
         "bars": PANELS["bars"],
         "indicators": INDICATORS,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
-        "wait": _added_wait(asked),
-        "waits_advice": ADVICE_WAITS,
+        "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
         "table": models(asked),
         "charts": [_trend(asked), *(_bars(asked, each) for each in PANELS["bars"]), _waits(asked)],
     }
@@ -70,7 +60,7 @@ def shown(indicator: Indicator, value: float | None) -> str:
 
 def models(asked: Numbers) -> list[dict[str, Any]]:
     """Services and models, the one with most unfinished turns first."""
-    by = (numbers.SERVICE, schema.PROVIDER.label, schema.REQUEST_MODEL.label)
+    by = tuple(OF_WHOM.values())
     responses = asked.number(INDICATORS["responses"].count, by)
     truncation = asked.share(INDICATORS["truncation"], by)
     turns = asked.number(INDICATORS["turns"].count, by)
@@ -78,7 +68,7 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
     shares = asked.share(INDICATORS["unfinished_share"], by)
     rows = [
         {
-            "service": labels[0], "provider": labels[1], "model": labels[2], "responses": responses.get(labels, 0.0),
+            **dict(zip(OF_WHOM, labels, strict=True)), "responses": responses.get(labels, 0.0),
             "truncation": truncation.get(labels), "turns": turns.get(labels, 0.0),
             "unfinished": unfinished.get(labels, 0.0), "share": shares.get(labels),
             "truncation_level": level(INDICATORS["truncation"], truncation.get(labels)),
@@ -111,13 +101,10 @@ def _bars(asked: Numbers, bars: dict[str, str]) -> dict[str, Any]:
 
 def _trend(asked: Numbers) -> dict[str, Any]:
     """The headline over time: at each step of the last tenth of the range, so that single turns make no spikes."""
-    indicator = INDICATORS["unfinished_share"]
-    assert indicator.whole is not None
     length = max(1, asked.number_of_steps // 10, math.ceil(LIVELY_S * NS / asked.step_ns))
     empty = [0.0] * asked.number_of_steps
-    part, whole = (
-        _summed(asked.steps(count, ()).get((), empty), length) for count in (indicator.count, indicator.whole)
-    )
+    counts = (UNFINISHED_TURNS, TRUNCATED_TURNS)
+    part, whole = (_summed(asked.steps(count, ()).get((), empty), length) for count in counts)
     y = [p / w if w else None for p, w in zip(part, whole, strict=True)]
     return _chart("trend", "line", "share", asked, [{"name": "not continued", "colour": "lost", "y": y, "fill": True}])
 
@@ -139,14 +126,6 @@ def _waits(asked: Numbers) -> dict[str, Any]:
         for continued, q, hue in PANELS["waits"]
     ]  # fmt: skip
     return _chart("waits", "line", "seconds", asked, series if found else [], every=4)
-
-
-def _added_wait(asked: Numbers) -> dict[str, float | None]:
-    """The median durations of continued and of plain turns, and what lies between."""
-    found = asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,))
-    continued, plain = found.get(("true",)), found.get(("false",))
-    added = None if continued is None or plain is None else continued - plain
-    return {"continued": continued, "plain": plain, "added": added}
 
 
 def _histogram(asked: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:

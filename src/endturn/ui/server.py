@@ -11,7 +11,7 @@ import threading
 import urllib.request
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,20 +51,15 @@ def run(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs it as a service ends it as Ctrl-C does
     listening = listen(host, port)
     store = Store(file, keep_ns=round(keep_days * DAY_NS), most_bytes=most_mb * 1024**2)
-    try:
+    with suppress(KeyboardInterrupt), closing(store):
         for path in inputs:
-            read = files.load(store, path)
-            print(f"{path}: {read}")
+            print(f"{path}: {files.load(store, path)}")
         with serving(store, listening, host=host, traces=traces) as address:
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") != address:
                 print(f"Send telemetry to it:  export OTEL_EXPORTER_OTLP_ENDPOINT={address}", flush=True)
             browse(address, open_browser)
             threading.Event().wait()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        store.close()
     return 0
 
 
@@ -75,8 +70,7 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104 (compared, not bound)
     page = Page(store, address=address, traces=traces)
-    everybody = host not in ("127.0.0.1", "localhost", "::1")
-    app = application(page, hosts=frozenset({"*"}) if everybody else LOOPBACK)
+    app = application(page, only_here=shown in LOOPBACK)
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False)
     )
