@@ -141,7 +141,7 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
         "alerts": (alerts.shown, {"range": "24h"}),
     }
     queries: dict[str, list[float]] = {}
-    read, read_rows = store.read, store.read_rows
+    read, read_rows, connection = store.read, store.read_rows, store.connection
 
     def timed(ask: Callable[..., Any]) -> Callable[..., Any]:
         def asked(query: str, parameters: Any = ()) -> Any:
@@ -152,7 +152,14 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
 
         return asked
 
+    class Timed:
+        """A connection, timed."""
+
+        def __init__(self) -> None:
+            self.execute = timed(connection().execute)
+
     store.read, store.read_rows = timed(read), timed(read_rows)  # type: ignore[method-assign]
+    store.connection = Timed  # type: ignore[method-assign,assignment]
     took = {}
     for name, (page, given) in pages.items():
         each = []
@@ -161,7 +168,7 @@ def measure(store: Store) -> tuple[dict[str, float], list[tuple[float, str]]]:
             page(View.of(store, given, time.time_ns()), store)
             each.append((time.perf_counter() - began) * 1000)
         took[name] = statistics.median(each)
-    store.read, store.read_rows = read, read_rows  # type: ignore[method-assign]
+    store.read, store.read_rows, store.connection = read, read_rows, connection  # type: ignore[method-assign]
     return took, sorted(((statistics.median(each), query) for query, each in queries.items()), reverse=True)
 
 

@@ -122,10 +122,10 @@ def write(store: Store, *points: Point) -> None:
         store.write(Batch(points=[each]))
 
 
-def numbers(store: Store, *, ago_s: int = 3600) -> Numbers:
-    """Everything of the last while."""
+def numbers(store: Store, *, step_s: int = 0) -> Numbers:
+    """Everything of the last hour."""
     now = time.time_ns()
-    return Numbers(store, Scope(start_ns=now - ago_s * SECOND, end_ns=now + SECOND))
+    return Numbers(store, Scope(start_ns=now - 3600 * SECOND, end_ns=now + SECOND), step_s * SECOND)
 
 
 def said(attribute: Attribute, value: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         start = begun - begun % (STEP * SECOND)
         steps = (time.time_ns() - start) // (STEP * SECOND) + 1
         scope = Scope(start_ns=start, end_ns=start + steps * STEP * SECOND)
-        yield Both(Numbers(store, scope), prometheus.client)
+        yield Both(Numbers(store, scope, STEP * SECOND), prometheus.client)
     store.close()
 
 
@@ -159,7 +159,7 @@ def test_bars_are_prometheus_steps(asked: Both, bars: dict[str, str]) -> None:
     """Each step of each series."""
     count, by = INDICATORS[bars["of"]].count, (bars["by"],)
     expression = promql.steps(promql.select(count), by).replace("$__interval", f"{STEP}s").replace("$__range", "1h")
-    steps = asked.page.steps(count, by, STEP * SECOND)
+    steps = asked.page.steps(count, by)
     assert steps
     assert steps == asked.series(expression, by)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,10 +66,10 @@ def test_steps_hold_each_event_once(page: Served) -> None:
     begun = NOW - 50 * SECOND
     for at, value in ((1, 1), (10, 2), (11, 4), (40, 5)):
         write(page.store, point(schema.TURNS, value, begun + at * SECOND, started_ns=begun, **TRUNCATED))
-    asked = numbers(page.store)
-    steps = asked.steps(INDICATORS["turns"].count, ("endturn_turn_outcome",), 10 * SECOND)
+    asked = numbers(page.store, step_s=10)
+    steps = asked.steps(INDICATORS["turns"].count, ("endturn_turn_outcome",))
     assert sum(steps["completed",]) == asked.total(INDICATORS["turns"].count) == 5
-    assert len(steps["completed",]) == asked.number_of_steps(10 * SECOND)
+    assert len(steps["completed",]) == asked.number_of_steps
 
 
 def test_both_generations_of_the_conventions_are_read(page: Served) -> None:
@@ -119,6 +121,31 @@ def test_a_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
     store = Store(path)
     assert store.read("SELECT count(*) FROM spans") == [(answered,)] == [(30,)]
     assert store.read("SELECT count(*) FROM turns") == [(30,)]
+    store.close()
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT], ids=lambda told: told.name)
+def test_a_signal_ends_it_cleanly(tmp_path: Path, told: signal.Signals) -> None:
+    """Ctrl-C, or who runs it as a service: with status 0, though a page is open; the file is whole and let go of."""
+    path = tmp_path / "page.duckdb"
+    command = [sys.executable, "-m", "endturn.cli", "ui", "--port", "0", "--no-open", "--file", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found
+        page = Served(found[0], Store())
+        assert page.post("traces", span()).status == 200
+        open_page = http.client.HTTPConnection(found[0].removeprefix("http://"), timeout=20)
+        open_page.request("GET", "/live")
+        assert open_page.getresponse().readline().startswith(b"retry:")
+        process.send_signal(told)
+        _, errors = process.communicate(timeout=30)
+    open_page.close()
+    page.store.close()
+    assert (process.returncode, errors) == (0, "")
+    assert not path.with_suffix(".duckdb.wal").exists()
+    store = Store(path)
+    assert store.read("SELECT count(*) FROM spans") == [(1,)]
     store.close()
 
 

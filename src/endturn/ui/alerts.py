@@ -9,15 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-import yaml
-
 from endturn.generate.config import SITE, Limits
-from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, TURNS, Count
-from endturn.ui.numbers import SERVICE, Labels, Numbers
+from endturn.ui.numbers import OF_WHOM, SERVICE, Labels, Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import View, count, share
@@ -25,7 +21,6 @@ from endturn.ui.views import View, count, share
 Clause = list[Any]
 """A share or a number with its window and limit: see conditions.yaml."""
 CONDITIONS: Final[Mapping[str, list[list[Clause]]]] = data("conditions.yaml")
-MODEL: Final = (SERVICE, schema.PROVIDER.label, schema.REQUEST_MODEL.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +41,23 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     """Every alert, those that are true now first."""
     asked = Numbers(store, view.scope)
     limits = Limits().values
-    found = []
-    for row in _rows():
-        condition = CONDITIONS.get(row["name"])
-        true = evaluate(asked, row["name"], limits) if condition else []
-        texts = {key: _said(row[key], limits) for key in ("meaning", "impact", "description")}
-        found.append(
-            {
-                "name": row["name"], "severity": row["severity"], "firing": true, "here": condition is not None,
-                "look": [_said(each, limits) for each in row["look"]],
-                "runbook": f"{SITE}/docs/runbooks/{row['name']}.md",
-                "act": [_said(each, limits) for each in row["act"]], **texts,
-            }
-        )  # fmt: skip
+    found = [
+        {
+            "name": name, "severity": row["severity"], "here": name in CONDITIONS,
+            "firing": evaluate(asked, name, limits) if name in CONDITIONS else [],
+            "runbook": f"{SITE}/docs/runbooks/{name}.md",
+            **{key: _said(row[key], limits) for key in ("meaning", "impact", "description")},
+            **{key: [_said(each, limits) for each in row[key]] for key in ("look", "act")},
+        }
+        for name, row in _rows().items()
+    ]  # fmt: skip
     found.sort(key=lambda alert: (not alert["firing"], not alert["here"]))
     return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found)}
 
 
 def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firing]:
     """Of whom an alert's condition is true at the end of the scope."""
-    row = next(row for row in _rows() if row["name"] == name)
-    by = MODEL if row["link"] == "model" else (SERVICE,)
+    by = tuple(OF_WHOM.values()) if _rows()[name]["link"] == "model" else (SERVICE,)
     found: dict[Labels, Firing] = {}
     for group in CONDITIONS[name]:
         values = [_clause(asked, clause, by, limits) for clause in group]
@@ -77,13 +68,13 @@ def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firin
 
 def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[str, str]) -> dict[Labels, float]:
     """The values of those for whom a clause is true."""
-    *_, minutes, name = clause
-    within = Numbers(asked.store, asked.scope.last(60 * minutes))
+    part, *whole, minutes, name = clause
+    within = asked.last(60 * minutes)
     limit = float(limits.get(name, name))
-    parts = within.number(_count(clause[0]), by)
-    if not _is_share(clause):
+    parts = within.number(_count(part), by)
+    if not whole:
         return {labels: value for labels, value in parts.items() if value >= limit}
-    wholes = within.number(_count(clause[1]), by)
+    wholes = within.number(_count(*whole), by)
     shares = {labels: value / wholes[labels] for labels, value in parts.items() if wholes.get(labels)}
     return {labels: value for labels, value in shares.items() if value > limit}
 
@@ -102,10 +93,8 @@ def _count(name: str) -> Count:
 
 
 @cache
-def _rows() -> list[dict[str, Any]]:
-    text = files("endturn.generate").joinpath("alerts.yaml").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both safe)
-    return rows
+def _rows() -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
 
 
 def _said(text: str, limits: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -45,21 +45,20 @@ class Guard:
     A page elsewhere can make a browser send requests here, under a name of its own that it points to 127.0.0.1.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
-        self._app, self._hosts = app, hosts
+    def __init__(self, app: ASGIApp, *, only_here: bool) -> None:
+        self._app, self._only_here = app, only_here
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
-        name = re.sub(r":\d*$", "", request.headers.get("host", ""))
-        origin = request.headers.get("origin")
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
         refused = None
-        if name.lower() not in self._hosts and "*" not in self._hosts:
-            refused = Response(f"this page is not served as {name!r}\n", 421, media_type="text/plain")
-        elif request.method not in ("GET", "HEAD") and origin and origin != f"http://{request.headers['host']}":
-            refused = Response("no other site may write here\n", 403, media_type="text/plain")
+        if self._only_here and re.sub(r":\d*$", "", host).lower() not in LOOPBACK:
+            refused = PlainTextResponse(f"this page is not served as {host!r}\n", 421)
+        elif scope["method"] not in ("GET", "HEAD") and origin and origin != f"http://{host}":
+            refused = PlainTextResponse("no other site may write here\n", 403)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -79,13 +78,8 @@ class Page:
     def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
         self.store, self.address, self.traces = store, address, traces
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._version = 0
         self._closing = False
-        store.on_change(self._note)
         self._templates = views.templates()
-
-    def _note(self) -> None:
-        self._version += 1
 
     def close(self) -> None:
         """End the connections that wait for news."""
@@ -146,31 +140,25 @@ class Page:
 
     async def export(self, request: Request) -> Response:
         """A table as CSV or Parquet."""
-        view = views.View.of(self.store, dict(request.query_params), time.time_ns())
-        found = await run_in_threadpool(exports.export, self.store, view, request.path_params["name"])
+        view, name = views.View.of(self.store, request.query_params, time.time_ns()), request.path_params["name"]
+        found = await run_in_threadpool(exports.export, self.store, view, name)
         if found is None:
             return PlainTextResponse(f"there are: {', '.join(exports.names())}\n", 404)
         content, media = found
-        name = request.path_params["name"]
-        return Response(
-            content, media_type=media, headers={"Content-Disposition": f'attachment; filename="endturn-{name}"'}
-        )
+        headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
+        return Response(content, media_type=media, headers=headers)
 
     async def live(self, request: Request) -> Response:
         """Server-sent events: one whenever something has come."""
 
         async def news() -> AsyncIterator[str]:
-            told, waited = self._version, 0.0
+            told = self.store.commits
             yield "retry: 2000\n\n"
             while not self._closing and not await request.is_disconnected():
-                await asyncio.sleep(LIVE_S / 4 if self._version == told else LIVE_S)
-                waited += LIVE_S / 4
-                if self._version != told:
-                    told, waited = self._version, 0.0
+                if told != self.store.commits:
+                    told = self.store.commits
                     yield f"data: {told}\n\n"
-                elif waited >= 15:  # so that a connection that is gone is noticed
-                    waited = 0.0
-                    yield ": still here\n\n"
+                await asyncio.sleep(LIVE_S)
 
         return StreamingResponse(news(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
@@ -179,10 +167,6 @@ class Page:
         return JSONResponse({"service": "endturn", "version": __version__, "pid": os.getpid()})
 
 
-def application(page: Page, *, hosts: frozenset[str] = LOOPBACK) -> ASGIApp:
-    """The application as a server runs it.
-
-    Args:
-        hosts: under which names it may be asked for; "*" is any.
-    """
-    return Guard(Starlette(routes=page.routes()), hosts=hosts)
+def application(page: Page, *, only_here: bool) -> ASGIApp:
+    """The application as a server runs it: for whoever asks, or for those who ask for this machine by name."""
+    return Guard(Starlette(routes=page.routes()), only_here=only_here)

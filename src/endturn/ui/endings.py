@@ -9,19 +9,6 @@ from typing import Any, Final
 from endturn.stop import StopReason
 from endturn.ui.rows import data
 
-CUT: Final = {
-    StopReason.MAX_TOKENS: "reached its limit of {limit}",
-    StopReason.CONTEXT_WINDOW_EXCEEDED: "filled the model's context window",
-    StopReason.MISSING: "broke off before a stop reason arrived",
-}
-"""What cut an answer off, after "the answer"."""
-RAISE: Final = {
-    StopReason.MAX_TOKENS: "Raise max_tokens{to}: {gain}.",
-    StopReason.CONTEXT_WINDOW_EXCEEDED: "Shorten the history or the prompt, or take a model with a larger window.",
-    StopReason.MISSING: "Look at the timeouts of proxies between the agent and {provider}.",
-}
-"""What would have kept an answer from being cut off."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -32,7 +19,7 @@ class Ending:
     change: str
 
 
-_ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
+_TEXTS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 
 
 def ending(
@@ -49,30 +36,22 @@ def ending(
     """
     outcome = turn["outcome"] or ""
     whole = bool(turn["complete"])
-    reason = StopReason(cut_by) if cut_by else StopReason.MAX_TOKENS
+    reason = cut_by or StopReason.MAX_TOKENS.value
     said = {
         "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
         "limit": f"{limit} tokens" if limit else "tokens",
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
+        "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
         "to": f" to {roomy(max(tokens, (limit or 0) + 1))} or more" if whole else f" above {limit}" if limit else "",
         "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
         else "each piece that is asked for pays for the prompt again",
     }  # fmt: skip
-    said["cut"] = CUT.get(reason, "was cut off").format_map(said)
-    said["raise_"] = RAISE.get(reason, "").format_map(said)
-    if whole and cuts and repaired:
-        why = "A tool call {cut}. It was not run, but asked for again; the whole one was run, and {model} finished."
-        return Ending("Cut off, then repaired", why.format_map(said), "Raise max_tokens where tools are offered.")
-    if whole and cuts:
-        why = "The answer {cut} {times}. It was asked for the rest {asked}, and {model} finished with {raw}."
-        said["asked"] = "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time")
-        return Ending("Cut off, then finished", why.format_map(said), said["raise_"])
-    if not outcome:
-        why = "The answer {cut}. Nothing has asked for the rest yet; half a minute after its last call the turn ends."
-        return Ending("Cut off, and waiting", why.format_map(said), said["raise_"])
-    texts = _ENDINGS.get(outcome, {"head": outcome.replace("_", " ")})  # of a later version of endturn
+    said["cut"] = _TEXTS["cut"].get(reason, "was cut off").format_map(said)
+    said["raise_"] = _TEXTS["raise"].get(reason, "").format_map(said)
+    name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
+    texts = _TEXTS.get(name, {"head": outcome.replace("_", " ")})  # of a later version of endturn
     return Ending(*(texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")))
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
+
+from duckdb import DuckDBPyConnection
 
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, Condition, Count, Indicator
@@ -19,9 +22,12 @@ from endturn.ui.rows import LABELS
 from endturn.ui.store import Store
 
 SERVICE: Final = "service"
+OF_WHOM: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model": schema.REQUEST_MODEL.label}
+"""The labels by which a view is restricted, by the words of its address."""
+STEP: Final = "step"
 Label = str
-"""`service`, or an attribute as a label."""
-Labels = tuple[str, ...]
+"""`service`, an attribute as a label, or `step`."""
+Labels = tuple[Any, ...]
 
 _LABELS: Final = frozenset({SERVICE, *LABELS})
 _SAID: Final = {
@@ -34,34 +40,46 @@ _SAID: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is looked at: a time range, and whose telemetry. Empty means everybody's."""
+    """What is looked at: a time range, and of whom: the words of `OF_WHOM` that are restricted."""
 
     start_ns: int
     end_ns: int
-    service: str = ""
-    provider: str = ""
-    model: str = ""
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """The columns that are restricted."""
-        asked = {SERVICE: self.service, schema.PROVIDER.label: self.provider, schema.REQUEST_MODEL.label: self.model}
-        return {column: value for column, value in asked.items() if value}
-
-    def last(self, seconds: int) -> Scope:
-        """The same, of the last seconds only."""
-        return replace(self, start_ns=self.end_ns - seconds * 1_000_000_000)
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 class Numbers:
-    """Numbers of one store within one scope."""
+    """Numbers of one store within one scope, all of the moment at which the first is asked for.
 
-    def __init__(self, store: Store, scope: Scope) -> None:
+    Args:
+        step_ns: how long the steps are that `steps` tells apart; 0 is the whole range.
+    """
+
+    def __init__(self, store: Store, scope: Scope, step_ns: int = 0) -> None:
         self.store, self.scope = store, scope
+        self.step_ns = step_ns or scope.end_ns - scope.start_ns
+        self.number_of_steps = max(1, math.ceil((scope.end_ns - scope.start_ns) / self.step_ns))
+        self._last: dict[int, Numbers] = {}
+
+    def last(self, seconds: int) -> Numbers:
+        """The same, of the last seconds only."""
+        start = self.scope.end_ns - seconds * 1_000_000_000
+        return self._last.setdefault(seconds, Numbers(self.store, replace(self.scope, start_ns=start)))
 
     def number(self, count: Count, by: Sequence[Label] = ()) -> dict[Labels, float]:
-        """How many there were, by labels; without a row where there were none."""
-        return {tuple(row[:-1]): row[-1] for row in self._sum(count, by) if row[-1]}
+        """How many there were, by labels; of a histogram how many values. Without a row where there were none."""
+        said = _SAID.get(count.metric.name, {})
+        columns = [f"'{said[label]}'" if label in said else _column(label) for label in by]
+        where = [
+            "metric = $1",
+            f"le IS {'NOT ' if count.metric.instrument == 'histogram' else ''}NULL",
+            *map(_condition, count.only),
+            *(f"NOT {_condition(condition)}" for condition in count.never),
+        ]
+        query = (
+            f"SELECT {''.join(f'{column}, ' for column in columns)}sum(added) FROM added WHERE {' AND '.join(where)}"
+        )
+        rows = self._added.execute(f"{query} GROUP BY ALL", [count.metric.name]).fetchall()
+        return {tuple(labels): added for *labels, added in rows if added}
 
     def total(self, count: Count) -> float:
         """How many there were in all."""
@@ -78,77 +96,55 @@ class Numbers:
         indicator = INDICATORS[name]
         return self.total(indicator.count) if indicator.whole is None else self.share(indicator).get(())
 
-    def steps(self, count: Count, by: Sequence[Label], step_ns: int) -> dict[Labels, list[float]]:
+    def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
         """How many there were in each step of the range, by labels, zeros included."""
-        start = self.scope.start_ns
-        length = self.number_of_steps(step_ns)
-        found: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * length)
-        columns = [*by, f"(at_ns - {start} - 1) // {step_ns}"]
-        for *labels, step, added in self._sum(count, columns):
-            found[tuple(labels)][int(step)] += added
+        found: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * self.number_of_steps)
+        for (*labels, step), added in self.number(count, (*by, STEP)).items():
+            found[tuple(labels)][step] = added
         return dict(found)
 
-    def number_of_steps(self, step_ns: int) -> int:
-        """Into how many steps the range falls."""
-        return max(1, math.ceil((self.scope.end_ns - self.scope.start_ns) / step_ns))
-
-    def buckets(
-        self, metric: Metric, by: Sequence[Label] = (), only: tuple[Condition, ...] = ()
-    ) -> dict[Labels, dict[float, float]]:
+    def buckets(self, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, dict[float, float]]:
         """How many values fell into each bucket, by its upper bound; of the later generation's metric too."""
         names = [metric, *(new for new, _ in schema.SUCCESSORS.get(metric, ()))]
         bounds = "SELECT DISTINCT unnest(bounds) FROM series WHERE list_contains($1, metric) ORDER BY 1"
         empty = dict.fromkeys((bound for (bound,) in self.store.read(bounds, [[m.name for m in names]])), 0.0)
         found: dict[Labels, dict[float, float]] = defaultdict(lambda: dict(empty))
-        columns = [*by, "le"]
         for each in names:
-            for *labels, le, added in self._sum(Count(each, only=only), columns):
+            for (*labels, le), added in self.number(Count(each), (*by, "le")).items():
                 found[tuple(labels)][le] += added
         return dict(found)
 
-    def quantiles(
-        self, q: float, metric: Metric, by: Sequence[Label] = (), only: tuple[Condition, ...] = ()
-    ) -> dict[Labels, float]:
+    def quantiles(self, q: float, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, float]:
         """A quantile by labels, interpolated within its bucket."""
-        return {labels: quantile(q, counts) for labels, counts in self.buckets(metric, by, only).items()}
+        return {labels: quantile(q, counts) for labels, counts in self.buckets(metric, by).items()}
 
-    def stepped_quantiles(
-        self, q: float, metric: Metric, step_ns: int, only: tuple[Condition, ...] = ()
-    ) -> list[float | None]:
-        """A quantile in each step of the range, None where there were no values."""
-        step = f"(at_ns - {self.scope.start_ns} - 1) // {step_ns}"
-        found: list[float | None] = [None] * self.number_of_steps(step_ns)
-        for (number,), counts in self.buckets(metric, (step,), only).items():
-            found[int(number)] = quantile(q, counts)
-        return found
+    @cached_property
+    def _added(self) -> DuckDBPyConnection:
+        """What was added within the scope, by series, bucket and step: one pass over what is stored, for every number.
 
-    def _sum(self, count: Count, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """What was added, grouped by columns; of a histogram how many values."""
+        The table is this connection's own, and goes with it.
+        """
         scope = self.scope
-        said = _SAID.get(count.metric.name, {})
-        columns = [f"'{said[column]}'" if column in said else column for column in columns]
-        where = [
-            "metric = $metric", "at_ns > $start", "at_ns <= $end",
-            f"le IS {'NOT ' if count.metric.instrument == 'histogram' else ''}NULL",
-            *(f"{column} = ${column}" for column in scope.filters),
-            *(_condition(condition) for condition in count.only),
-            *(f"NOT {_condition(condition)}" for condition in count.never),
-        ]  # fmt: skip
-        plain = (f"coalesce({column}, '')" if column in _LABELS else column for column in columns)
-        grouped = "".join(f"{column} AS g{n}, " for n, column in enumerate(plain))
-        names = ", ".join(f"g{n}" for n in range(len(columns)))
-        query = (
-            f"SELECT {grouped}sum(added) FROM increments JOIN (SELECT * EXCLUDE at_ns FROM series) series"
-            f" ON series.id = increments.series WHERE {' AND '.join(where)}" + (f" GROUP BY {names}" if names else "")
+        where = " AND ".join(["true", *(f"{OF_WHOM[name]} = ${name}" for name in scope.only)])
+        own = self.store.connection()
+        own.execute(
+            f"CREATE TEMP TABLE added AS SELECT series.* EXCLUDE (at_ns), le, {STEP}, added FROM"
+            f" (SELECT series AS id, le, ((at_ns - $start - 1) // $step)::INT AS {STEP}, sum(added) AS added"
+            " FROM increments WHERE at_ns > $start AND at_ns <= $end GROUP BY ALL) JOIN series USING (id)"
+            f" WHERE {where}",
+            {"start": scope.start_ns, "end": scope.end_ns, "step": self.step_ns, **scope.only},
         )
-        asked = {"metric": count.metric.name, "start": scope.start_ns, "end": scope.end_ns, **scope.filters}
-        return [row for row in self.store.read(query, asked) if row[-1] is not None]
+        return own
 
 
 def _condition(condition: Condition) -> str:
     attribute, values = condition
     quoted = ", ".join(f"'{value}'" for value in sorted(values))  # words of the schema, never a user's
-    return f"(coalesce({attribute.label}, '') IN ({quoted}))"
+    return f"({_column(attribute.label)} IN ({quoted}))"
+
+
+def _column(label: Label) -> str:
+    return f"coalesce({label}, '')" if label in _LABELS else label
 
 
 def quantile(q: float, counts: Mapping[float, float]) -> float:

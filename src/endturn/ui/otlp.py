@@ -92,7 +92,7 @@ def read(signal: str, content_type: str, content: bytes) -> Batch:
             raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
     except (DecodeError, ParseError, ValueError, RecursionError) as error:
         raise BadRequest(400, f"the body is no {type(request).__name__}: {error}") from None
-    return batch_of(signal, request)
+    return _batch(signal, request)
 
 
 def answer(signal: str, content_type: str, batch: Batch) -> bytes:
@@ -113,8 +113,7 @@ def _encoded(message: Message, content_type: str) -> bytes:
     return json.dumps(MessageToDict(message)).encode() if JSON in content_type else message.SerializeToString()
 
 
-def batch_of(signal: str, request: Any) -> Batch:
-    """The rows of a request that has been parsed."""
+def _batch(signal: str, request: Any) -> Batch:
     batch = Batch()
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
         about = _attributes(resource.resource.attributes)
@@ -225,12 +224,12 @@ def _typed(value: Any, kind: schema.Type) -> Any:
 
 def _add_points(batch: Batch, metric: Any, service: str, instance: str) -> None:
     kind = metric.WhichOneof("data")
-    data = getattr(metric, kind) if kind else None
     expected = {"counter": "sum", "histogram": "histogram"}[METRICS[metric.name].instrument]
-    if data is None or kind != expected:
-        count = len(data.data_points) if data is not None else 1
+    if kind != expected:
+        count = len(getattr(metric, kind).data_points) if kind else 1
         batch.reject(count, f"{metric.name} is a {expected} with explicit bounds, not {kind or 'without data'}")
         return
+    data = getattr(metric, kind)
     delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
     for point in data.data_points:
         if kind == "sum":

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from endturn.telemetry import schema
-from endturn.telemetry.indicators import INDICATORS, Indicator
-from endturn.ui import numbers
-from endturn.ui.numbers import Numbers, step_of
+from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
+from endturn.ui.numbers import OF_WHOM, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
@@ -17,35 +16,24 @@ from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
 LIVELY_S: Final = 60
 """The headline's trend looks back on so much at least."""
 PANELS: Final[dict[str, Any]] = data("panels.yaml")
-ADVICE_WAITS: Final = "The gap between the two is what truncation costs in time; a larger max_tokens closes it."
 
 
 def overview(view: View, store: Store) -> dict[str, Any]:
     """Everything that the overview's template shows."""
-    asked = Numbers(store, view.scope)
-    step_ns = step_of(view.scope.end_ns - view.scope.start_ns)
+    asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     (seen, turned) = store.read("SELECT (SELECT count(*) FROM series), (SELECT count(*) FROM turns)")[0]
-    charts = [_trend(asked, step_ns), *(_bars(asked, each, step_ns) for each in PANELS["bars"]), _waits(asked, step_ns)]
-    headline = INDICATORS["unfinished_share"]
-    assert headline.whole is not None
     return {
         "anything": bool(seen or turned),
         "measured": bool(seen),
-        "headline": headline,
-        "rate": asked.share(headline).get(()),
-        "unfinished": asked.total(headline.count),
-        "truncated": asked.total(headline.whole),
-        "turns": asked.total(INDICATORS["turns"].count),
-        "responses": asked.total(INDICATORS["responses"].count),
+        "values": {name: asked.value(name) for name in PANELS["headline"]},
         "stats": [_stat(asked, **each) for each in PANELS["stats"]],
         "remarks": [found for name in PANELS["remarks"] if (found := _stat(asked, name))["value"]],
         "bars": PANELS["bars"],
         "indicators": INDICATORS,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
-        "wait": _added_wait(asked),
-        "waits_advice": ADVICE_WAITS,
+        "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
         "table": models(asked),
-        "charts": charts,
+        "charts": [_trend(asked), *(_bars(asked, each) for each in PANELS["bars"]), _waits(asked)],
     }
 
 
@@ -72,7 +60,7 @@ def shown(indicator: Indicator, value: float | None) -> str:
 
 def models(asked: Numbers) -> list[dict[str, Any]]:
     """Services and models, the one with most unfinished turns first."""
-    by = (numbers.SERVICE, schema.PROVIDER.label, schema.REQUEST_MODEL.label)
+    by = tuple(OF_WHOM.values())
     responses = asked.number(INDICATORS["responses"].count, by)
     truncation = asked.share(INDICATORS["truncation"], by)
     turns = asked.number(INDICATORS["turns"].count, by)
@@ -80,7 +68,7 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
     shares = asked.share(INDICATORS["unfinished_share"], by)
     rows = [
         {
-            "service": labels[0], "provider": labels[1], "model": labels[2], "responses": responses.get(labels, 0.0),
+            **dict(zip(OF_WHOM, labels, strict=True)), "responses": responses.get(labels, 0.0),
             "truncation": truncation.get(labels), "turns": turns.get(labels, 0.0),
             "unfinished": unfinished.get(labels, 0.0), "share": shares.get(labels),
             "truncation_level": level(INDICATORS["truncation"], truncation.get(labels)),
@@ -94,62 +82,50 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
 # --- Charts -------------------------------------------------------------------------------------------------------
 
 
-def _times(asked: Numbers, step_ns: int) -> list[float]:
-    """The end of each step, in seconds."""
-    start = asked.scope.start_ns
-    return [(start + (n + 1) * step_ns) / NS for n in range(asked.number_of_steps(step_ns))]
+def _chart(
+    id_: str, kind: str, unit: str, asked: Numbers, series: list[dict[str, Any]], every: int = 1
+) -> dict[str, Any]:
+    """A chart with the end of each step, in seconds; `every` so many steps are one."""
+    start, step_ns = asked.scope.start_ns, asked.step_ns * every
+    x = [(start + (n + 1) * step_ns) / NS for n in range(math.ceil(asked.number_of_steps / every))]
+    return {"id": id_, "kind": kind, "unit": unit, "x": x, "step": step_ns / NS, "series": series}
 
 
-def _bars(asked: Numbers, bars: dict[str, str], step_ns: int) -> dict[str, Any]:
-    found = asked.steps(INDICATORS[bars["of"]].count, (bars["by"],), step_ns)
+def _bars(asked: Numbers, bars: dict[str, str]) -> dict[str, Any]:
+    found = asked.steps(INDICATORS[bars["of"]].count, (bars["by"],))
     order = [*COLOURS]
     names = sorted((name for (name,) in found), key=lambda name: order.index(name) if name in order else len(order))
-    return {
-        "id": bars["id"], "kind": "bars", "unit": "count", "x": _times(asked, step_ns), "step": step_ns / NS,
-        "series": [{"name": words(name), "colour": colour(name), "y": found[name,]} for name in names],
-    }  # fmt: skip
+    series = [{"name": words(name), "colour": colour(name), "y": found[name,]} for name in names]
+    return _chart(bars["id"], "bars", "count", asked, series)
 
 
-def _trend(asked: Numbers, step_ns: int) -> dict[str, Any]:
+def _trend(asked: Numbers) -> dict[str, Any]:
     """The headline over time: at each step of the last tenth of the range, so that single turns make no spikes."""
-    indicator = INDICATORS["unfinished_share"]
-    assert indicator.whole is not None
-    length = max(1, asked.number_of_steps(step_ns) // 10, math.ceil(LIVELY_S * NS / step_ns))
-    empty = [0.0] * asked.number_of_steps(step_ns)
-    part = _summed(asked.steps(indicator.count, (), step_ns).get((), empty), length)
-    whole = _summed(asked.steps(indicator.whole, (), step_ns).get((), empty), length)
+    length = max(1, asked.number_of_steps // 10, math.ceil(LIVELY_S * NS / asked.step_ns))
+    empty = [0.0] * asked.number_of_steps
+    counts = (UNFINISHED_TURNS, TRUNCATED_TURNS)
+    part, whole = (_summed(asked.steps(count, ()).get((), empty), length) for count in counts)
     y = [p / w if w else None for p, w in zip(part, whole, strict=True)]
-    return {
-        "id": "trend", "kind": "line", "unit": "share", "x": _times(asked, step_ns), "step": step_ns / NS,
-        "series": [{"name": "not continued", "colour": "lost", "y": y, "fill": True}],
-    }  # fmt: skip
+    return _chart("trend", "line", "share", asked, [{"name": "not continued", "colour": "lost", "y": y, "fill": True}])
 
 
 def _summed(values: Sequence[float], length: int) -> list[float]:
     return [sum(values[max(0, n + 1 - length) : n + 1]) for n in range(len(values))]
 
 
-def _waits(asked: Numbers, step_ns: int) -> dict[str, Any]:
+def _waits(asked: Numbers) -> dict[str, Any]:
     """Durations over time, in steps four times as long: a quantile of one turn says little."""
-    step_ns *= 4
-    series: list[dict[str, Any]] = []
-    for continued, q, hue in PANELS["waits"]:
-        only = ((schema.CONTINUED, frozenset({continued})),)
-        y = asked.stepped_quantiles(q, schema.TURN_DURATION, step_ns, only)
-        name = f"{'continued' if continued == 'true' else 'plain'}, p{q * 100:.0f}"
-        series.append({"name": name, "colour": hue, "y": y, "dash": q < 0.9, "points": True})
-    return {
-        "id": "waits", "kind": "line", "unit": "seconds", "x": _times(asked, step_ns), "step": step_ns / NS,
-        "series": series if any(any(each["y"]) for each in series) else [],
-    }  # fmt: skip
-
-
-def _added_wait(asked: Numbers) -> dict[str, float | None]:
-    """The median durations of continued and of plain turns, and what lies between."""
-    found = asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,))
-    continued, plain = found.get(("true",)), found.get(("false",))
-    added = None if continued is None or plain is None else continued - plain
-    return {"continued": continued, "plain": plain, "added": added}
+    found = asked.buckets(schema.TURN_DURATION, (schema.CONTINUED.label, f"{STEP} // 4"))
+    steps = range(math.ceil(asked.number_of_steps / 4)) if found else ()
+    series = [
+        {
+            "name": f"{'continued' if continued == 'true' else 'plain'}, p{q * 100:.0f}", "colour": hue,
+            "y": [quantile(q, found[continued, n]) if (continued, n) in found else None for n in steps],
+            "dash": q < 0.9, "points": True,
+        }
+        for continued, q, hue in PANELS["waits"]
+    ]  # fmt: skip
+    return _chart("waits", "line", "seconds", asked, series if found else [], every=4)
 
 
 def _histogram(asked: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:

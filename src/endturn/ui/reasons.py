@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from endturn import reasons
@@ -14,11 +15,13 @@ from endturn.ui.views import View
 def shown(view: View, store: Store) -> dict[str, Any]:
     """Every value of every API, those first that calls of the view ended with; filtered by a text."""
     where, asked = view.where()
-    seen = store.read(
-        f"SELECT provider, lower(raw), reason, count(*) FROM spans WHERE {where} AND raw IS NOT NULL"
-        " AND reason IS NOT NULL GROUP BY ALL",
-        asked,
+    query = (
+        f"SELECT provider, lower(raw), reason, count(*) FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL"
     )
+    seen = store.read(query, asked)
+    mix: Counter[str] = Counter()
+    for _, _, reason, calls in seen:
+        mix[reason] += calls
     text = view.given.get("q", "").strip().lower()[:100]
     rows = [
         {
@@ -34,17 +37,12 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     known = {(row["raw"].lower(), row["reason"]) for row in rows}
     unknown = [
         {"raw": raw, "reason": reason, "seen": calls} for _, raw, reason, calls in seen
-        if (raw, reason) not in known
+        if raw is not None and (raw, reason) not in known
     ]  # fmt: skip
     found = [row for row in rows if not text or text in f"{row['api']} {row['raw']} {row['reason']}".lower()]
     found.sort(key=lambda row: -row["seen"])  # stable: within a number of calls as the table has them
-    mix = dict(
-        store.read(
-            f"SELECT reason, count(*) FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY reason ORDER BY 2 DESC",
-            asked,
-        )
-    )
     return {
-        "rows": found, "all": len(rows), "unknown": unknown, "q": view.given.get("q", "")[:100], "mix": mix,
-        "meaning": {reason.value: MEANING[reason] for reason in StopReason}, "calls": sum(mix.values()),
+        "rows": found, "all": len(rows), "unknown": unknown, "q": view.given.get("q", "")[:100],
+        "mix": dict(mix.most_common()),
+        "meaning": {reason.value: MEANING[reason] for reason in StopReason}, "calls": mix.total(),
     }  # fmt: skip

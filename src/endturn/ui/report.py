@@ -7,6 +7,7 @@ import operator
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -38,12 +39,12 @@ class Limit:
 
     text: str
     name: str
-    compare: str
+    compare: Callable[[float, float], bool]
     limit: float
 
     def is_met(self, value: float | None) -> bool:
         """Whether the build fails; not where there is no value, since nothing happened."""
-        return value is not None and OPERATORS[self.compare](value, self.limit)
+        return value is not None and self.compare(value, self.limit)
 
 
 def limit(text: str) -> Limit:
@@ -53,7 +54,7 @@ def limit(text: str) -> Limit:
         raise UsageError(f"--fail-on takes NAME > NUMBER, such as 'truncation_without_continuation > 1%', not {text!r}")
     if found[1] not in NAMES:
         raise UsageError(f"there is no indicator {found[1]!r}; {did_you_mean(found[1], NAMES)}")
-    return Limit(text.strip(), NAMES[found[1]], found[2], float(found[3]) / (100 if found[4] else 1))
+    return Limit(text.strip(), NAMES[found[1]], OPERATORS[found[2]], float(found[3]) / (100 if found[4] else 1))
 
 
 def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> tuple[str, int]:
@@ -70,13 +71,10 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
         raise UsageError("report on what? Give files of OTLP JSON, or the --file that `endturn ui` keeps")
     if file is not None and not file.exists():
         raise UsageError(f"there is no file {str(file)!r}")
-    store = Store(file)
-    try:
+    with closing(Store(file)) as store:
         for path in inputs:
             files.load(store, path)
         found = _found(store, limits)
-    finally:
-        store.close()
     status = 1 if any(each["met"] for each in found["limits"]) else 3 if limits and not found["measured"] else 0
     return _written(found, format_), status
 

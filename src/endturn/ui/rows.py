@@ -11,10 +11,12 @@ import yaml
 from endturn.telemetry import schema
 
 
-def data(name: str) -> Any:
-    """A data file of this package: YAML parsed, anything else as text."""
-    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
-    return yaml.safe_load(text) if name.endswith(".yaml") else text
+def data(name: str, package: str = __package__) -> Any:
+    """A data file of a package: YAML parsed, anything else as text."""
+    text = files(package).joinpath(name).read_text(encoding="utf-8")
+    if not name.endswith(".yaml"):
+        return text
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both safe)
 
 
 MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import threading
 import urllib.request
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,7 @@ def run(
     traces: str = "",
     open_browser: bool | None = None,
 ) -> int:
-    """Serve the page until it is interrupted.
+    """Serve the page until it is interrupted, or told to end.
 
     Args:
         inputs: files of OTLP JSON to read first.
@@ -47,20 +48,18 @@ def run(
     Raises:
         UsageError: the port or the file is another process's, or an input cannot be read.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs it as a service ends it as Ctrl-C does
     listening = listen(host, port)
     store = Store(file, keep_ns=round(keep_days * DAY_NS), most_bytes=most_mb * 1024**2)
-    try:
+    with suppress(KeyboardInterrupt), closing(store):
         for path in inputs:
-            read = files.load(store, path)
-            print(f"{path}: {read}")
+            print(f"{path}: {files.load(store, path)}")
         with serving(store, listening, host=host, traces=traces) as address:
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") != address:
                 print(f"Send telemetry to it:  export OTEL_EXPORTER_OTLP_ENDPOINT={address}", flush=True)
             browse(address, open_browser)
             threading.Event().wait()
-    finally:
-        store.close()
     return 0
 
 
@@ -71,8 +70,7 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104 (compared, not bound)
     page = Page(store, address=address, traces=traces)
-    everybody = host not in ("127.0.0.1", "localhost", "::1")
-    app = application(page, hosts=frozenset({"*"}) if everybody else LOOPBACK)
+    app = application(page, only_here=shown in LOOPBACK)
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False)
     )
@@ -89,22 +87,14 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that takes connections there; 0 is any free port. Raises UsageError that names who has the port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(128)
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        listening.close()
         if pid := page_at(port):
             raise UsageError(f"an endturn page runs at http://127.0.0.1:{port} already (pid {pid})") from None
-        who = holder(port)
-        raise UsageError(
-            f"port {port} of {host} cannot be used: {error.strerror}{f' by {who}' if who else ''}; "
-            "end that, or give another --port"
-        ) from None
-    return listening
+        by = f" by {who}" if (who := holder(port)) else ""
+        why = str(error.strerror).partition(" (")[0]
+        raise UsageError(f"port {port} of {host} cannot be used: {why}{by}; end that, or give another --port") from None
 
 
 def page_at(port: int) -> int | None:

@@ -6,7 +6,7 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -64,9 +64,9 @@ class Store:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
         self._db = _opened(path)
         self._known: dict[SeriesKey, _Known] = {}
+        self.commits = 0  # so far: whoever shows what is stored sees by it that more has come
         self._begin()
         self._waiting: SimpleQueue[tuple[Batch, Future[None]] | None] = SimpleQueue()
-        self._changed: list[Callable[[], None]] = []
         self._swept = time.monotonic()
         self._writer = threading.Thread(target=self._write_all, name="endturn-ui-writer", daemon=True)
         self._writer.start()
@@ -81,26 +81,26 @@ class Store:
         """Write a batch, and wait for it."""
         self.submit(batch).result()
 
-    def on_change(self, told: Callable[[], None]) -> None:
-        """Have `told` called, from the writer's thread, after each commit."""
-        self._changed.append(told)
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """A connection for reads, and for temporary tables of its own; it ends with its last reference."""
+        return self._db.cursor()
 
     def read(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query. Any thread may ask, while the writer writes."""
-        with self._db.cursor() as cursor:
-            return cursor.execute(query, parameters).fetchall()
+        with self.connection() as own:
+            return own.execute(query, parameters).fetchall()
 
     def read_rows(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """The same, each row as a dictionary."""
-        with self._db.cursor() as cursor:
-            cursor.execute(query, parameters)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        with self.connection() as own:
+            own.execute(query, parameters)
+            names = [column[0] for column in own.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
 
     def copy(self, query: str, parameters: Sequence[Any] | Mapping[str, Any], to: Path, options: str) -> None:
         """Write the rows of a query to a file, as DuckDB's COPY does."""
-        with self._db.cursor() as cursor:
-            cursor.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
+        with self.connection() as own:
+            own.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
 
     def close(self) -> None:
         """Write what waits, and let go of the file."""
@@ -159,8 +159,7 @@ class Store:
             return
         for _, done in asked:
             done.set_result(None)
-        for told in self._changed:
-            told()
+        self.commits += 1
 
     def _commit(self, batch: Batch) -> None:
         """All of a batch, or nothing of it."""
@@ -169,7 +168,10 @@ class Store:
             turns = self._add(batch)
             if series:
                 rows = [_series_row(key, known) for key, known in series.items()]
-                self._db.execute("DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [[*_ids(series)]])
+                self._db.execute(
+                    "DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))",
+                    [[known.id for known in series.values()]],
+                )
                 self._insert("series", rows)
             self._insert("increments", increments)
             if turns:
@@ -270,10 +272,6 @@ def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
     anew = point.started_ns != known.started_ns or len(point.values) != len(known.last)
     differences = tuple(new - old for new, old in zip(point.values, known.last, strict=False))
     return point.values if anew or min(differences) < 0 else differences
-
-
-def _ids(series: Mapping[SeriesKey, _Known]) -> Iterable[int]:
-    return (known.id for known in series.values())
 
 
 def _series_row(key: SeriesKey, known: _Known) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Self
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from endturn.ui.numbers import Scope, step_of
+from endturn.ui.numbers import OF_WHOM, Scope, step_of
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 
@@ -29,19 +29,12 @@ COLOURS: Final[dict[str, str]] = data("panels.yaml")["colours"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One page's address, read: the scope of its numbers, and the parameters it was given.
-
-    Attributes:
-        now_ns: when the page was asked for.
-    """
+    """One page's address, read: the scope of its numbers, the parameters it was given, and what can be chosen."""
 
     scope: Scope
     given: Mapping[str, str]
     range: str
-    now_ns: int
-    services: tuple[str, ...] = ()
-    providers: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
+    known: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, store: Store, given: Mapping[str, str], now_ns: int) -> Self:
@@ -56,19 +49,13 @@ class View:
             range_ = range_ if range_ in RANGES or range_ == "all" else "all" if young else USUAL
             start, end = (first, last) if range_ == "all" else (now_ns - RANGES[range_] * NS, now_ns)
         start -= start % step_of(end - start)  # so that bars keep their places while time goes on
-        scope = Scope(
-            start_ns=start, end_ns=end,
-            **{name: given.get(name, "") for name in ("service", "provider", "model")},
-        )  # fmt: skip
-        known = {name: _values(store, name) for name in ("service", "provider", "model")}
-        return cls(scope, given, range_, now_ns, known["service"], known["provider"], known["model"])
+        scope = Scope(start_ns=start, end_ns=end, only={name: given[name] for name in OF_WHOM if given.get(name)})
+        return cls(scope, given, range_, {name: _values(store, name) for name in OF_WHOM})
 
     def link(self, path: str = "", **changed: str) -> str:
         """An address with this view's parameters, some of them changed; an empty one is left out."""
-        kept = {
-            name: self.given[name] for name in ("range", "from", "to", "service", "provider", "model", "state", "sort")
-            if self.given.get(name)
-        }  # fmt: skip
+        lasting = ("range", "from", "to", *OF_WHOM, "state", "sort")
+        kept = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
             kept.pop("from", None)
             kept.pop("to", None)
@@ -78,9 +65,8 @@ class View:
     def where(self, at: str = "start_ns") -> tuple[str, dict[str, Any]]:
         """The view's scope as a condition on a table of spans, events or turns, with its parameters."""
         scope = self.scope
-        asked = {name: value for name in ("service", "provider", "model") if (value := getattr(scope, name))}
-        conditions = [f"{at} >= $start", f"{at} <= $end", *(f"{name} = ${name}" for name in asked)]
-        return " AND ".join(conditions), {"start": scope.start_ns, "end": scope.end_ns, **asked}
+        conditions = [f"{at} >= $start", f"{at} <= $end", *(f"{name} = ${name}" for name in scope.only)]
+        return " AND ".join(conditions), {"start": scope.start_ns, "end": scope.end_ns, **scope.only}
 
 
 def _kept(store: Store, now_ns: int) -> tuple[int, int]:
@@ -93,13 +79,10 @@ def _kept(store: Store, now_ns: int) -> tuple[int, int]:
     return min(first or last, last - 30 * NS) - NS, last + NS
 
 
-def _values(store: Store, name: str) -> tuple[str, ...]:
-    column = {"service": "service", "provider": "gen_ai_provider_name", "model": "gen_ai_request_model"}[name]
-    query = (
-        f"SELECT DISTINCT value FROM (SELECT {column} AS value FROM series UNION ALL SELECT {name} FROM turns)"
-        " WHERE value <> '' ORDER BY 1 LIMIT 500"
-    )
-    return tuple(value for (value,) in store.read(query))
+def _values(store: Store, name: str) -> list[str]:
+    both = f"SELECT {OF_WHOM[name]} AS value FROM series UNION ALL SELECT {name} FROM turns"
+    found = store.read(f"SELECT DISTINCT value FROM ({both}) WHERE value <> '' ORDER BY 1 LIMIT 500")
+    return [value for (value,) in found]
 
 
 def _whole(text: str | None) -> int | None:
@@ -158,16 +141,11 @@ def colour(name: str | None) -> str:
     return COLOURS.get(name or "", "unknown")
 
 
-FILTERS: Final[dict[str, Callable[..., Any]]] = {
-    "count": count, "share": share, "seconds": seconds, "clock": clock, "words": words, "colour": colour,
-    "prose": prose,
-}  # fmt: skip
-
-
 def templates(*, escape: bool = True) -> Environment:
-    """The package's templates, with the filters above."""
+    """The package's templates, with the functions above as filters."""
+    filters: tuple[Callable[..., Any], ...] = (count, share, seconds, clock, words, colour, prose)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True)
     environment.loader = PackageLoader(__package__)
     environment.autoescape = escape  # Markdown has an escape of its own
-    environment.filters |= FILTERS
+    environment.filters |= {each.__name__: each for each in filters}
     return environment
