@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +113,67 @@ def test_a_stream_of_gemini_that_came_as_one_array_is_its_events() -> None:
     assert (found.text, found.stop.reason) == ("Half an", StopReason.MISSING)
 
 
+CHAT = b'{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"length"}]}'
+CHAT_STREAM = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
+)
+OLLAMA = b'{"message":{"content":"Hi"},"done":false}\n{"message":{},"done":true,"done_reason":"length"}\n'
+COHERE_V1 = (
+    b'{"is_finished":false,"event_type":"text-generation","text":"Hi"}\n'
+    b'{"is_finished":true,"event_type":"stream-end","response":{"text":"Hi"},"finish_reason":"MAX_TOKENS"}\n'
+)
+GEMINI = (
+    b'[{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}\n',
+    b',\r\n{"candidates":[{"finishReason":"MAX_TOKENS"}]}]',
+)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "format_"),
+    [
+        ([CHAT[:9], CHAT[9:]], "openai_chat"),
+        ([CHAT.decode()[:48], CHAT.decode()[48:]], "openai_chat"),
+        ([bytearray(CHAT_STREAM[:9]), memoryview(CHAT_STREAM)[9:]], "openai_chat"),
+        (CHAT_STREAM.decode().splitlines(), "openai_chat"),
+        (OLLAMA.splitlines(), "ollama"),
+        (COHERE_V1.splitlines(keepends=True), "cohere"),
+        (COHERE_V1.decode().splitlines(), "cohere"),
+        (GEMINI, "gemini"),
+    ],
+    ids=["body", "text of a body", "buffers", "lines", "lines of JSON", "v1", "lines of v1", "array"],
+)
+def test_bytes_in_pieces_say_what_they_say_together(chunks: Any, format_: str) -> None:
+    """As `iter_bytes()`, `iter_text()` and `iter_lines()` give a body or a stream, the last without the lines' ends."""
+    found = read(iter(chunks), format=format_)
+    assert (found.text, found.stop.reason) == ("Hi", StopReason.MAX_TOKENS)
+
+
+@pytest.mark.parametrize("format_", ["openai_chat", "ollama", "bedrock_converse"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "<html>502 Bad Gateway</html>",
+        b"Internal Server Error",
+        gzip.compress(CHAT),
+        CHAT.decode().encode("utf-16"),
+        b"null",
+    ],
+    ids=["html", "text", "gzip", "utf-16", "null"],
+)
+def test_what_is_no_reply_is_no_cut_stream(reply: Any, format_: str) -> None:
+    """A gateway's page, something compressed, another encoding: none is an answer that broke off."""
+    for given in (reply, [reply]):
+        with pytest.raises(DecodeError, match="neither JSON nor a stream"):
+            read(given, format=format_)
+
+
+@pytest.mark.parametrize("reply", [b"", b" \n", "da", b": ping\n\n", b"event: message_sta", b"id: 7\r\ndata: {"])
+def test_a_stream_may_be_cut_anywhere(reply: Any) -> None:
+    """Even before its first event."""
+    assert read(reply, format="openai_chat").stop.reason is StopReason.MISSING
+
+
 @pytest.mark.parametrize(
     ("reply", "kind", "says"),
     [
@@ -119,10 +181,12 @@ def test_a_stream_of_gemini_that_came_as_one_array_is_its_events() -> None:
         (b'data: {"a": \n\n', DecodeError, "not JSON"),
         ({"output": []}, DecodeError, "choices"),
         (7, UsageError, "not int"),
+        (["a", {"b": 1}], UsageError, "not dict"),
+        ([b"a", 7], UsageError, "not int"),
     ],
 )
 def test_what_cannot_be_read_is_said(reply: Any, kind: type[Exception], says: str) -> None:
-    """A damaged body, a damaged event, another format, no reply at all."""
+    """A damaged body, a damaged event, another format, no reply at all, pieces of two kinds."""
     with pytest.raises(kind, match=says):
         read(reply, format="openai_chat")
 

@@ -194,6 +194,22 @@ def test_explain_what_nobody_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == []
 
 
+@pytest.mark.parametrize(
+    ("raw", "says"), [(None, "no raw value"), (5, "not 5"), ({}, "not {}")], ids=["none", "number", "object"]
+)
+def test_only_text_is_explained(raw: Any, says: str) -> None:
+    """A missing reply has no raw value, and the error says so."""
+    with pytest.raises(UsageError, match=says):
+        reasons.explain(raw)
+
+
+@pytest.mark.parametrize(("raw", "provider"), [("length", "mistralai"), ("MAX_TOKENS", "vertexai"), ("length", "z-ai")])
+def test_a_provider_is_known_by_what_frameworks_call_it(raw: str, provider: str) -> None:
+    """Its rows are found, and its client's table decides."""
+    assert {entry.normalized for entry in reasons.explain(raw, provider)} == {"max_tokens"}
+    assert endturn.normalize(raw, provider=provider).reason is StopReason.MAX_TOKENS
+
+
 @pytest.mark.parametrize("command", [["reasons"], ["explain", "stop"]], ids=["reasons", "explain"])
 def test_a_provider_that_nobody_knows(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A name that is no provider, API or format is a mistake, and the APIs are listed."""

@@ -1,6 +1,8 @@
 """Who answers: the one table of providers, by their names in `gen_ai.provider.name`.
 
-Clients, instrumentation, frameworks, the Collector's rules and docs/providers.md read it. A new provider is one row.
+Clients, instrumentation, frameworks, the Collector's rules and docs/providers.md read it. A new provider is one row;
+one with stop reasons of its own also needs a row of data/dialects.tsv, which its `dialect` names, and its values in
+data/stop_reasons.tsv.
 """
 
 from __future__ import annotations

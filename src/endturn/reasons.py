@@ -12,7 +12,7 @@ from endturn import frameworks
 from endturn.errors import UsageError
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.formats.errors import says_of_stop
-from endturn.providers import PROVIDERS
+from endturn.providers import ALIASES, PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
 from endturn.stop_reasons import COMPATIBLE, Api, apis as apis_of
 
@@ -116,7 +116,13 @@ def explain(raw: str, provider: str | None = None) -> tuple[Entry, ...]:
         raw: as the provider sends it. Of a joined value a part is enough: "steered", "context_length_exceeded".
         provider: an API ("openai.responses"), a part of its name ("openai"), a provider's name as our clients know it
             ("mistral_ai"), or a format.
+
+    Raises:
+        UsageError: the raw value is no text.
     """
+    if not isinstance(raw, str):
+        hint = ": where no reason arrived there is no raw value, and the stop is `missing`" if raw is None else ""
+        raise UsageError(f"a raw value is text, not {raw!r}{hint}")
     known = [entry for entry in table() if provider is None or is_of(entry, provider)]
     exact = tuple(entry for entry in known if find_row(raw, {entry.raw: entry.row}) is not None)
     if exact:
@@ -130,16 +136,26 @@ _SEGMENT: Final = {"aws.bedrock": "bedrock", "gcp.gemini": "google", "gcp.vertex
 """What the names of a provider's APIs begin with, where that is not in its own name."""
 
 
+def _named(provider: str) -> str:
+    """A provider's name, by what frameworks call it; that of an API or a format stays, "bedrock.converse" for one."""
+    asked = provider.strip().lower()
+    if asked in FORMATS:
+        return asked
+    spelled = asked.replace("-", "_")
+    known = ALIASES.get(spelled, spelled)
+    return known if known in PROVIDERS else asked
+
+
 def is_of(entry: Entry, provider: str) -> bool:
     """Whether an entry is of the provider, API or format of that name."""
-    asked = provider.strip().lower()
+    asked, known = provider.strip().lower(), _named(provider)
     name = entry.api.name.lower()
     segments = name.replace("(", ".").rstrip(")").split(".")
     return (
         asked == name
-        or _SEGMENT.get(asked, asked) in segments
+        or _SEGMENT.get(known, asked) in segments
         or any(asked == speaks for speaks, _ in entry.formats)
-        or (asked in PROVIDERS and _is_said_by(asked, entry))
+        or (known in PROVIDERS and _is_said_by(known, entry))
     )
 
 
@@ -218,7 +234,7 @@ def _rows(provider: str | None, format_: str | None) -> Mapping[str, Row]:
             )
         spoken = (entry for entry in found if format_ is None or any(format_ == name for name, _ in entry.formats))
         rows = {entry.raw: entry.row for entry in spoken} or rows
-        asked = provider.strip().lower()
+        asked = _named(provider)
         if asked in PROVIDERS and format_ in (None, PROVIDERS[asked].format):
             # Where two of a provider's APIs have the same word, the one that our clients speak decides.
             speaks = format_of(PROVIDERS[asked].format)

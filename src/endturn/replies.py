@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.formats import Context, Event, Framing, RequestSummary, dialect_in, format_of, framing
+from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.sdk_objects import dumped
+
+Chunk = str | bytes | bytearray | memoryview
+
+_BLANK: Final = b" \t\r\n\xef\xbb\xbf"
+"""What may stand before a reply; the last three are a byte order mark."""
 
 
 def read(
@@ -56,32 +61,51 @@ def _asked(speaks: Format, request: Request | Mapping[str, Any] | None) -> Reque
 def _opened(reply: Any, stream: Framing) -> Mapping[str, Any] | Iterable[Event]:
     """A body, or the events of a stream."""
     reply = dumped(reply)
-    if isinstance(reply, str | bytes | bytearray | memoryview):
-        data = _bytes(reply).lstrip(b" \t\r\n\xef\xbb\xbf")
-        if data[:1] not in (b"{", b"["):
-            return framing.events([data], stream)
-        try:
-            reply = framing.parse(data)
-        except DecodeError:
-            if b"\n{" not in data:
-                raise
-            return framing.events([data], Framing.NDJSON)
+    if isinstance(reply, Chunk):
+        reply = _parsed([reply], stream)
     if isinstance(reply, Mapping):
         return reply
     if not isinstance(reply, Iterable):
         hint = ": collect what it gives first" if hasattr(reply, "__aiter__") else ""
         raise UsageError(f"a reply is a body, or an iterable of a stream's events, not {type(reply).__name__}{hint}")
-    return _events(iter(reply), stream)
+    given = list(reply)
+    if not given or not isinstance(given[0], Chunk):
+        return _events(given)
+    for each in given:
+        if not isinstance(each, Chunk):
+            raise UsageError(f"after bytes or text more of it is expected, not {type(each).__name__}")
+    joined = _parsed(given, stream)
+    return joined if isinstance(joined, Mapping) else _events(joined)
 
 
-def _events(given: Iterator[Any], stream: Framing) -> Iterator[Event]:
-    for first in given:
-        if isinstance(first, str | bytes):
-            yield from framing.events((_bytes(each) for each in chain([first], given)), stream)
-            return
-        for event in chain([first], given):
-            yield event if isinstance(event, Event) else Event(None, dumped(event))
+def _events(given: Iterable[Any]) -> Iterator[Event]:
+    return (event if isinstance(event, Event) else Event(None, dumped(event)) for event in given)
 
 
-def _bytes(said: Any) -> bytes:
-    return said.encode("utf-8", "surrogatepass") if isinstance(said, str) else bytes(said)
+def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
+    """Bytes or text, cut anywhere, as the JSON that they are, or as the events of a stream."""
+    chunks = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else bytes(each) for each in given]
+    data = lines = b"".join(chunks).lstrip(_BLANK)
+    if b"\n" not in data and b"\r" not in data:
+        lines = b"\n".join(chunks).lstrip(_BLANK)  # Their ends are gone, as after httpx's `iter_lines()`.
+    if data[:1] in (b"{", b"["):
+        try:
+            return framing.parse(data)
+        except DecodeError:
+            if b"\n{" not in lines:
+                raise
+        return framing.events([lines], Framing.NDJSON)
+    if not _begins(data, stream):
+        readable = shortened(data.decode("utf-8", "replace"))
+        raise DecodeError(f"neither JSON nor a stream of that format: {readable[:80]!r}", body=readable)
+    of_lines = stream is Framing.SSE and all(_begins(each, stream) for each in chunks)
+    return framing.events([lines if of_lines else data], stream)
+
+
+def _begins(data: bytes, stream: Framing) -> bool:
+    """Whether a stream may begin so, even one that is cut within its first word."""
+    if stream is Framing.SSE:
+        field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
+        return any(known.startswith(field) for known in (b"data", b"event", b"id", b"retry"))
+    # A message of AWS's begins with its length, which is below 16 MiB.
+    return not data or (stream is Framing.EVENTSTREAM and data[:1] == b"\0")

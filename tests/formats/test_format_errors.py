@@ -139,6 +139,52 @@ def test_bodies_are_shortened() -> None:
     assert len(str(raised)) < 400
 
 
+def test_a_limit_that_left_no_room_for_an_answer_is_a_stop_reason() -> None:
+    """OpenAI and Azure say 400 where a reasoning model used the whole limit before its answer."""
+    sentence = "Could not finish the message because max_tokens or model output limit was reached."
+    told = {"message": sentence, "type": "invalid_request_error", "param": None, "code": None}
+    raised = error(400, {"error": told})
+    assert type(raised) is RequestRejected
+    assert raised.stop is not None
+    assert (raised.stop.reason, raised.stop.truncated) == (StopReason.MAX_TOKENS, True)
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind"), [("groq", ProviderUnavailable), ("cohere", RequestRejected)], ids=["groq", "cohere"]
+)
+def test_status_498_is_no_room_at_groq_and_a_bad_key_at_cohere(provider: str, kind: type[ProviderError]) -> None:
+    """A status that no standard knows means what its provider says."""
+    assert type(error_of(498, {}, b"{}", ctx=Context(provider=provider))) is kind
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+def test_a_redirect_that_nobody_followed_has_its_own_status(status: int) -> None:
+    """Sending it again leads to the same redirect."""
+    raised = error(status, b"", {"location": "https://elsewhere.example/v1"})
+    assert (type(raised), raised.status) == (RequestRejected, status)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"type": "insufficient_quota", "message": "You exceeded your current quota."},
+        {"type": "exceeded_current_quota_error", "message": "Your account is suspended."},
+        {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."},
+    ],
+    ids=["openai", "moonshot", "z_ai"],
+)
+def test_a_used_up_balance_is_no_rate_limit(told: dict[str, str]) -> None:
+    """It comes with the same status, and waiting does not help."""
+    assert type(error(429, {"error": told})) is RequestRejected
+
+
+def test_an_error_inside_a_stream_has_one_word() -> None:
+    """Of code and type, the exception and what had arrived before it name the same."""
+    told = {"type": "tokens", "code": "rate_limit_exceeded", "message": "Rate limit reached"}
+    assert broken(told).raw == "rate_limit_exceeded"
+    assert "429 rate_limit_exceeded" in str(error_of(200, {}, {"error": told}, ctx=CTX))
+
+
 def test_x_should_retry_is_heeded() -> None:
     """The header that both SDKs heed decides."""
     assert error(429, {}, {"x-should-retry": "false"}).retryable is False

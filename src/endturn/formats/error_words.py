@@ -13,6 +13,7 @@ from endturn.tables import lines, shipped
 _MEANS: Final = {
     "silent": None,
     "context_window_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers"),
+    "max_tokens": Row(StopReason.MAX_TOKENS, True, source="error answers"),
     "safety_blocked": Row(StopReason.SAFETY_BLOCKED, True, source="error answers"),
     "call": Row(StopReason.ERROR, True, Resume.REPAIR, source="error answers"),
 }

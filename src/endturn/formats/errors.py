@@ -58,6 +58,9 @@ _KEY: Final = re.compile(
     re.VERBOSE,
 )
 
+_SPENT: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113")
+"""What OpenAI, Moonshot and Z.AI call a used-up balance, with a rate limit's status."""
+
 _RATE: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 
 
@@ -65,7 +68,7 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     """The exception for an error answer.
 
     Args:
-        status: the HTTP status; 200 for an error inside a stream.
+        status: the HTTP status; 200 for an error inside a stream. A redirect that nobody followed is an answer, too.
         headers: of the answer; names in any case.
         body: the answer's bytes, or its parsed JSON.
     """
@@ -73,12 +76,12 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
     readable, parsed = _read(body)
     error = _named(_error_member(parsed), parsed, known)
     word = _word(error)
-    if status < 400:
+    if status < 300:
         status = _status(error) or count(member(parsed, "status_code")) or 500
     stop = says_of_stop(error, status, readable)
     label = f"{status} {word}" if word and word != str(status) else str(status)
     waits = retry_after(known)
-    return _kind(status, word, known, stop)(
+    return _kind(status, word, ctx.provider, known, stop)(
         f"{ctx.provider or 'the provider'} answered {label}: {shortened(_said(error) or readable, 300)}",
         provider=ctx.provider,
         status=status,
@@ -129,7 +132,7 @@ def broken(error: Any) -> Stop:
     said = says_of_stop(error, 0)
     if said is not None:
         return said if said.detail is not None else replace(said, detail=label_of(error))
-    words = (member(error, name) for name in ("type", "code", "status"))  # The last is Google's.
+    words = (member(error, name) for name in ("code", "type", "status"))  # The last is Google's.
     raw = next((word for word in words if isinstance(word, str) and word), "error")
     return find_stop(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
 
@@ -274,13 +277,15 @@ def _retry_delay(error: Any) -> float | None:
     return None
 
 
-def _kind(status: int, word: str, headers: Mapping[str, str], stop: Stop | None) -> type[ProviderError]:
+def _kind(status: int, word: str, provider: str, headers: Mapping[str, str], stop: Stop | None) -> type[ProviderError]:
     if status in (408, 504, 524):
         return ProviderTimeout
     # Both SDKs heed this header above all; a used-up balance says 429 and will say it again.
-    if headers.get("x-should-retry") == "false" or word == "insufficient_quota" or (stop is not None and status >= 424):
+    if headers.get("x-should-retry") == "false" or word in _SPENT or (stop is not None and status >= 424):
         return RequestRejected
     # Bedrock's 424: the model failed over this request. "Retry your request."
     if headers.get("x-should-retry") == "true" or status in (409, 424, 425, 429) or status >= 500:
+        return ProviderUnavailable
+    if status == 498 and provider == "groq":  # Its flex tier is full; Cohere's 498 is a bad key.
         return ProviderUnavailable
     return RequestRejected
