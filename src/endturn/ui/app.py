@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 from endturn import __version__
 from endturn.ui import alerts, exports, otlp, panels, reasons, turns, views
 from endturn.ui.store import Store
+from endturn.ui.views import View
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -122,28 +123,23 @@ class Page:
 
     # --- Out -----------------------------------------------------------------------------------------------------
 
-    def _page(
-        self, name: str, data: Callable[[views.View, Store], dict[str, Any] | None]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def _page(self, name: str, data: Callable[[View, Store], dict[str, Any] | None]) -> Callable[[Request], Response]:
         def render(request: Request) -> Response:
-            view = views.View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
+            view = View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
             found = data(view, self.store)
             about = {"page": name, "view": view, "address": self.address, "traces": self.traces, "release": __version__}
             template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
             text = template.render(about | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
 
-        async def page(request: Request) -> Response:
-            return await run_in_threadpool(render, request)
+        return render
 
-        return page
-
-    async def export(self, request: Request) -> Response:
+    def export(self, request: Request) -> Response:
         """A table as CSV or Parquet."""
-        view, name = views.View.of(self.store, request.query_params, time.time_ns()), request.path_params["name"]
-        found = await run_in_threadpool(exports.export, self.store, view, name)
+        view, name = View.of(self.store, request.query_params, time.time_ns()), request.path_params["name"]
+        found = exports.export(self.store, view, name)
         if found is None:
-            return PlainTextResponse(f"there are: {', '.join(exports.names())}\n", 404)
+            return PlainTextResponse(f"there are: {', '.join(exports.NAMES)}\n", 404)
         content, media = found
         headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
         return Response(content, media_type=media, headers=headers)

@@ -31,16 +31,14 @@ FORMATS: Final = {
 }
 
 
-def names() -> list[str]:
-    """What can be asked for."""
-    return [f"{table}.{format_}" for table in TABLES for format_ in FORMATS]
+NAMES: Final = [f"{table}.{format_}" for table in TABLES for format_ in FORMATS]
 
 
 def export(store: Store, view: View, name: str) -> tuple[bytes, str] | None:
     """A table's rows within a view, with the media type; None where there is no such table."""
-    table, _, format_ = name.partition(".")
-    if table not in TABLES or format_ not in FORMATS:
+    if name not in NAMES:
         return None
+    table, _, format_ = name.partition(".")
     columns, source, at = TABLES[table]
     where, parameters = view.where(at)
     with tempfile.TemporaryDirectory() as folder:

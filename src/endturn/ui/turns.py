@@ -20,6 +20,7 @@ A_PAGE: Final = 50
 TEXTS: Final[dict[str, dict[str, Any]]] = data("turns.yaml")
 STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
 MOST_STEPS: Final = 200
+TOOL: Final = "execute_tool"
 TAIL: Final = 160
 """How much of the text is shown on each side of a seam."""
 
@@ -139,13 +140,9 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
     }
     steps: list[Step] = []
     for span in spans:
-        kind = (
-            "tool" if span["operation"] == "execute_tool"
-            else None if span["operation"] not in MODEL_CALLS
-            else "continuation" if span["continuation"] else "call"
-        )  # fmt: skip
-        if kind is None:
+        if span["operation"] not in (*MODEL_CALLS, TOOL):
             continue
+        kind = "tool" if span["operation"] == TOOL else "continuation" if span["continuation"] else "call"
         left = (span["start_ns"] - turn["start_ns"]) / whole * 100
         step = Step(len(steps) + 1, kind, span, left, max((span["end_ns"] - span["start_ns"]) / whole * 100, 0.4))
         if kind == "continuation":
