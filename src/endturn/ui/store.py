@@ -31,11 +31,8 @@ _AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "in
 _CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
 _WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
 _TURNS: Final = data("turns.sql").replace("@outcomes@", _CASES).replace("@complete@", _WHOLE)
-_TABLES: Final = (
-    data("tables.sql")
-    .replace("@labels@", ", ".join(f"{each} VARCHAR" for each in LABELS))
-    .replace("@version@", str(VERSION))
-)
+_LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
+_TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +121,8 @@ class Store:
         }
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
-            last, bounds = tuple(row["last"]), tuple(row["bounds"])
-            self._known[key] = _Known(row["id"], row["started_ns"], row["at_ns"], last, bounds)
+            stands = row["id"], row["started_ns"], row["at_ns"], tuple(row["last"]), tuple(row["bounds"])
+            self._known[key] = _Known(*stands)
         self._numbers = itertools.count(1 + max((known.id for known in self._known.values()), default=0))
 
     # --- Writing -------------------------------------------------------------------------------------------------
