@@ -84,19 +84,19 @@ class Store:
 
     def read(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query. Any thread may ask, while the writer writes."""
-        with self.connection() as own:
+        with self._db.cursor() as own:
             return own.execute(query, parameters).fetchall()
 
     def read_rows(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """The same, each row as a dictionary."""
-        with self.connection() as own:
+        with self._db.cursor() as own:
             own.execute(query, parameters)
             names = [column[0] for column in own.description or ()]
             return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
 
     def copy(self, query: str, parameters: Sequence[Any] | Mapping[str, Any], to: Path, options: str) -> None:
         """Write the rows of a query to a file, as DuckDB's COPY does."""
-        with self.connection() as own:
+        with self._db.cursor() as own:
             own.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
 
     def close(self) -> None:
