@@ -9,7 +9,7 @@ from typing import Any, Final
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
 from endturn.ui.numbers import OF_WHOM, STEP, Numbers, quantile, step_of
-from endturn.ui.rows import data
+from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
 
@@ -129,8 +129,7 @@ def _waits(asked: Numbers) -> dict[str, Any]:
 
 
 def _histogram(asked: Numbers, histogram: dict[str, Any]) -> dict[str, Any]:
-    metric = next(metric for metric in schema.METRICS if metric.name == histogram["of"])
-    counts = asked.buckets(metric).get((), {})
+    counts = asked.buckets(METRICS[histogram["of"]]).get((), {})
     whole, highest = sum(counts.values()), max(counts.values(), default=0)
     rows = [
         {"label": label, "colour": hue, "count": found, "part": found / whole, "length": found / highest}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
 import socket
@@ -143,8 +144,5 @@ def has_display() -> bool:
     """Whether a browser could show something: not over SSH, nor in a container or CI."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("CI"):
         return False
-    return (
-        os.name == "nt"
-        or os.uname().sysname == "Darwin"
-        or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    )
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return platform.system() in ("Windows", "Darwin") or bool(display)

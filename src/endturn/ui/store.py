@@ -31,11 +31,8 @@ _AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "in
 _CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
 _WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
 _TURNS: Final = data("turns.sql").replace("@outcomes@", _CASES).replace("@complete@", _WHOLE)
-_TABLES: Final = (
-    data("tables.sql")
-    .replace("@labels@", ", ".join(f"{each} VARCHAR" for each in LABELS))
-    .replace("@version@", str(VERSION))
-)
+_LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
+_TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +84,19 @@ class Store:
 
     def read(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query. Any thread may ask, while the writer writes."""
-        with self.connection() as own:
+        with self._db.cursor() as own:
             return own.execute(query, parameters).fetchall()
 
     def read_rows(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """The same, each row as a dictionary."""
-        with self.connection() as own:
+        with self._db.cursor() as own:
             own.execute(query, parameters)
             names = [column[0] for column in own.description or ()]
             return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
 
     def copy(self, query: str, parameters: Sequence[Any] | Mapping[str, Any], to: Path, options: str) -> None:
         """Write the rows of a query to a file, as DuckDB's COPY does."""
-        with self.connection() as own:
+        with self._db.cursor() as own:
             own.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
 
     def close(self) -> None:
@@ -124,8 +121,8 @@ class Store:
         }
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
-            last, bounds = tuple(row["last"]), tuple(row["bounds"])
-            self._known[key] = _Known(row["id"], row["started_ns"], row["at_ns"], last, bounds)
+            stands = row["id"], row["started_ns"], row["at_ns"], tuple(row["last"]), tuple(row["bounds"])
+            self._known[key] = _Known(*stands)
         self._numbers = itertools.count(1 + max((known.id for known in self._known.values()), default=0))
 
     # --- Writing -------------------------------------------------------------------------------------------------

@@ -98,10 +98,9 @@ class Step:
 def shown(view: View, store: Store) -> dict[str, Any] | None:
     """One turn; None where nothing is known of it."""
     asked = {"id": view.given["turn_id"]}
-    rows = store.read_rows("SELECT * FROM turns WHERE turn_id = $id", asked)
-    if not rows:
+    turn = next(iter(store.read_rows("SELECT * FROM turns WHERE turn_id = $id", asked)), None)
+    if turn is None:
         return None
-    turn = rows[0]
     spans = store.read_rows(
         f"SELECT * FROM spans WHERE turn_id = $id ORDER BY start_ns, end_ns DESC LIMIT {MOST_STEPS}", asked
     )
