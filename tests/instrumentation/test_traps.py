@@ -9,6 +9,7 @@ import http.client
 import io
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 import urllib.response
@@ -240,6 +241,53 @@ def test_aiohttp_by_every_way_of_reading(seen: ResponseSummary, raises: bool) ->
     cleanup.run()
     assert seen.reasons() == [StopReason.END_TURN] * 4 + [StopReason.CANCELLED, StopReason.ERROR]
     assert seen.ended[-1].started.server_address == "127.0.0.1"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_aiohttps_time_for_all_of_it_cuts_an_answer(seen: ResponseSummary, stream: bool) -> None:
+    """The session's own timeout raises from the reader without being known to it."""
+
+    async def main(url: str) -> None:
+        timeout = aiohttp.ClientTimeout(total=0.5)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, json={**ASK, "stream": stream}) as response,
+        ):
+            await response.read()
+
+    body = json.dumps({"choices": [{"index": 0, "delta" if stream else "message": {"content": "Hi"}}]}).encode()
+    half = b"data: " + body + b"\n\n" if stream else body[:-9]
+    headers = {"content-type": "text/event-stream" if stream else "application/json"}
+    answer = Answer(headers=headers, chunks=(half, b" "), pace_s=5, length=None if stream else len(body))
+    with Server(lambda asked: answer).running() as url, pytest.raises(TimeoutError):
+        asyncio.run(main(f"{url}/v1/chat/completions"))
+    assert seen.only().stop.reason is StopReason.MISSING
+    assert isinstance(seen.only().error, TimeoutError)
+
+
+def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: ResponseSummary) -> None:
+    """Whoever breaks off at the reason may hold the response for long."""
+    with ScriptedProvider([say(WORDS)]).serve() as url, httpx.Client() as client:
+        request = client.build_request("POST", f"{url}/v1/chat/completions", json={**ASK, "stream": True})
+        response = client.send(request, stream=True)
+        chunks = response.iter_raw()
+        while b'"finish_reason":"stop"' not in next(chunks):
+            pass
+        time.sleep(0.3)
+        del response, chunks
+        gc.collect()
+        cleanup.run()
+    assert seen.only().stop.reason is StopReason.END_TURN
+    assert seen.only().duration_s < 0.3
+
+
+def test_a_byte_order_mark_before_an_answer(seen: ResponseSummary) -> None:
+    """Some servers write one."""
+    said = {"id": "c", "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Hi"}}]}
+    answer = Answer(headers={"content-type": "application/json"}, chunks=(b"\xef\xbb\xbf" + json.dumps(said).encode(),))
+    with Server(lambda asked: answer).running() as url:
+        requests.post(f"{url}/v1/chat/completions", json=ASK)
+    assert seen.reasons() == [StopReason.END_TURN]
 
 
 def test_urllib_raises_what_it_raises(seen: ResponseSummary) -> None:

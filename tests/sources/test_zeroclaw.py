@@ -142,7 +142,12 @@ def test_iterations_continuations_and_repairs_are_counted_apart() -> None:
     (ended,) = telemetry.events("continuation_terminated")
     assert ended["endturn.continuation.attempts"] == 1
     assert [value for key, value in ended.items() if "repair" in key] == [1]
-    assert telemetry.total("endturn.turn.continuations") == 1
+    by = {
+        name: telemetry.total("endturn.continuations", endturn_continuation_strategy=name)
+        for name in ("prompt", "repair")
+    }
+    assert by == {"prompt": 1, "repair": 1}
+    assert telemetry.total("endturn.turn.continuations") == 2  # what a turn took, of whichever kind
     limited = play(script, max_iterations=2).result
     assert (limited.outcome, limited.iterations) == ("max_iterations", 2)
 

@@ -178,7 +178,8 @@ def parse(data: bytes | bytearray | str) -> Any:
     try:
         return from_json(data, cache_strings="keys")
     except ValueError:
-        readable = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        # A byte order mark in front is none of the text.
+        readable = data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig", "replace")
     try:
         return json.loads(readable)  # Python's own reader takes more: half of a surrogate pair, say.
     except (ValueError, RecursionError) as error:

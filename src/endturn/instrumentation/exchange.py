@@ -292,7 +292,8 @@ class Exchange:
     def _dropped(self) -> None:
         """Have the end recorded elsewhere: a destructor may run inside anybody's locked region."""
         if not self.is_over and not sys.is_finalizing():
-            self._over_s = time.perf_counter()
+            # A host may hold on to a stream that it no longer reads: over with the last bytes that it took.
+            self._over_s = (self.call is not None and self.call.last_chunk_s) or time.perf_counter()
             cleanup.later(self.abandoned)
 
     __del__ = _dropped

@@ -87,8 +87,9 @@ def _leaf(name: str) -> Any:
         try:
             found = await getattr(self._inner, name)(*args, **kwargs)
         except BaseException as error:
-            # A line that is too long for its reader is no end.
-            if not isinstance(error, Exception) or self._inner.exception() is not None:
+            # A line that is too long for its reader is no end. A session's timeout does not reach the reader.
+            is_lost = isinstance(error, TimeoutError) or self._inner.exception() is not None
+            if not isinstance(error, Exception) or is_lost:
                 self._exchange.cut(error)
             raise
         return self._seen(found)
