@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp
+from endturn.ui.app import AT_ONCE
 from tests.ui.support import SECOND, Served, numbers, span
 
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
@@ -204,3 +206,23 @@ def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
     (found,) = page.store.read_rows("SELECT * FROM spans")
     assert (found["output_tokens"], found["truncated"], found["model"]) == (None, None, "7")
     assert json.loads(found["attributes"])["nested"] == [1, "two", True]
+
+
+def test_bodies_that_do_not_come_stop_no_other(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait; in the end they are told with 408."""
+    stalled = [http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20) for _ in range(AT_ONCE)]
+    for connection in stalled:
+        connection.putrequest("POST", "/v1/traces")
+        connection.putheader("Content-Type", otlp.JSON)
+        connection.putheader("Content-Length", "100")
+        connection.endheaders(b"{")
+    assert page.post("traces", span()).status == 200
+    for connection in stalled:
+        connection.close()
+    monkeypatch.setattr("endturn.ui.app.BODY_S", 0.01)
+    late = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
+    late.putrequest("POST", "/v1/traces")
+    late.putheader("Content-Length", "100")
+    late.endheaders(b"{")
+    assert late.getresponse().status == 408
+    late.close()

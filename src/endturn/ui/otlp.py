@@ -47,7 +47,9 @@ _SAID: Final = {
 }  # fmt: skip
 """The attribute that a column holds."""
 _SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
-_INVALID: Final = 3  # google.rpc.Code.INVALID_ARGUMENT
+INVALID: Final = 3
+UNAVAILABLE: Final = 14
+"""Of `google.rpc.Code`."""
 
 
 class BadRequest(Exception):
@@ -104,9 +106,9 @@ def answer(signal: str, content_type: str, batch: Batch) -> bytes:
     return _encoded(response, content_type)
 
 
-def refusal(content_type: str, why: str) -> bytes:
+def refusal(content_type: str, why: str, code: int = INVALID) -> bytes:
     """The body of an answer that is an error."""
-    return _encoded(Status(code=_INVALID, message=why), content_type)
+    return _encoded(Status(code=code, message=why), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
