@@ -28,7 +28,7 @@ HOUR_NS: Final = 3_600_000_000_000
 DAY_NS: Final = 24 * HOUR_NS
 SWEEP_S: Final = 60.0
 _LOG: Final = logging.getLogger(__name__)
-_AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
+AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
 """What says how old a row is."""
 _CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
 _WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
@@ -248,7 +248,7 @@ class Store:
 
     def _forget(self, before_ns: int) -> None:
         with self._transaction():
-            for table, column in _AGED.items():
+            for table, column in AGED.items():
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
         with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
             self._db.checkpoint()
