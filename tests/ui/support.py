@@ -82,9 +82,12 @@ def span(**changed: Any) -> dict[str, Any]:
 
 def log(name: str, **attributes: Any) -> dict[str, Any]:
     """An OTLP JSON request with one event of the turn `t1`."""
-    said = {"endturn.turn.id": "t1", **attributes}
-    record = {"timeUnixNano": str(time.time_ns()), "eventName": name,
-              "attributes": [{"key": key, "value": any_value(value)} for key, value in said.items()]}  # fmt: skip
+    attributes = {"endturn.turn.id": "t1", **attributes}
+    record = {
+        "timeUnixNano": attributes.pop("timeUnixNano", str(time.time_ns())), "eventName": name,
+        "observedTimeUnixNano": attributes.pop("observedTimeUnixNano", "0"),
+        "attributes": [{"key": key, "value": any_value(value)} for key, value in attributes.items()],
+    }  # fmt: skip
     return {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
 
 
