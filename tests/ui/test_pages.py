@@ -130,10 +130,8 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
     """With every gap filled, whatever is known of the turn."""
     for known in (True, False):
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
-        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2}
-        said = ending(
-            turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, for_tools=False, repaired=False
-        )
+        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known}
+        said = ending(turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, repaired=False)
         assert said.head
         assert said.why
         assert not re.search(r"[{}]|None|  ", f"{said.head} {said.why} {said.change}")

@@ -8,15 +8,19 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from endturn import cli
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -274,6 +278,38 @@ def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
         other.kill()
 
 
+def test_a_busy_port_that_speaks_no_http_is_told() -> None:
+    """As any other."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+
+        def greet() -> None:
+            connection, _ = taken.accept()
+            connection.sendall(b"+OK ready\r\n")
+            connection.close()
+
+        greeter = threading.Thread(target=greet)
+        greeter.start()
+        with pytest.raises(UsageError, match="cannot be used: Address already in use"):
+            server.listen("127.0.0.1", taken.getsockname()[1])
+        greeter.join()
+
+
+@pytest.mark.parametrize("days", ["nan", "inf", "-1", "0", "1e9"])
+def test_a_time_to_keep_that_is_none_is_refused(days: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With exit status 2."""
+    assert cli.main(["ui", "--no-open", "--port", "0", f"--keep={days}"]) == 2
+    assert "--keep takes a number of days" in capsys.readouterr().err
+
+
+def test_another_s_database_is_refused(tmp_path: Path) -> None:
+    """Even where it has a table of the same name."""
+    path = tmp_path / "page.duckdb"
+    with duckdb.connect(str(path)) as other:
+        other.execute("CREATE TABLE meta (key VARCHAR)")
+    with pytest.raises(UsageError, match="no telemetry of this version"):
+        Store(path)
+
+
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     """It is not written to."""
     path = tmp_path / "page.duckdb"
@@ -311,6 +347,10 @@ def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
     whole = tmp_path / "one.json.gz"
     whole.write_bytes(gzip.compress(json.dumps(span(spanId="ff" * 8), indent=1).encode()))
     assert files.load(page.store, whole) == "1 spans, 0 events, 0 metric points"
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(whole.read_bytes()[:-20])
+    with pytest.raises(UsageError, match=r"cut\.json\.gz cannot be read"):
+        files.load(page.store, cut)
     lines.write_text(json.dumps(span()) + '\n{"a": 1}\n')
     with pytest.raises(UsageError, match="line 2: no resourceSpans"):
         files.load(page.store, lines)

@@ -108,8 +108,8 @@ class Page:
 
     def _taking(self, signal: str) -> Callable[[Request], Awaitable[Response]]:
         async def take(request: Request) -> Response:
-            kind = request.headers.get("content-type", "")
-            media = otlp.JSON if otlp.is_json(kind) else otlp.PROTOBUF
+            kind = request.headers.get("content-type", "").lower()
+            media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
             try:
                 encoding = request.headers.get("content-encoding", "").strip().lower()
                 try:

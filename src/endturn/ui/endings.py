@@ -24,23 +24,15 @@ _TEXTS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 
 
 def ending(
-    turn: Mapping[str, Any],
-    *,
-    cut_by: str | None,
-    cuts: int,
-    limit: int | None,
-    tokens: int,
-    for_tools: bool,
-    repaired: bool,
+    turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int, repaired: bool
 ) -> Ending:
     """What to say of a turn.
 
     Args:
-        turn: its row.
+        turn: its row; `for_tools` in it: its last call asked for tools, and nothing says that this was to end it.
         cut_by: the reason of its first truncated call; cuts: how many there were.
         limit: that call's max_tokens.
         tokens: how many the answer has, all pieces together.
-        for_tools: its last call asked for tools, and nothing says that this was to end it.
         repaired: what was cut was a tool call, and it was asked for again.
     """
     outcome = turn["outcome"] or ""
@@ -60,7 +52,7 @@ def ending(
     said["cut"] = _TEXTS["cut"].get(reason, "was cut off").format_map(said)
     said["raise_"] = _TEXTS["raise"].get(reason, "").format_map(said)
     name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
-    if name == TurnOutcome.COMPLETED and for_tools:
+    if name == TurnOutcome.COMPLETED and turn["for_tools"]:
         name = "asked for tools"
     elif name == TurnOutcome.NOT_CONTINUED and turn["continuations"]:
         name = "not continued again"

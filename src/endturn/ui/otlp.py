@@ -76,10 +76,8 @@ async def body(chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYT
             raise BadRequest(400, f"the body is not gzip, as it says: {error}") from None
         if max(came, len(found)) > most:
             raise BadRequest(413, f"the body is longer than {most} bytes: export smaller batches")
-    if unpack is not None and not unpack.eof:
-        raise BadRequest(400, "the gzipped body ends too early")
-    if unpack is not None and unpack.unused_data:
-        raise BadRequest(400, "the gzipped body goes on after its end: send it as one gzip member")
+    if unpack is not None and (unpack.unused_data or not unpack.eof):
+        raise BadRequest(400, "the gzipped body ends too early, or goes on after its end: send one gzip member")
     return bytes(found)
 
 
@@ -102,11 +100,6 @@ def read(signal: str, content_type: str, content: bytes) -> Batch:
     return _batch(signal, request)
 
 
-def is_json(content_type: str) -> bool:
-    """Whether a body is JSON, as its sender says."""
-    return JSON in content_type.lower()
-
-
 def answer(signal: str, content_type: str, batch: Batch) -> bytes:
     """What the sender is told: all is well, or how much was left out, and why."""
     response = SIGNALS[signal][1]()
@@ -122,7 +115,7 @@ def refusal(content_type: str, why: str, code: int = INVALID) -> bytes:
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
-    return json.dumps(MessageToDict(message)).encode() if is_json(content_type) else message.SerializeToString()
+    return json.dumps(MessageToDict(message)).encode() if JSON in content_type else message.SerializeToString()
 
 
 def _batch(signal: str, request: Any) -> Batch:

@@ -110,8 +110,8 @@ class Store:
     # --- Tables --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        found = {name for (name,) in self.read("SELECT table_name FROM duckdb_tables()")}
-        if found and ("meta" not in found or self.read("SELECT version FROM meta") != [(VERSION,)]):
+        found = self.read("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal")
+        if found and (("meta", "version") not in found or self.read("SELECT version FROM meta") != [(VERSION,)]):
             self._db.close()
             raise UsageError(f"{self._path} holds no telemetry of this version of endturn: give another file")
         if not found:

@@ -23,12 +23,9 @@ STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
 _ENDS: Final = (
-    "SELECT * FROM {table} WHERE turn_id = $id QUALIFY"
+    "SELECT *, count(*) OVER () AS in_all FROM {table} WHERE turn_id = $id QUALIFY"
     f" least(row_number() OVER (ORDER BY {{at}}), row_number() OVER (ORDER BY {{at}} DESC)) <= {AT_AN_END}"
     " ORDER BY {at}"
-)
-_IN_ALL: Final = (
-    "SELECT (SELECT count(*) FROM spans WHERE turn_id = $id), (SELECT count(*) FROM events WHERE turn_id = $id)"
 )
 TOOL: Final = "execute_tool"
 TAIL: Final = 160
@@ -112,7 +109,6 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     if turn is None:
         return None
     spans, events = (store.read_rows(_ENDS.format(table=each, at=AGED[each]), asked) for each in ("spans", "events"))
-    ((spans_in_all, events_in_all),) = store.read(_IN_ALL, asked)
     for event in events:
         event["attributes"] = json.loads(event["attributes"])
     steps = _steps(turn, spans, events)
@@ -122,6 +118,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     explicit = any(span["operation"] == "invoke_agent" for span in spans)
     last = max(calls, key=lambda step: step.row["start_ns"], default=None)
     turn |= {"raw": last and last.row["raw"], "error": last and last.row["error"]}
+    turn["for_tools"] = turn["reason"] == StopReason.TOOL_CALL and not explicit
     return {
         "turn": turn,
         "ending": ending(
@@ -130,14 +127,12 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
             cuts=len(cuts),
             limit=cuts[0].row["max_tokens"] if cuts else None,
             tokens=sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced),
-            for_tools=turn["reason"] == StopReason.TOOL_CALL and not explicit,
             repaired=any(step.asked_by == Strategy.REPAIR for step in pieces),
         ),
         "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
         "answer": "".join(step.text for step in pieces if not step.replaced),
         "captured": any(step.text for step in calls), "events": events,
-        "explicit": explicit, "spans_left_out": spans_in_all - len(spans),
-        "events_left_out": events_in_all - len(events),
+        "explicit": explicit, "left_out": [rows[0]["in_all"] - len(rows) if rows else 0 for rows in (spans, events)],
     }  # fmt: skip
 
 
