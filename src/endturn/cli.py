@@ -227,6 +227,8 @@ def _ui(arguments: argparse.Namespace) -> int:
         from endturn.ui import server
     if not 0 <= arguments.port < 1 << 16:
         raise UsageError(f"--port takes a number from 0 (any that is free) to 65535, not {arguments.port}")
+    if not 0 < arguments.keep <= 36_500:
+        raise UsageError(f"--keep takes a number of days, more than 0 and at most 36500, not {arguments.keep:g}")
     return server.run(
         arguments.inputs,
         host=arguments.host,

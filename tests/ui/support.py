@@ -80,6 +80,17 @@ def span(**changed: Any) -> dict[str, Any]:
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "endturn"}, "spans": [found]}]}]}
 
 
+def log(name: str, **attributes: Any) -> dict[str, Any]:
+    """An OTLP JSON request with one event of the turn `t1`."""
+    attributes = {"endturn.turn.id": "t1", **attributes}
+    record = {
+        "timeUnixNano": attributes.pop("timeUnixNano", str(time.time_ns())), "eventName": name,
+        "observedTimeUnixNano": attributes.pop("observedTimeUnixNano", "0"),
+        "attributes": [{"key": key, "value": any_value(value)} for key, value in attributes.items()],
+    }  # fmt: skip
+    return {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+
+
 def any_value(value: object) -> dict[str, Any]:
     """A value as OTLP's JSON has it."""
     match value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import time
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp
-from tests.ui.support import SECOND, Served, numbers, span
+from endturn.ui.app import AT_ONCE
+from tests.ui.support import SECOND, Served, log, numbers, span
 
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
 
@@ -114,6 +116,14 @@ BAD: dict[str, tuple[bytes, dict[str, str], int, str]] = {
         json.dumps(span(traceId="xyz")).encode(), {"Content-Type": otlp.JSON}, 400, "non-hexadecimal",
     ),
     "deep": (b'{"resourceSpans":' + b"[" * 100_000, {"Content-Type": otlp.JSON}, 400, "ExportTraceServiceRequest"),
+    "a number": (b"5", {"Content-Type": otlp.JSON}, 400, "no JSON object"),
+    "null": (b"null", {"Content-Type": otlp.JSON}, 400, "no JSON object"),
+    "a list": (b"[]", {"Content-Type": otlp.JSON}, 400, "no JSON object"),
+    "in capitals": (b"{", {"Content-Type": "Application/JSON"}, 400, "ExportTraceServiceRequest"),
+    "more gzip": (
+        gzip.compress(b"{") + gzip.compress(b"}"), {"Content-Type": otlp.JSON, "Content-Encoding": "gzip"}, 400,
+        "one gzip member",
+    ),
     "no gzip": (b"{}", {"Content-Type": otlp.JSON, "Content-Encoding": "gzip"}, 400, "is not gzip"),
     "half": (gzip.compress(b"{}" * 99)[:-9], {"Content-Type": otlp.JSON, "Content-Encoding": "gzip"}, 400, "too early"),
     "brotli": (b"{}", {"Content-Type": otlp.JSON, "Content-Encoding": "br"}, 415, "send gzip"),
@@ -128,7 +138,7 @@ def test_what_is_no_otlp_is_refused_with_a_reason(page: Served, name: str) -> No
     body, headers, status, why = BAD[name]
     answer = page.ask("/v1/traces", body, headers)
     assert answer.status == status
-    if headers.get("Content-Type") == otlp.JSON:
+    if headers.get("Content-Type", "").lower() == otlp.JSON:
         assert why in json.loads(answer.content)["message"]
     else:
         assert why in Status.FromString(answer.content).message
@@ -144,6 +154,29 @@ def test_one_bad_span_is_left_out_and_told_of(page: Served) -> None:
     assert answer["partialSuccess"]["rejectedSpans"] == "1"
     assert "span id 8" in answer["partialSuccess"]["errorMessage"]
     assert page.store.read("SELECT count(*) FROM spans") == [(1,)]
+
+
+FAR = str(1 << 63)
+COUNT = {"isMonotonic": True, "dataPoints": [{"startTimeUnixNano": FAR, "timeUnixNano": "1", "asInt": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("signal", "request_", "rejected"),
+    [
+        ("traces", span(startTimeUnixNano=FAR, endTimeUnixNano="1"), "rejectedSpans"),
+        ("logs", log("an event", timeUnixNano="0", observedTimeUnixNano=FAR), "rejectedLogRecords"),
+        (
+            "metrics",
+            {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": schema.TURNS.name, "sum": COUNT}]}]}]},
+            "rejectedDataPoints",
+        ),
+    ],
+    ids=["traces", "logs", "metrics"],
+)
+def test_a_time_that_no_column_holds_is_told_of(page: Served, signal: str, request_: Any, rejected: str) -> None:
+    """Wherever it stands."""
+    answer = page.post(signal, request_)
+    assert (answer.status, json.loads(answer.content)["partialSuccess"][rejected]) == (200, "1")
 
 
 def test_a_metric_of_another_kind_is_told_of(page: Served) -> None:
@@ -204,3 +237,23 @@ def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
     (found,) = page.store.read_rows("SELECT * FROM spans")
     assert (found["output_tokens"], found["truncated"], found["model"]) == (None, None, "7")
     assert json.loads(found["attributes"])["nested"] == [1, "two", True]
+
+
+def test_bodies_that_do_not_come_stop_no_other(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait; in the end they are told with 408."""
+    stalled = [http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20) for _ in range(AT_ONCE)]
+    for connection in stalled:
+        connection.putrequest("POST", "/v1/traces")
+        connection.putheader("Content-Type", otlp.JSON)
+        connection.putheader("Content-Length", "100")
+        connection.endheaders(b"{")
+    assert page.post("traces", span()).status == 200
+    for connection in stalled:
+        connection.close()
+    monkeypatch.setattr("endturn.ui.app.BODY_S", 0.01)
+    late = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
+    late.putrequest("POST", "/v1/traces")
+    late.putheader("Content-Length", "100")
+    late.endheaders(b"{")
+    assert late.getresponse().status == 408
+    late.close()

@@ -17,10 +17,12 @@ import duckdb
 import pytest
 
 from endturn.records import TurnOutcome
-from endturn.ui import server
+from endturn.telemetry import schema
+from endturn.ui import otlp, server
 from endturn.ui.endings import ending
+from endturn.ui.rows import Batch
 from endturn.ui.store import Store
-from tests.ui.support import Served, span
+from tests.ui.support import SECOND, Served, log, span
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
 HOSTILE = """</script><img src=x onerror="document.title='hit'">'";--{{7*7}}"""
@@ -128,11 +130,49 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
     """With every gap filled, whatever is known of the turn."""
     for known in (True, False):
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
-        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2}
+        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known}
         said = ending(turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, repaired=False)
         assert said.head
         assert said.why
         assert not re.search(r"[{}]|None|  ", f"{said.head} {said.why} {said.change}")
+
+
+CUT = {"endturn.stop.reason": "max_tokens", "endturn.stop.raw": "length", "endturn.stop.truncated": True}
+
+
+@pytest.mark.parametrize(
+    ("event", "calls", "says"),
+    [
+        ("not_continued", [CUT], "and nothing asked for the rest"),
+        ("not_continued", [CUT, CUT | {"endturn.continuation.index": 1}], "asked for the rest once; the last piece"),
+        ("", [{"endturn.stop.reason": "tool_call", "endturn.stop.raw": "tool_calls"}], "The model asked for tools"),
+        ("", [{"endturn.stop.reason": "error", "error.type": "500"}, {}], "The model finished"),
+    ],
+)
+def test_the_sentence_is_true(page: Served, event: str, calls: list[dict[str, Any]], says: str) -> None:
+    """Of turns whose outcome alone does not tell what happened."""
+    for number, attributes in enumerate(calls, 1):
+        page.post("traces", span(spanId=f"{number:016x}", start_ns=number * SECOND, attributes=attributes))
+    if event:
+        page.post("logs", log("endturn.continuation_terminated", **{"endturn.turn.outcome": event}))
+    assert says in str(Text(page.ask("/turns/t1").text))
+
+
+@pytest.mark.parametrize("odd", [{schema.ATTEMPTS_LEFT.key: "many"}, {schema.CONTINUATION_INDEX.key: [1]}], ids=str)
+def test_an_event_s_odd_attributes_leave_its_turn_a_page(page: Served, odd: dict[str, Any]) -> None:
+    """What is no number is as if it had not been said."""
+    page.post("traces", span(attributes={schema.CONTINUATION_INDEX.key: 1}))
+    page.post("logs", log(schema.CONTINUATION_ATTEMPT.name, **{schema.CONTINUATION_INDEX.key: 1} | odd))
+    assert page.ask("/turns/t1").status == 200
+
+
+def test_a_long_turn_says_what_it_leaves_out(page: Served) -> None:
+    """It shows how the turn began, and how it ended."""
+    (row,) = otlp.read("traces", otlp.JSON, json.dumps(span()).encode()).spans
+    page.store.write(Batch(spans=[row | {"span_id": f"{n:016x}", "start_ns": n, "raw": f"raw{n}"} for n in range(250)]))
+    text = page.ask("/turns/t1").text
+    assert "50 spans of its middle are not shown" in text
+    assert [f"raw{n}" in text for n in (0, 120, 249)] == [True, False, True]
 
 
 def test_the_vocabulary_is_searched_and_says_what_was_seen(demo: tuple[Served, dict[str, Any]]) -> None:

@@ -85,6 +85,7 @@ def test_traces_alone_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--fail-on", "trunction > 1", "x"], "did you mean 'truncation'?"),
         (["--fail-on", "truncation is bad", "x"], "--fail-on takes NAME > NUMBER"),
+        (["--fail-on", "unfinished > .", "x"], "--fail-on takes NAME > NUMBER"),
         ([], "report on what?"),
         (["none.jsonl"], "cannot be read"),
         (["--file", "none.duckdb"], "there is no file 'none.duckdb'"),

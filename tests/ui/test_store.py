@@ -8,14 +8,19 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from endturn import cli
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
@@ -182,6 +187,64 @@ def test_a_sender_that_leaves_stops_nothing(page: Served) -> None:
     assert page.store.read("SELECT count(*) FROM spans WHERE span_id = 'last'") == [(1,)]
 
 
+FULL = """
+import resource, sys
+from pathlib import Path
+from endturn.ui import server
+from endturn.ui.store import Store
+from tests.ui.support import Served, span
+store = Store(Path(sys.argv[1]))
+with server.serving(store, server.listen("127.0.0.1", 0)) as url:
+    page = Served(url, store)
+    spans = [span(spanId=f"{n:016x}", attributes={"long": "x" * 100_000}) for n in range(3)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    full = page.post("traces", spans[0])
+    print(full.status, full.text)
+    print(page.ask("/").status)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(page.post("traces", spans[0]).status, store.read("SELECT count(*) FROM spans"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on a file's size there")
+def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
+    """503 with the reason, so that the sender tries again; pages go on, and so does the writer when there is room."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path / "page.duckdb"], capture_output=True, text=True, timeout=60, check=True
+    )
+    full, pages, later = done.stdout.splitlines()
+    assert full.startswith("503 ")
+    assert "Could not write file" in full
+    assert (pages, later) == ("200", "200 [(1,)]")
+
+
+def test_a_sweep_that_fails_does_not_end_the_writer(monkeypatch: pytest.MonkeyPatch, page: Served) -> None:
+    """What comes after it is written."""
+    failed: list[int] = []
+
+    def fail(_: Store, now_ns: int) -> None:
+        failed.append(now_ns)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
+    monkeypatch.setattr(Store, "_sweep", fail)
+    for number in range(3):
+        rows = otlp.read("traces", otlp.JSON, _json(span(spanId=f"{number:016x}"))).spans
+        page.store.submit(Batch(spans=rows)).result(timeout=20)
+    assert failed
+    assert page.store.read("SELECT count(*) FROM spans") == [(3,)]
+
+
+def test_a_histogram_with_other_bounds_begins_anew(page: Served) -> None:
+    """What was counted within the bounds before is still counted and drawn."""
+    whole = (9.0, *(0.0,) * 3, 2.0, *(0.0,) * (len(schema.TURN_DURATION.buckets) - 3))
+    old = point(schema.TURN_DURATION, whole, NOW - 2 * SECOND, started_ns=NOW - 9 * SECOND)
+    others = tuple(bound * 3 for bound in old.bounds)
+    write(page.store, old, replace(old, at_ns=NOW - SECOND, bounds=others))
+    assert sum(numbers(page.store).buckets(schema.TURN_DURATION)[()].values()) == 4
+    assert page.ask("/").status == 200
+
+
 def test_a_second_process_on_one_file_is_told_who_has_it(tmp_path: Path) -> None:
     """With exit status 2, and the holder's process id."""
     path = tmp_path / "page.duckdb"
@@ -213,6 +276,38 @@ def test_a_busy_port_is_told_with_who_has_it(page: Served) -> None:
         if sys.platform == "linux":
             assert f"(pid {other.pid})" in str(refused.value)
         other.kill()
+
+
+def test_a_busy_port_that_speaks_no_http_is_told() -> None:
+    """As any other."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+
+        def greet() -> None:
+            connection, _ = taken.accept()
+            connection.sendall(b"+OK ready\r\n")
+            connection.close()
+
+        greeter = threading.Thread(target=greet)
+        greeter.start()
+        with pytest.raises(UsageError, match="cannot be used: Address already in use"):
+            server.listen("127.0.0.1", taken.getsockname()[1])
+        greeter.join()
+
+
+@pytest.mark.parametrize("days", ["nan", "inf", "-1", "0", "1e9"])
+def test_a_time_to_keep_that_is_none_is_refused(days: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With exit status 2."""
+    assert cli.main(["ui", "--no-open", "--port", "0", f"--keep={days}"]) == 2
+    assert "--keep takes a number of days" in capsys.readouterr().err
+
+
+def test_another_s_database_is_refused(tmp_path: Path) -> None:
+    """Even where it has a table of the same name."""
+    path = tmp_path / "page.duckdb"
+    with duckdb.connect(str(path)) as other:
+        other.execute("CREATE TABLE meta (key VARCHAR)")
+    with pytest.raises(UsageError, match="no telemetry of this version"):
+        Store(path)
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -252,6 +347,10 @@ def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
     whole = tmp_path / "one.json.gz"
     whole.write_bytes(gzip.compress(json.dumps(span(spanId="ff" * 8), indent=1).encode()))
     assert files.load(page.store, whole) == "1 spans, 0 events, 0 metric points"
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(whole.read_bytes()[:-20])
+    with pytest.raises(UsageError, match=r"cut\.json\.gz cannot be read"):
+        files.load(page.store, cut)
     lines.write_text(json.dumps(span()) + '\n{"a": 1}\n')
     with pytest.raises(UsageError, match="line 2: no resourceSpans"):
         files.load(page.store, lines)

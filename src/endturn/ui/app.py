@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
+import duckdb
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -35,7 +36,9 @@ HEADERS: Final = {
 }
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 AT_ONCE: Final = 8
-"""How many export requests are read and written at once: what their bodies take of the memory is bounded."""
+"""How many export requests are parsed and written at once."""
+BODY_S: Final = 30.0
+"""How long a body may take to come."""
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
 
@@ -105,18 +108,25 @@ class Page:
 
     def _taking(self, signal: str) -> Callable[[Request], Awaitable[Response]]:
         async def take(request: Request) -> Response:
-            kind = request.headers.get("content-type", "")
+            kind = request.headers.get("content-type", "").lower()
             media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
             try:
+                encoding = request.headers.get("content-encoding", "").strip().lower()
+                try:
+                    async with asyncio.timeout(BODY_S):
+                        content = await otlp.body(request.stream(), encoding)
+                except TimeoutError:
+                    raise otlp.BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
                 async with self._slots:
-                    encoding = request.headers.get("content-encoding", "").strip().lower()
-                    content = await otlp.body(request.stream(), encoding)
                     batch = await run_in_threadpool(otlp.read, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
             except otlp.BadRequest as error:
                 # What is left of the body is not read: the connection ends with the answer.
-                headers = {"Connection": "close"} if error.status == 413 else {}
+                headers = {"Connection": "close"} if error.status in (408, 413) else {}
                 return Response(otlp.refusal(kind, str(error)), error.status, headers, media)
+            except duckdb.Error as error:  # a full disk: 503 has the sender try again
+                why = f"this cannot be stored now, make room on the disk: {error}"
+                return Response(otlp.refusal(kind, why, otlp.UNAVAILABLE), 503, media_type=media)
             return Response(otlp.answer(signal, kind, batch), media_type=media)
 
         return take

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from endturn.records import TurnOutcome
 from endturn.stop import StopReason
 from endturn.ui.rows import data
 
@@ -28,7 +29,7 @@ def ending(
     """What to say of a turn.
 
     Args:
-        turn: its row.
+        turn: its row; `for_tools` in it: its last call asked for tools, and nothing says that this was to end it.
         cut_by: the reason of its first truncated call; cuts: how many there were.
         limit: that call's max_tokens.
         tokens: how many the answer has, all pieces together.
@@ -51,6 +52,10 @@ def ending(
     said["cut"] = _TEXTS["cut"].get(reason, "was cut off").format_map(said)
     said["raise_"] = _TEXTS["raise"].get(reason, "").format_map(said)
     name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
+    if name == TurnOutcome.COMPLETED and turn["for_tools"]:
+        name = "asked for tools"
+    elif name == TurnOutcome.NOT_CONTINUED and turn["continuations"]:
+        name = "not continued again"
     texts = _TEXTS.get(name, {"head": outcome.replace("_", " ")})  # of a later version of endturn
     return Ending(*(texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")))
 

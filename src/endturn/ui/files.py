@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +41,7 @@ def _batches(path: Path) -> Iterator[Batch]:
             if not signals:
                 raise UsageError(f"{path}, line {number}: no {', '.join(MEMBERS)} in it, so it is no OTLP JSON")
             yield from (otlp.read(signal, otlp.JSON, json.dumps(request).encode()) for signal in signals)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     except otlp.BadRequest as error:
         raise UsageError(f"{path}: {error}") from None

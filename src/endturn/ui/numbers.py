@@ -111,7 +111,8 @@ class Numbers:
         found: dict[Labels, dict[float, float]] = defaultdict(lambda: dict(empty))
         for each in names:
             for (*labels, le), added in self.number(Count(each), (*by, "le")).items():
-                found[tuple(labels)][le] += added
+                counts = found[tuple(labels)]
+                counts[le] = counts.get(le, 0.0) + added  # the bounds may have been others then
         return dict(found)
 
     def quantiles(self, q: float, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, float]:

@@ -47,7 +47,9 @@ _SAID: Final = {
 }  # fmt: skip
 """The attribute that a column holds."""
 _SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
-_INVALID: Final = 3  # google.rpc.Code.INVALID_ARGUMENT
+INVALID: Final = 3
+UNAVAILABLE: Final = 14
+"""Of `google.rpc.Code`."""
 
 
 class BadRequest(Exception):
@@ -74,8 +76,8 @@ async def body(chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYT
             raise BadRequest(400, f"the body is not gzip, as it says: {error}") from None
         if max(came, len(found)) > most:
             raise BadRequest(413, f"the body is longer than {most} bytes: export smaller batches")
-    if unpack is not None and not unpack.eof:
-        raise BadRequest(400, "the gzipped body ends too early")
+    if unpack is not None and (unpack.unused_data or not unpack.eof):
+        raise BadRequest(400, "the gzipped body ends too early, or goes on after its end: send one gzip member")
     return bytes(found)
 
 
@@ -87,7 +89,10 @@ def read(signal: str, content_type: str, content: bytes) -> Batch:
         if kind == PROTOBUF:
             request.ParseFromString(content)
         elif kind == JSON:
-            ParseDict(_with_base64(json.loads(content)), request, ignore_unknown_fields=True)
+            tree = json.loads(content)
+            if not isinstance(tree, dict):
+                raise ParseError("it is no JSON object")
+            ParseDict(_with_base64(tree), request, ignore_unknown_fields=True)
         else:
             raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
     except (DecodeError, ParseError, ValueError, RecursionError) as error:
@@ -104,9 +109,9 @@ def answer(signal: str, content_type: str, batch: Batch) -> bytes:
     return _encoded(response, content_type)
 
 
-def refusal(content_type: str, why: str) -> bytes:
+def refusal(content_type: str, why: str, code: int = INVALID) -> bytes:
     """The body of an answer that is an error."""
-    return _encoded(Status(code=_INVALID, message=why), content_type)
+    return _encoded(Status(code=code, message=why), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
@@ -123,8 +128,8 @@ def _batch(signal: str, request: Any) -> Batch:
                 match signal:
                     case "traces":
                         _add_span(batch, each, service, scope.scope.name)
-                    case "logs" if _event_name(each) and each.time_unix_nano < MOST_NS:
-                        batch.events.append(_event(each, service))
+                    case "logs" if _event_name(each):
+                        _add_event(batch, each, service)
                     case "metrics" if each.name in METRICS:
                         _add_points(batch, each, service, instance)
     return batch
@@ -161,7 +166,11 @@ def _value(value: AnyValue) -> Any:
 
 
 def _add_span(batch: Batch, span: Any, service: str, scope: str) -> None:
-    if len(span.trace_id) != 16 or len(span.span_id) != 8 or span.end_time_unix_nano >= MOST_NS:
+    if (
+        len(span.trace_id) != 16
+        or len(span.span_id) != 8
+        or _too_late(span.start_time_unix_nano, span.end_time_unix_nano)
+    ):
         batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
         return
     found = _attributes(span.attributes)
@@ -199,17 +208,22 @@ def _event_name(record: Any) -> str:
     )
 
 
-def _event(record: Any, service: str) -> Row:
+def _add_event(batch: Batch, record: Any, service: str) -> None:
+    at_ns = record.time_unix_nano or record.observed_time_unix_nano
+    if _too_late(at_ns):
+        batch.reject(1, "an event happens before the year 2262")
+        return
     found = _attributes(record.attributes)
     body = _value(record.body)
     said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
-    return said | {
-        "at_ns": record.time_unix_nano or record.observed_time_unix_nano, "service": service,
+    row: Row = said | {
+        "at_ns": at_ns, "service": service,
         "trace_id": record.trace_id.hex() or None, "span_id": record.span_id.hex() or None,
         "name": _event_name(record), "severity": (record.severity_text or "info").lower(),
         "body": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
         "attributes": json.dumps(found, ensure_ascii=False),
     }  # fmt: skip
+    batch.events.append(row)
 
 
 def _typed(value: Any, kind: schema.Type) -> Any:
@@ -217,6 +231,11 @@ def _typed(value: Any, kind: schema.Type) -> Any:
     if value is None or kind == "string":
         return None if value is None else str(value)
     return value if type(value) is {"int": int, "boolean": bool}[kind] else None
+
+
+def _too_late(*times_ns: int) -> bool:
+    """Whether a time is past what a column holds."""
+    return max(times_ns) >= MOST_NS
 
 
 # --- Metrics ------------------------------------------------------------------------------------------------------
@@ -242,7 +261,7 @@ def _add_points(batch: Batch, metric: Any, service: str, instance: str) -> None:
             if len(counts) != len(bounds):
                 batch.reject(1, f"{metric.name} has {len(counts)} buckets for {len(bounds) - 1} bounds")
                 continue
-        if not all(map(math.isfinite, values)) or point.time_unix_nano >= MOST_NS:
+        if not all(map(math.isfinite, values)) or _too_late(point.start_time_unix_nano, point.time_unix_nano):
             batch.reject(1, f"{metric.name} has a value, or a time, that cannot be")
             continue
         series = SeriesKey(metric.name, service, instance, _labels(_attributes(point.attributes)))

@@ -49,8 +49,8 @@ class Limit:
 
 def limit(text: str) -> Limit:
     """The condition that a text says; raises UsageError for what is none."""
-    found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*([\d.]+)\s*(%?)\s*", text)
-    if not found or found[3].count(".") > 1:
+    found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
+    if not found:
         raise UsageError(f"--fail-on takes NAME > NUMBER, such as 'truncation_without_continuation > 1%', not {text!r}")
     if found[1] not in NAMES:
         raise UsageError(f"there is no indicator {found[1]!r}; {did_you_mean(found[1], NAMES)}")

@@ -13,6 +13,7 @@ import urllib.request
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -105,7 +106,7 @@ def page_at(port: int) -> int | None:
         with opener.open(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
             said = json.loads(answer.read(1000))
         return int(said["pid"]) if said["service"] == "endturn" else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import threading
 import time
@@ -26,7 +27,8 @@ VERSION: Final = 1
 HOUR_NS: Final = 3_600_000_000_000
 DAY_NS: Final = 24 * HOUR_NS
 SWEEP_S: Final = 60.0
-_AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
+_LOG: Final = logging.getLogger(__name__)
+AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
 """What says how old a row is."""
 _CASES: Final = " ".join(f"WHEN '{reason}' THEN '{outcome}'" for reason, outcome in OUTCOMES.items())
 _WHOLE: Final = ", ".join(f"'{outcome}'" for outcome in sorted(COMPLETE))
@@ -108,8 +110,8 @@ class Store:
     # --- Tables --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        found = {name for (name,) in self.read("SELECT table_name FROM duckdb_tables()")}
-        if found and ("meta" not in found or self.read("SELECT version FROM meta") != [(VERSION,)]):
+        found = self.read("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal")
+        if found and (("meta", "version") not in found or self.read("SELECT version FROM meta") != [(VERSION,)]):
             self._db.close()
             raise UsageError(f"{self._path} holds no telemetry of this version of endturn: give another file")
         if not found:
@@ -138,7 +140,10 @@ class Store:
             self._settle([each for each in taken if each is not None and each[1].set_running_or_notify_cancel()])
             if time.monotonic() > self._swept + SWEEP_S:
                 self._swept = time.monotonic()
-                self._sweep(time.time_ns())
+                try:
+                    self._sweep(time.time_ns())
+                except Exception as error:  # a full disk: what comes is still written where there is room
+                    _LOG.warning("what is old cannot be forgotten now: %s", error)
 
     def _settle(self, asked: Sequence[tuple[Batch, Future[None]]]) -> None:
         """Write batches together; where that fails each by itself, so that a bad one spoils no other."""
@@ -183,7 +188,8 @@ class Store:
             yield
             self._db.commit()
         except BaseException:
-            self._db.rollback()
+            with suppress(duckdb.TransactionException):  # a commit that failed has ended it already
+                self._db.rollback()
             raise
 
     def _add(self, batch: Batch) -> list[str]:
@@ -242,7 +248,7 @@ class Store:
 
     def _forget(self, before_ns: int) -> None:
         with self._transaction():
-            for table, column in _AGED.items():
+            for table, column in AGED.items():
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
         with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
             self._db.checkpoint()
@@ -266,9 +272,10 @@ def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
     if known is None:
         young = 0 < point.at_ns - point.started_ns <= HOUR_NS
         return point.values if young else tuple(0.0 for _ in point.values)
-    anew = point.started_ns != known.started_ns or len(point.values) != len(known.last)
-    differences = tuple(new - old for new, old in zip(point.values, known.last, strict=False))
-    return point.values if anew or min(differences) < 0 else differences
+    if (point.started_ns, point.bounds) != (known.started_ns, known.bounds):
+        return point.values
+    differences = tuple(new - old for new, old in zip(point.values, known.last, strict=True))
+    return point.values if min(differences) < 0 else differences
 
 
 def _series_row(key: SeriesKey, known: _Known) -> Row:

@@ -10,16 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from endturn.records import ANEW, Strategy
+from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.ui.endings import ending
 from endturn.ui.rows import MODEL_CALLS, Row, data
-from endturn.ui.store import Store
+from endturn.ui.store import AGED, Store
 from endturn.ui.views import View
 
 A_PAGE: Final = 50
 TEXTS: Final[dict[str, dict[str, Any]]] = data("turns.yaml")
 STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
-MOST_STEPS: Final = 200
+AT_AN_END: Final = 100
+"""How many spans, or events, of a turn are shown of its beginning and of its end."""
+_ENDS: Final = (
+    "SELECT *, count(*) OVER () AS in_all FROM {table} WHERE turn_id = $id QUALIFY"
+    f" least(row_number() OVER (ORDER BY {{at}}), row_number() OVER (ORDER BY {{at}} DESC)) <= {AT_AN_END}"
+    " ORDER BY {at}"
+)
 TOOL: Final = "execute_tool"
 TAIL: Final = 160
 """How much of the text is shown on each side of a seam."""
@@ -101,18 +108,17 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     turn = next(iter(store.read_rows("SELECT * FROM turns WHERE turn_id = $id", asked)), None)
     if turn is None:
         return None
-    spans = store.read_rows(
-        f"SELECT * FROM spans WHERE turn_id = $id ORDER BY start_ns, end_ns DESC LIMIT {MOST_STEPS}", asked
-    )
-    events = store.read_rows(f"SELECT * FROM events WHERE turn_id = $id ORDER BY at_ns LIMIT {MOST_STEPS}", asked)
+    spans, events = (store.read_rows(_ENDS.format(table=each, at=AGED[each]), asked) for each in ("spans", "events"))
     for event in events:
         event["attributes"] = json.loads(event["attributes"])
     steps = _steps(turn, spans, events)
     calls = [step for step in steps if step.kind != "tool"]
     cuts = [step for step in calls if step.row["truncated"]]
     pieces = _pieces(calls)
+    explicit = any(span["operation"] == "invoke_agent" for span in spans)
     last = max(calls, key=lambda step: step.row["start_ns"], default=None)
     turn |= {"raw": last and last.row["raw"], "error": last and last.row["error"]}
+    turn["for_tools"] = turn["reason"] == StopReason.TOOL_CALL and not explicit
     return {
         "turn": turn,
         "ending": ending(
@@ -126,14 +132,14 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
         "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
         "answer": "".join(step.text for step in pieces if not step.replaced),
         "captured": any(step.text for step in calls), "events": events,
-        "explicit": any(span["operation"] == "invoke_agent" for span in spans),
+        "explicit": explicit, "left_out": [rows[0]["in_all"] - len(rows) if rows else 0 for rows in (spans, events)],
     }  # fmt: skip
 
 
 def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]:
     whole = max(turn["end_ns"] - turn["start_ns"], 1)
     attempts = {
-        event["attributes"].get(schema.CONTINUATION_INDEX.key): event["attributes"]
+        _count(event["attributes"], schema.CONTINUATION_INDEX): event["attributes"]
         for event in events
         if event["name"] == schema.CONTINUATION_ATTEMPT.name
     }
@@ -162,13 +168,19 @@ def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None
     """Say by what a continuation was asked for, of which step, and what was left."""
     step.asked_by = str(attempt.get(schema.STRATEGY.key, ""))
     left = {"attempts": schema.ATTEMPTS_LEFT, "tokens": schema.TOKENS_LEFT, "chars": schema.CHARS_LEFT}
-    step.budget = {name: attempt.get(attribute.key) for name, attribute in left.items()}
+    step.budget = {name: _count(attempt, attribute) for name, attribute in left.items()}
     linked = set(json.loads(step.row["links"]))
     calls = [each for each in before if each.kind != "tool"]
     of = next((each for each in calls if each.row["span_id"] in linked), calls[-1] if calls else None)
     if of is not None:
         step.continues = of.number
         of.replaced = step.asked_by in ANEW
+
+
+def _count(said: Mapping[str, Any], attribute: schema.Attribute) -> int | None:
+    """A whole number among an event's attributes, which anybody may send in another type."""
+    value = said.get(attribute.key)
+    return value if type(value) is int else None
 
 
 def _said(span: Row) -> str:

@@ -13,9 +13,8 @@ calls AS (
         sum(output_tokens) AS output_tokens,
         arg_min(provider, (NOT coalesce(truncated, false), start_ns)) AS provider,
         arg_min(model, (NOT coalesce(truncated, false), start_ns)) AS model,
-        arg_max(reason, start_ns) AS reason,
-        arg_max(error, start_ns) AS error,
-        arg_max(truncated, start_ns) AS cut_last
+        arg_max_null(reason, start_ns) AS reason,
+        arg_max_null(error, start_ns) AS error
     FROM spans SEMI JOIN ids USING (turn_id)
     WHERE operation IN ('chat', 'generate_content', 'text_completion')
     GROUP BY turn_id

@@ -48,7 +48,8 @@ function options(chart, box) {
   const axis = { stroke: resolved("dim"), grid, ticks: { show: false }, font: `11px ${colour("sans")}`, gap: 6 };
   const values = units[chart.unit];
   const lines = chart.series.map((each) => {
-    const line = { label: each.name, stroke: resolved(each.colour), width: bars ? 0 : 1.75, spanGaps: true, points: { show: !!each.points, size: 5 } };
+    const alone = each.y.some((value, n) => value !== null && (each.y[n - 1] ?? null) === null && (each.y[n + 1] ?? null) === null);
+    const line = { label: each.name, stroke: resolved(each.colour), width: bars ? 0 : 1.75, spanGaps: false, points: { show: !!each.points || alone, size: 5 } };
     if (each.dash) line.dash = [4, 3];
     if (each.fill) line.fill = resolved(each.colour).replace("rgb(", "rgba(").replace(")", ", 0.1)");
     if (bars) Object.assign(line, { fill: resolved(each.colour), paths: uPlot.paths.bars({ size: [0.82, 60, 1], align: -1 }), points: { show: false } });
