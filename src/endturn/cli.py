@@ -63,7 +63,8 @@ def _parser() -> argparse.ArgumentParser:
         help="run real SDK agents against a scripted provider and print why the models stopped",
         description="Runs a few dozen turns of real openai and anthropic agents, with and without the continuation "
         "controller, against a scripted provider on loopback: no keys, no network. In a terminal their telemetry goes "
-        "to a page of its own, which is served until Ctrl-C; with OTEL_EXPORTER_OTLP_ENDPOINT set, it goes there.",
+        "to the page that runs on its usual port, or to one of its own, which is served until Ctrl-C; with "
+        "OTEL_EXPORTER_OTLP_ENDPOINT set, it goes there.",
     )
     demo.add_argument("--json", action="store_true", help="print the result as one JSON object, and nothing else")
     demo.add_argument(
