@@ -1,12 +1,12 @@
 """Prints what endturn sees, so that an example needs no dashboard. An agent of yours needs none of this."""
 
-from endturn.announce import listen
-from endturn.records import CallEnded, ContinuationAttempted, Record, TurnEnded
+from endturn.events import CallEnded, ContinuationAttempted, Record, TurnEnded
+from endturn.hooks import subscribe
 
 
 def tell() -> None:
     """Print each call's end, each continuation and each turn's end from now on."""
-    listen(_print)
+    subscribe(_print)
 
 
 def _print(record: Record) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from endturn import records
+from endturn import events
 from endturn.calls import Layer, open_call
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
-from endturn.records import (
+from endturn.events import (
     CallEnded,
     ContinuationAttempted,
     DispatchBlocked,
@@ -1160,7 +1160,7 @@ def test_replaying_a_turns_responses_reproduces_it() -> None:
         said("ld."),
     ]  # fmt: skip
 
-    def told(record: records.Record) -> tuple[Any, ...]:
+    def told(record: events.Record) -> tuple[Any, ...]:
         shown = {"stop", "outcome", "complete", "issue", "reason", "attempted", "succeeded", "output_chars"}
         return type(record).__name__, *((name, getattr(record, name, None)) for name in sorted(shown))
 
@@ -1179,4 +1179,4 @@ def test_the_outcomes_are_all_said_in_words() -> None:
     """Every outcome but a whole answer has a notice."""
     from endturn.continuation.result import NOTICES
 
-    assert set(NOTICES) == set(TurnOutcome) - records.COMPLETE
+    assert set(NOTICES) == set(TurnOutcome) - events.COMPLETE

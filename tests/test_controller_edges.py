@@ -14,7 +14,7 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import ANSWERED_IN_WORDS, NOT_ALL_CALLS
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
-from endturn.records import DispatchBlocked, PayloadRepaired, TurnEnded, TurnOutcome, UsageEstimated
+from endturn.events import DispatchBlocked, PayloadRepaired, TurnEnded, TurnOutcome, UsageEstimated
 from endturn.recovery import recover
 from endturn.stop import Stop, StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said

@@ -12,7 +12,7 @@ from endturn.clients import AsyncClient, Client
 from endturn.continuation.policy import PROMPT
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
-from endturn.records import CallEnded
+from endturn.events import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, call, cut, essay, fail, partial_call, pause, say, think, truncate
 from tests.support.turns import SEARCH, ask, heard
 

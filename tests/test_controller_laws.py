@@ -16,7 +16,7 @@ from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected
-from endturn.records import CallEnded, ContinuationAttempted, DispatchBlocked, Strategy, TurnEnded, TurnOutcome
+from endturn.events import CallEnded, ContinuationAttempted, DispatchBlocked, Strategy, TurnEnded, TurnOutcome
 from endturn.stop import Resume, StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 

@@ -12,8 +12,8 @@ from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected, UsageError
+from endturn.events import ContinuationAttempted, Strategy
 from endturn.formats import capabilities, format_of
-from endturn.records import ContinuationAttempted, Strategy
 from endturn.scripted import ScriptedProvider, reason, say
 from endturn.stop import Resume, StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said

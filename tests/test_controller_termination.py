@@ -22,7 +22,7 @@ from endturn.continuation.termination import (
 from endturn.continuation.toolgate import Fault, parse
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
-from endturn.records import Record, TerminationSignalled, ToolEnded, TurnEnded
+from endturn.events import Record, TerminationSignalled, ToolEnded, TurnEnded
 from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
 

@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from endturn import announce
+from endturn import hooks
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import ProviderUnavailable, RequestRejected
-from endturn.records import CallEnded, CallStarted, Record, TurnEnded, TurnOutcome
+from endturn.events import CallEnded, CallStarted, Record, TurnEnded, TurnOutcome
 from endturn.scripted import ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 
@@ -47,8 +47,8 @@ def finished(items: list[Delta | ChatResponse]) -> tuple[str, ChatResponse]:
 def records() -> Iterator[list[Record]]:
     """What is announced; a listener's exception fails the test."""
     heard: list[Record] = []
-    stop = announce.listen(heard.append)
-    with announce.strict():
+    stop = hooks.subscribe(heard.append)
+    with hooks.strict():
         yield heard
     stop()
 

@@ -12,7 +12,7 @@ import openai
 import pydantic
 import pytest
 
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import Client
 from endturn.errors import ProviderError, RequestRejected
@@ -96,7 +96,7 @@ def judged(name: str, said: Sent, ctx: Context | None = None) -> list[ChatRespon
 def records() -> Iterator[Records]:
     """Everything that is announced while the SDKs are instrumented."""
     found = Records()
-    stop = announce.listen(found.append)
+    stop = hooks.subscribe(found.append)
     instrument()
     try:
         yield found

@@ -21,9 +21,9 @@ from endturn.continuation.entry import Answered, Entered
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
+from endturn.events import Record, Strategy
 from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.records import Record, Strategy
 from endturn.recovery import NOT_RECORDED, Recovered, played, recover
 from endturn.stop import Resume, Stop, StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from endturn.continuation.policy import ContinuationPolicy
     from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
     from endturn.errors import EndturnError, ProviderError, UsageError
+    from endturn.events import TurnOutcome
     from endturn.instrumentation.configure import configure
     from endturn.instrumentation.decorators import observe_provider_call, observe_turn
     from endturn.instrumentation.instrument import instrument, uninstrument
     from endturn.reasons import explain, normalize
-    from endturn.records import TurnOutcome
     from endturn.replies import read
     from endturn.scripted import ScriptedProvider
     from endturn.stop import Resume, Stop, StopReason
@@ -63,7 +63,7 @@ _HOME: Final = {
     "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
     "errors": ("EndturnError", "ProviderError", "UsageError"),
     "reasons": ("explain", "normalize"),
-    "records": ("TurnOutcome",),
+    "events": ("TurnOutcome",),
     "replies": ("read",),
     "scripted": ("ScriptedProvider",),
     "stop": ("Resume", "Stop", "StopReason"),

@@ -16,9 +16,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from endturn import announce, turns
-from endturn.announce import Activation, Listener
-from endturn.records import (
+from endturn import hooks, turns
+from endturn.events import (
     CallEnded,
     CallStarted,
     CallWithdrawn,
@@ -26,9 +25,10 @@ from endturn.records import (
     Turn,
     TurnKind,
     TurnOutcome,
-    believe,
-    believed,
+    drop_implausible,
+    plausible,
 )
+from endturn.hooks import Activation, Listener
 from endturn.stop import Stop, word_shown
 from endturn.turns import Step
 
@@ -79,7 +79,7 @@ class Call:
     """The time before each so many of these is kept: 1, 2, 4, …"""
     last_chunk_s: float = 0.0
     activations: tuple[Activation, ...] = ()
-    listeners: tuple[Listener, ...] = field(default_factory=announce.listeners)
+    listeners: tuple[Listener, ...] = field(default_factory=hooks.listeners)
     """Who listened when it was opened, and is told of it: of its beginning and of its end."""
     turn: Turn | None = None
     """The explicit turn that it belongs to, where whoever opened it knows."""
@@ -142,9 +142,9 @@ class Call:
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
-        believe(self.facts)
+        drop_implausible(self.facts)
         self.started = started = CallStarted(
-            number=announce.number(),
+            number=hooks.number(),
             turn=turn,
             iteration=turn.iterations,
             continuation=continuation,
@@ -153,7 +153,7 @@ class Call:
             **self.facts,
         )
         self.cover()
-        self.activations = announce.announce(started, self.listeners)
+        self.activations = hooks.emit(started, self.listeners)
         return started
 
     def withdraw(self) -> None:
@@ -165,7 +165,7 @@ class Call:
         turn.iterations -= 1
         turn.open_streams -= self.started.stream
         turns.inference().withdrawn(self.started)
-        announce.announce(CallWithdrawn(started=self.started), self.listeners)
+        hooks.emit(CallWithdrawn(started=self.started), self.listeners)
 
     def cover(self) -> None:
         """Mark the enclosing wrappers as announced from below."""
@@ -210,7 +210,7 @@ class Call:
         ended = CallEnded(
             started=started,
             stop=stop,
-            usage=believed(usage),
+            usage=plausible(usage),
             response_id=response_id,
             response_model=response_model,
             reasons=reasons,
@@ -223,7 +223,7 @@ class Call:
         )
         turn.count(ended)
         turns.inference().answered(ended, self.asked)
-        announce.announce(ended, self.listeners)
+        hooks.emit(ended, self.listeners)
         turns.inference().ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
         if turn.ending is not None and not turn.open_streams:
@@ -246,7 +246,7 @@ def _said(content: Callable[[Stop], Content | None], stop: Stop) -> Content | No
     try:
         return content(stop)
     except Exception:
-        announce.swallow("gathering what was said")
+        hooks.log_internal_error("gathering what was said")
         return None
 
 

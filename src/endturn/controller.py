@@ -25,8 +25,7 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
-from endturn import adapters, formats, records
-from endturn.announce import takes_content
+from endturn import adapters, events, formats
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
@@ -36,8 +35,9 @@ from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.standing import Abilities
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderError, UsageError
+from endturn.events import Turn
 from endturn.formats.settings import tool_schemas
-from endturn.records import Turn
+from endturn.hooks import takes_content
 from endturn.stop import Stop, StopReason
 from endturn.transcript import Transcript
 from endturn.turns import ToolRun, TurnScope, start_tool, start_turn
@@ -131,7 +131,7 @@ class _Controller:
         dialect: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], Any] | None = None,
-        new_id: Callable[[], str] = records.new_id,
+        new_id: Callable[[], str] = events.new_id,
     ) -> None:
         _check(tools, policy)
         if callable(provider):

@@ -16,9 +16,9 @@ from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from endturn.announce import listen
 from endturn.errors import UsageError
-from endturn.records import CallEnded, DispatchBlocked, Record, TurnEnded
+from endturn.events import CallEnded, DispatchBlocked, Record, TurnEnded
+from endturn.hooks import subscribe
 
 PACKAGES: Final = (
     "openai", "anthropic", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "duckdb", "jinja2",
@@ -91,7 +91,7 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
 
     logging.getLogger("endturn").addHandler(logging.NullHandler())  # the table says what its lines say
     tally = Tally()
-    stop_listening = listen(tally)
+    stop_listening = subscribe(tally)
     started = time.monotonic()
     turns = status = 0
     with configure(), scripted_provider().serve() as url:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from endturn import announce, signing
+from endturn import hooks, signing
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
@@ -200,7 +200,7 @@ class Exchange:
         self._whole: list[bytes] | None = None
         self._begun = False
         self._call = None
-        if announce.listening():
+        if hooks.listening():
             where = urlsplit(endpoint.url)
             self._call = open_call(
                 Layer.CLIENT,
@@ -330,7 +330,7 @@ class Exchange:
 
     def _end(self, response: ChatResponse, stop: Stop | None = None, error: BaseException | None = None) -> None:
         if self._call is not None:
-            if announce.takes_content():
+            if hooks.takes_content():
                 self._call.said(self._request, response, beside=self._context.asked.system is not None)
             self._call.end(
                 stop or response.stop,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from endturn.records import Record, Turn, TurnOutcome
+    from endturn.events import Record, Turn, TurnOutcome
 
 MARK = "endturn_unfinished"
 
@@ -36,7 +36,7 @@ class Watch:
         self._unfinished: list[tuple[Turn, TurnOutcome]] = []
 
     def _note(self, record: Record) -> None:
-        from endturn.records import STOPPED_BY_PERSON, TurnEnded
+        from endturn.events import STOPPED_BY_PERSON, TurnEnded
 
         if isinstance(record, TurnEnded) and record.turn.unfinished and record.outcome not in STOPPED_BY_PERSON:
             self._unfinished.append((record.turn, record.outcome))
@@ -44,11 +44,11 @@ class Watch:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fail a test that passes, where one of its turns was left unfinished."""
-        from endturn.announce import listen
+        from endturn.hooks import subscribe
         from endturn.instrumentation.instrument import instrument, uninstrument
 
         self._unfinished.clear()
-        stop = listen(self._note)
+        stop = subscribe(self._note)
         instrument()
         try:
             yield

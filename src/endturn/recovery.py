@@ -23,7 +23,7 @@ from endturn.continuation.limits import Counters
 from endturn.continuation.policy import PROMPT
 from endturn.continuation.result import AFRESH, Resumption
 from endturn.errors import UsageError
-from endturn.records import Strategy, TurnOutcome
+from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 from endturn.transcript import VERSION, entry_of, why
 

@@ -42,7 +42,7 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Usage
 from endturn.continuation.entry import Answered, Began, Ended, Entered, Entry, Tell
 from endturn.continuation.limits import Counters
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 from endturn.stop import Stop
 
 log = logging.getLogger("endturn")

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from endturn.announce import Activation, announce, is_strict, number
-from endturn.records import (
+from endturn.events import (
     COMPLETE,
     CallEnded,
     CallStarted,
@@ -28,6 +27,7 @@ from endturn.records import (
     TurnOutcome,
     TurnStarted,
 )
+from endturn.hooks import Activation, emit, is_strict, number
 from endturn.stop import StopReason
 
 log = logging.getLogger("endturn")
@@ -121,7 +121,7 @@ def start_turn(turn: Turn) -> TurnScope:
     if outer is not None and outer.kind is TurnKind.OBSERVED and outer.outcome is None:
         turn.join(outer)
         return TurnScope(turn, ())
-    return TurnScope(turn, announce(TurnStarted(turn=turn)))
+    return TurnScope(turn, emit(TurnStarted(turn=turn)))
 
 
 @dataclass(slots=True, eq=False)
@@ -170,7 +170,7 @@ def end_turn(
         return
     if turn.kind is TurnKind.IMPLICIT and turn.last_s is not None:
         over_s = turn.last_s  # over with its last call, though that is known only later: nobody took up what was cut
-    announce(
+    emit(
         TurnEnded(
             turn=turn,
             outcome=outcome,
@@ -282,10 +282,10 @@ class ToolRun:
 
     def end(self, error: BaseException | None = None) -> None:
         """Announce that the tool has run."""
-        announce(ToolEnded(started=self.started, error=error, duration_s=time.perf_counter() - self.began_s))
+        emit(ToolEnded(started=self.started, error=error, duration_s=time.perf_counter() - self.began_s))
 
 
 def start_tool(turn: Turn, *, name: str, call_id: str) -> ToolRun:
     """Announce that a tool call is about to be run."""
     started = ToolStarted(number=number(), turn=turn, name=name, call_id=call_id)
-    return ToolRun(started, announce(started), time.perf_counter())
+    return ToolRun(started, emit(started), time.perf_counter())

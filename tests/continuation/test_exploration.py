@@ -28,10 +28,10 @@ from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.turn import Course
 from endturn.errors import ProviderUnavailable, RequestRejected
+from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.formats import format_of
 from endturn.formats.format import Format
 from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.records import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 from tests.support.turns import NOW, SEARCH, ask, call, calling, cut, paused, said
 

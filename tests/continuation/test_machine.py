@@ -32,7 +32,7 @@ from endturn.continuation.machine import (
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.toolgate import Answer, Refused, Repair, Run
 from endturn.errors import IllegalTransition
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 
 VISIBLE = Progress(visible=True)

@@ -11,7 +11,7 @@ from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.continuation.presets import ANTHROPIC, FORGEFLARE, PRESETS, WAVE, ZEROCLAW
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import UsageError
-from endturn.records import ContinuationAttempted
+from endturn.events import ContinuationAttempted
 from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
 

@@ -23,7 +23,7 @@ from endturn.continuation.signs import (
 )
 from endturn.continuation.stitch import Stitcher, stitch
 from endturn.controller import ContinuationController, TurnResult
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 from endturn.stop import Resume, StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, paused, said
 

@@ -25,7 +25,7 @@ from endturn.continuation.termination import (
     status_of,
     tools,
 )
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 
 
 def parsed(name: str, **arguments: object) -> ToolCall:

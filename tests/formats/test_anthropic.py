@@ -8,9 +8,9 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import UsageError
+from endturn.events import Strategy
 from endturn.formats import Context, RequestSummary
 from endturn.formats.anthropic import FORMAT as anthropic
-from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies import (
     ANTHROPIC,

@@ -9,10 +9,10 @@ import pytest
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
+from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary, Routed
 from endturn.formats.bedrock_converse import FORMAT as bedrock_converse
 from endturn.formats.errors import error_of
-from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
 from tests.formats.replies_bedrock_converse import (
     BODIES,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary, bedrock_invoke_families as families, format_of, summarize
 from endturn.formats.bedrock_invoke import FORMAT as bedrock_invoke
 from endturn.formats.bedrock_invoke_families import FAMILIES, of
-from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
 from tests.formats.others_bedrock_invoke import OTHERS, PICTURES, PROFILE, RANKED, VECTOR
 from tests.formats.replies_bedrock_invoke import BODIES, MODELS, chunk, context

@@ -10,10 +10,10 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request
 from endturn.errors import RequestRejected
+from endturn.events import Strategy
 from endturn.formats import FORMATS, Context, Event, format_of, framing
 from endturn.formats.errors import error_of
 from endturn.formats.openai_chat import FORMAT as chat
-from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 from endturn.stop_reasons import apis
 from tests.formats.replies import CHAT_STREAMS, WEATHER, chat_body

@@ -8,9 +8,9 @@ import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import UsageError
+from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary, Routed
 from endturn.formats.cohere import FORMAT as cohere
-from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_cohere import (
     BODIES,

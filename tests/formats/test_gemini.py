@@ -10,10 +10,10 @@ from google.genai import types
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import ProviderError, RequestRejected, UsageError
+from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary, Route, Routed, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.gemini import FORMAT as gemini
-from endturn.records import Strategy
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies_gemini import (

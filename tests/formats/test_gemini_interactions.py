@@ -8,10 +8,10 @@ import pytest
 
 from endturn.chat import ChatResponse, Message, Request, Tool
 from endturn.errors import ProviderError
+from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.errors import error_of
 from endturn.formats.gemini_interactions import FORMAT as gemini_interactions
-from endturn.records import Strategy
 from endturn.stop import StopReason
 from tests.formats.replies_gemini_interactions import (
     BEGIN,

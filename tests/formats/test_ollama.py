@@ -10,10 +10,10 @@ from ollama import Options
 
 from endturn.chat import ChatResponse, Message, Request, Tool, ToolCall
 from endturn.errors import ProviderError, RequestRejected, UsageError
+from endturn.events import Strategy
 from endturn.formats import Context, Event
 from endturn.formats.errors import error_of
 from endturn.formats.ollama import FORMAT as ollama
-from endturn.records import Strategy
 from endturn.stop import StopReason
 from tests.formats.replies_ollama import BODIES, STREAMS, context, end, line
 

@@ -8,9 +8,9 @@ import pytest
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Tool, ToolCall
 from endturn.errors import DecodeError, UsageError
+from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.openai_chat import FORMAT as chat
-from endturn.records import Strategy
 from endturn.stop import Resume, Stop, StopReason
 from tests.formats.replies import (
     CHAT,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, ToolCall, Usage
+from endturn.events import Strategy
 from endturn.formats import Context, Event, Routed
 from endturn.formats.openai_responses import FORMAT as responses
-from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
 from tests.formats.replies_openai_responses import (
     BODIES,

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded, CallStarted, Record
 from endturn.instrumentation import exchange, http_clients
-from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
@@ -65,10 +65,10 @@ class ResponseSummary:
 def seen() -> Iterator[ResponseSummary]:
     """Everything that is announced while the HTTP clients are watched; nothing of ours may fail."""
     found = ResponseSummary()
-    stop = announce.listen(lambda record: found.records.append(record))
+    stop = hooks.subscribe(lambda record: found.records.append(record))
     http_clients.install(lambda: True)
     try:
-        with announce.strict():
+        with hooks.strict():
             yield found
     finally:
         http_clients.uninstall()

@@ -27,9 +27,9 @@ import pytest
 import requests
 import urllib3
 
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded
 from endturn.instrumentation import exchange, http_clients
-from endturn.records import CallEnded
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
@@ -62,7 +62,7 @@ def test_nothing_is_recorded_while_garbage_is_collected(seen: ResponseSummary) -
         if isinstance(record, CallEnded):
             inside.append(lock.locked() and threading.current_thread() is threading.main_thread())
 
-    stop = announce.listen(listener)
+    stop = hooks.subscribe(listener)
     with asking(Httpx, say(WORDS), say(WORDS)) as client:
         for _ in range(2):
             made = client.stream()

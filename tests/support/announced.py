@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.telemetry import cleanup
 
 
@@ -60,8 +60,8 @@ def observed() -> Iterator[Announced]:
     seen = Announced()
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(seen.exporter))
-    stop = announce.listen(seen.records.append)
-    with announce.strict():
+    stop = hooks.subscribe(seen.records.append)
+    with hooks.strict():
         instrument(tracer_provider=tracers, meter_provider=MeterProvider(shutdown_on_exit=False))
         try:
             yield seen

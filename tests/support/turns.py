@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.events import Record
 from endturn.formats.reading import arguments as parsed
-from endturn.records import Record
 from endturn.stop import Resume, Stop, StopReason
 
 R = TypeVar("R")
@@ -116,9 +116,9 @@ def heard(kind: Any = object) -> Iterator[list[Any]]:
         if isinstance(record, kind):
             records.append(record)
 
-    stop = announce.listen(listener)
+    stop = hooks.subscribe(listener)
     try:
-        with announce.strict():
+        with hooks.strict():
             yield records
     finally:
         stop()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from endturn import announce
+from endturn import hooks
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.telemetry import cleanup
 from tests.telemetry.mocked import Records
@@ -17,7 +17,7 @@ from tests.telemetry.stage import Stage
 def records() -> Iterator[Records]:
     """Everything that is announced while the SDKs are instrumented."""
     found = Records()
-    stop = announce.listen(found.append)
+    stop = hooks.subscribe(found.append)
     instrument()
     try:
         yield found
@@ -30,6 +30,6 @@ def records() -> Iterator[Records]:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A recorder over providers of its own, told by hand."""
-    monkeypatch.setattr(announce, "_failed", {})
-    with announce.strict():
+    monkeypatch.setattr(hooks, "_failed", {})
+    with hooks.strict():
         yield Stage()

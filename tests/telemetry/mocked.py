@@ -13,9 +13,9 @@ import openai
 import pydantic
 from opentelemetry import trace
 
+from endturn.events import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.formats import Event
 from endturn.formats.framing import frame
-from endturn.records import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.telemetry import cleanup
 from endturn.telemetry.foreign_spans import AdoptedSpan
 from tests.formats.replies import DONE_EVENT, chat_body, chunk, usage_chunk

@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
-from endturn import records
+from endturn import events
 from endturn.chat import Usage
-from endturn.records import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
+from endturn.events import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.otel_providers import Options
@@ -88,7 +88,7 @@ class Stage:
 
     # What happens
 
-    def tell(self, record: records.Record) -> Any:
+    def tell(self, record: events.Record) -> Any:
         return self.recorder(record)
 
     def turn(self, kind: TurnKind = TurnKind.IMPLICIT, **fields: Any) -> Turn:
@@ -139,7 +139,7 @@ class Stage:
             TurnEnded(
                 turn=turn,
                 outcome=outcome,
-                complete=outcome in records.COMPLETE and not turn.unfinished,
+                complete=outcome in events.COMPLETE and not turn.unfinished,
                 duration_s=(self.clock.ns - turn.started_ns) / SECOND,
                 **fields,
             )

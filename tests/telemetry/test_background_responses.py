@@ -11,9 +11,9 @@ import pytest
 from openai.types.responses import Response
 
 from endturn.chat import Json
+from endturn.events import Turn, TurnKind, TurnOutcome
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.decorators import observe_turn
-from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.turns import start_turn
 from tests.formats import replies_openai_responses as replies

@@ -22,7 +22,7 @@ INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
 CALL = """
 import os, sys
 import endturn
-from endturn import announce
+from endturn import hooks
 from endturn.calls import Layer, open_call
 from endturn.chat import Usage
 from endturn.stop import Stop, StopReason
@@ -134,8 +134,8 @@ def test_the_handle_flushes_and_shuts_down(receiver: Receiver) -> None:
 with endturn.configure(resource={"service.name": "block"}) as telemetry:
     call(StopReason.END_TURN)
     assert telemetry.force_flush()
-    print(announce.listening())
-print(announce.listening())
+    print(hooks.listening())
+print(hooks.listening())
 call(StopReason.END_TURN)
 """
     assert run(code, receiver) == ["True", "False"]
@@ -191,7 +191,7 @@ def test_a_disabled_sdk_is_left_disabled() -> None:
 from opentelemetry import trace
 telemetry = endturn.configure()
 call()
-print(type(trace.get_tracer_provider()).__name__, announce.listening(), repr(telemetry.instance))
+print(type(trace.get_tracer_provider()).__name__, hooks.listening(), repr(telemetry.instance))
 assert telemetry.force_flush()
 telemetry.shutdown()
 """
@@ -275,8 +275,8 @@ def test_what_was_undone_is_done_again() -> None:
     """After `uninstrument()`, configure() instruments again, as the first call said."""
     code = """
 telemetry = endturn.configure(); endturn.uninstrument()
-print(announce.listening())
-print(endturn.configure() is telemetry, len(announce._listeners))
+print(hooks.listening())
+print(endturn.configure() is telemetry, len(hooks._listeners))
 """
     assert run(code, None, **NONE) == ["False", "True 1"]
 
@@ -285,7 +285,7 @@ def test_after_its_shutdown_a_process_is_not_configured_again() -> None:
     """It is said, and the calls go unrecorded."""
     code = """
 telemetry = endturn.configure(); telemetry.shutdown()
-print(endturn.configure() is telemetry, announce.listening())
+print(endturn.configure() is telemetry, hooks.listening())
 """
     said = run(code, None, **NONE)
     assert said[0] == "True False"
@@ -302,7 +302,7 @@ for given in ({"tracer_provider": "zz"}, {"tracer_provider": TracerProvider}, {"
         endturn.instrument(**given)
     except endturn.UsageError as error:
         print(error)
-print(announce.listening())
+print(hooks.listening())
 """
     assert run(code) == [
         "tracer_provider='zz': give an OpenTelemetry provider object",
@@ -355,7 +355,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is(
 
 def test_one_signals_own_protocol_wins() -> None:
     """OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is asked before OTEL_EXPORTER_OTLP_PROTOCOL."""
-    code = "telemetry = endturn.configure(instrument=False)\nprint(telemetry.instance != '', announce.listening())"
+    code = "telemetry = endturn.configure(instrument=False)\nprint(telemetry.instance != '', hooks.listening())"
     said = run(
         code,
         OTEL_EXPORTER_OTLP_PROTOCOL="grpc",

@@ -15,16 +15,16 @@ import openai
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from endturn import announce
+from endturn import hooks
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
+from endturn.events import Content
 from endturn.formats import Context, format_of
 from endturn.instrumentation.body import capture
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import Content
 from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, content, messages, schema
@@ -78,7 +78,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for variable in (CAPTURE, EMIT_EVENT, MAX_CHARS, REDACT):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(content, "_said", set())
-    monkeypatch.setattr(announce, "_failed", {})
+    monkeypatch.setattr(hooks, "_failed", {})
     yield
     uninstrument()
     cleanup.run()
@@ -150,7 +150,7 @@ def test_where_content_goes(word: str, on_span: bool, on_event: bool, by: str, m
         return
     else:
         stage = recording(content=word)
-    assert announce.takes_content() is (on_span or on_event)
+    assert hooks.takes_content() is (on_span or on_event)
     chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
     expected = {INPUT: [QUESTION], OUTPUT: [answered("So.")]}
     assert said(stage) == (expected if on_span else {})
@@ -229,7 +229,7 @@ def test_unasked_nothing_is_gathered() -> None:
     """Off, the call is watched through the format itself, and its record has no content."""
     recording()
     seen: list[Any] = []
-    stop = announce.listen(seen.append)
+    stop = hooks.subscribe(seen.append)
     chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
     stop()
     assert seen[-2].content is None
@@ -767,7 +767,7 @@ def test_what_cannot_be_redacted_is_not_recorded(
     assert all(not set(span.attributes or {}) & set(SCHEMAS) for span in spans(stage))
     assert [set(event) & set(SCHEMAS) for event in details(stage)] == [set(), set()]
     assert [span.attributes["endturn.stop.reason"] for span in spans(stage)] == ["end_turn"] * 2  # type: ignore[index]
-    assert announce.listener_failures() == {"redact": 2}
+    assert hooks.listener_failures() == {"redact": 2}
     assert sum("redaction" in record.getMessage() for record in caplog.records) == 1
     assert "secret" not in caplog.text
 
@@ -793,7 +793,7 @@ def test_what_raises_while_it_is_recorded_costs_only_the_content(
     """A defect of ours in rendering is logged; span, event and metrics of the call are there."""
     caplog.set_level(logging.DEBUG, "endturn")
     stage = recording(content="SPAN_AND_EVENT")
-    monkeypatch.setattr(announce, "_noted", set())
+    monkeypatch.setattr(hooks, "_noted", set())
     monkeypatch.setattr(messages.MessageWriter, "answer", failing)
     client = chat(ScriptedProvider([call("find", {"q": "x"}), think("Hm", text="So"), truncate("So much", after=1)]))
     for _ in range(3):

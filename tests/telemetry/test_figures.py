@@ -18,14 +18,14 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from endturn import announce
+from endturn import hooks
 from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Request, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
+from endturn.events import MOST, plausible
 from endturn.formats.reading import count, number, seed_of
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import MOST, believed
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.instruments import LOST
 from tests.formats.replies import chat_body
@@ -129,13 +129,13 @@ def test_figures_of_a_host_s_own_are_not_believed_either(caplog: pytest.LogCaptu
 def test_a_figure_that_cannot_be_is_unknown(figure: float) -> None:
     """It is taken for one that the server did not give; those beside it stand."""
     assert count(figure) is None
-    assert believed(Usage(3, figure)) == Usage(3, None)  # type: ignore[arg-type]  # a host gives what it likes
+    assert plausible(Usage(3, figure)) == Usage(3, None)  # type: ignore[arg-type]  # a host gives what it likes
 
 
 def test_a_figure_that_can_be_is_known() -> None:
     """Up to 32 bits for what is counted, 64 for a seed; a usage without wild figures is not even copied."""
     usage = Usage(MOST, 4)
-    assert believed(usage) is usage
+    assert plausible(usage) is usage
     assert count(MOST) == MOST
     assert [seed_of(seed) for seed in (2**63 - 1, -(2**63), 2**63, True, 1.0)] == [
         2**63 - 1,
@@ -162,7 +162,7 @@ def test_a_request_s_wild_numbers_are_left_out(caplog: pytest.LogCaptureFixture)
 
 def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other measurements are recorded; each that is lost is counted."""
-    monkeypatch.setattr(announce, "_failed", {})
+    monkeypatch.setattr(hooks, "_failed", {})
     stage = Stage()
     record = Histogram.record
 
@@ -177,7 +177,7 @@ def test_what_an_sdk_refuses_costs_no_other_measurement(monkeypatch: pytest.Monk
     found = stage.points()
     assert sorted(total for _, total in found["gen_ai.client.token.usage"].values()) == [5, 9]
     assert sum(found["endturn.responses"].values()) == 4
-    assert announce.listener_failures() == {LOST: 2}
+    assert hooks.listener_failures() == {LOST: 2}
 
 
 def test_many_choices_are_told_in_part() -> None:

@@ -20,9 +20,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.util._once import Once
 
 import endturn
-from endturn import announce
+from endturn import hooks
+from endturn.events import TurnOutcome
 from endturn.instrumentation import http_clients
-from endturn.records import TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup, foreign_spans, span_conventions
@@ -47,7 +47,7 @@ class World:
         self.processor = endturn.AdoptingSpanProcessor(tracer_provider=self.provider, counted=True)
         self.provider.add_span_processor(self.processor)
         self.records = Records()
-        self.stop = announce.listen(self.records.append)
+        self.stop = hooks.subscribe(self.records.append)
 
     def tracer(self, scope: str = "somebody") -> trace.Tracer:
         return self.provider.get_tracer(scope)
@@ -86,7 +86,7 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     """Spans alone: no HTTP client is watched."""
-    with announce.strict():
+    with hooks.strict():
         made = World()
         yield made
         made.close()
@@ -534,7 +534,7 @@ def test_a_decorated_call_is_announced_from_below(world: World) -> None:
 @pytest.mark.parametrize("always", [True, False])
 def test_head_sampling_hides_calls_unless_every_span_is_recorded(always: bool) -> None:
     """A dropped span reaches no processor; `AlwaysRecordSampler` lets it be counted without being exported."""
-    with announce.strict():
+    with hooks.strict():
         world = World(sampler=AlwaysRecordSampler(ALWAYS_OFF) if always else ALWAYS_OFF)
         world.call(LENGTH, scope="opentelemetry.instrumentation.genai.openai")
         assert len(world.records.ended) == always
@@ -551,7 +551,7 @@ def test_an_instrumented_call_in_an_agents_span_belongs_to_its_turn() -> None:
     exporter = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     records = Records()
-    stop = announce.listen(records.append)
+    stop = hooks.subscribe(records.append)
     endturn.instrument(tracer_provider=provider)
     try:
         with provider.get_tracer("x").start_as_current_span("agent", attributes=AGENT):
@@ -578,7 +578,7 @@ def test_a_provider_that_is_installed_later_is_found_at_the_next_call(monkeypatc
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     before = dict(vars(trace))
     records = Records()
-    stop = announce.listen(records.append)
+    stop = hooks.subscribe(records.append)
     endturn.instrument()
     provider = TracerProvider(shutdown_on_exit=False)
     tracer = provider.get_tracer("x")
@@ -612,7 +612,7 @@ def test_one_processor_is_enough_for_a_provider() -> None:
     """Instrumenting again, or adding one by hand besides, counts nothing twice."""
     provider = Unhashable(shutdown_on_exit=False)
     records = Records()
-    stop = announce.listen(records.append)
+    stop = hooks.subscribe(records.append)
     mine = endturn.AdoptingSpanProcessor(tracer_provider=provider)
     provider.add_span_processor(mine)
     for _ in range(2):

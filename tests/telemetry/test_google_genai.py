@@ -15,9 +15,9 @@ import pytest
 from google import genai
 from google.genai import types
 
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded, CallStarted, Record, TurnEnded
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import CallEnded, CallStarted, Record, TurnEnded
 from endturn.scripted import Reply, ScriptedProvider, block, call, cut, fail, hang_up, pause, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.scripted.script import Ending
@@ -65,10 +65,10 @@ class Told(list[Record]):
 def told() -> Iterator[Told]:
     """Everything that is announced while the SDK is instrumented; nothing of ours may fail."""
     found = Told()
-    stop = announce.listen(found.append)
+    stop = hooks.subscribe(found.append)
     instrument()
     try:
-        with announce.strict():
+        with hooks.strict():
             yield found
     finally:
         uninstrument()

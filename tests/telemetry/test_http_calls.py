@@ -23,7 +23,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
 import endturn
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ChatResponse, Message, Request
 from endturn.formats import Context, format_of
 from endturn.formats.framing import frame
@@ -240,7 +240,7 @@ def test_nothing_is_read_ahead(library: Any) -> None:
     bare = taken()
     instrument()
     try:
-        stop = announce.listen(lambda record: None)
+        stop = hooks.subscribe(lambda record: None)
         assert taken() == bare
         stop()
     finally:

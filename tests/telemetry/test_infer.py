@@ -17,10 +17,10 @@ from google.genai import types as genai
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from endturn import announce, records
+from endturn import events, hooks
 from endturn.calls import Layer, open_call
+from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
-from endturn.records import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, continue_prompts
 from endturn.telemetry.continue_prompts import ContinuePrompts
@@ -77,7 +77,7 @@ class World:
         conversation_id: str | None = None,
         maximum: int | None = None,
         during: Callable[[], object] = lambda: None,
-    ) -> records.CallEnded:
+    ) -> events.CallEnded:
         """Make a call with this history, which is answered so."""
         asked = RequestSummary(
             model=model,
@@ -94,7 +94,7 @@ class World:
         assert ended is not None
         return ended
 
-    def cut(self, history: list[Any], text: str = HALF, **more: Any) -> records.CallEnded:
+    def cut(self, history: list[Any], text: str = HALF, **more: Any) -> events.CallEnded:
         return self.call(history, text, StopReason.MAX_TOKENS, **more)
 
     @property
@@ -109,10 +109,10 @@ def world() -> Iterator[World]:
 
 
 def placed(made: World) -> Iterator[World]:
-    stop = announce.listen(made.records.append)
+    stop = hooks.subscribe(made.records.append)
     infer_with(made.inferring)
     try:
-        with announce.strict():
+        with hooks.strict():
             yield made
     finally:
         infer_with(None)
@@ -473,7 +473,7 @@ def test_an_answer_that_could_not_be_seen(world: World) -> None:
 def test_found_across_threads_and_contexts(world: World) -> None:
     """Tasks and threads do not matter: a continuation may be made anywhere in the process."""
     cut = contextvars.Context().run(world.cut, HISTORY)
-    found: list[records.CallEnded] = []
+    found: list[events.CallEnded] = []
     thread = threading.Thread(target=lambda: found.append(world.call([*HISTORY, answer(HALF), NUDGE])))
     thread.start()
     thread.join()
@@ -482,7 +482,7 @@ def test_found_across_threads_and_contexts(world: World) -> None:
 
 def test_two_turns_with_one_prompt(world: World) -> None:
     """Two users ask the same at once; each continuation finds its own by the answer's end."""
-    made: list[records.CallEnded] = []
+    made: list[events.CallEnded] = []
     first = world.cut(
         HISTORY, "One answer, cut he", during=lambda: made.append(world.cut(HISTORY, "Another one, cut the"))
     )
@@ -495,7 +495,7 @@ def test_two_turns_with_one_prompt(world: World) -> None:
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
     """Of two calls that repeat a history at once, one continues; the turn does not end while it is under way."""
     cut = world.cut(HISTORY)
-    seen: list[records.CallEnded] = []
+    seen: list[events.CallEnded] = []
 
     def meanwhile() -> None:
         world.clock.now += IDLE_S + 1
@@ -779,7 +779,7 @@ FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def test_histories_of_every_format(world: World, name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
     """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
 
-    def call(given: dict[str, Any], text: str, reason: StopReason) -> records.CallEnded:
+    def call(given: dict[str, Any], text: str, reason: StopReason) -> events.CallEnded:
         call = open_call(
             Layer.CLIENT, format_of(name).request_summary({"model": "m", **given}), provider="p", model="m"
         )

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from endturn import announce
+from endturn import hooks
 from endturn.calls import Layer, open_call
+from endturn.events import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary
-from endturn.records import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnOutcome
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.turn_inference import OPEN_TURNS, TurnInference
 from endturn.turns import TurnScope, infer_with, start_turn
@@ -156,10 +156,10 @@ def stage() -> Iterator[Stage]:
         if isinstance(record, TurnEnded):
             made.turns.append(record)
 
-    stop = announce.listen(listen)
+    stop = hooks.subscribe(listen)
     infer_with(made.inferring)
     try:
-        with announce.strict():
+        with hooks.strict():
             yield made
     finally:
         infer_with(None)

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from endturn import announce
+from endturn import hooks
 from endturn.instrumentation import instrument as instrument_module
 from endturn.instrumentation.instrument import instrument, uninstrument
 from tests.formats import replies_openai_responses as replies
@@ -62,7 +62,7 @@ def test_instrumenting_twice_is_one_patch_and_all_of_it_is_undone() -> None:
 def test_somebody_who_patched_later_keeps_their_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     """What wraps ours is left alone; ours then lets every call through."""
     kept = Records()
-    stop = announce.listen(kept.append)
+    stop = hooks.subscribe(kept.append)
     instrument()
     ours = vars(httpx2.Client)["send"]
     monkeypatch.setattr(httpx2.Client, "send", lambda *args, **kwargs: ours(*args, **kwargs))
@@ -157,8 +157,8 @@ def test_a_process_that_ends_in_mid_stream_ends_its_calls() -> None:
     code = """
 import sys; sys.path.insert(0, ".")
 import endturn, openai
-from endturn import announce
-announce.listen(lambda record: print(type(record).__name__, getattr(record, "outcome", ""), flush=True))
+from endturn import hooks
+hooks.subscribe(lambda record: print(type(record).__name__, getattr(record, "outcome", ""), flush=True))
 endturn.instrument()
 from tests.telemetry.mocked import ASK, STREAM, CUT, chat, events, body
 stream = chat(events(*STREAM)).chat.completions.create(**ASK, stream=True)
@@ -304,7 +304,7 @@ def outcomes() -> Iterator[object]:
 def test_telemetry_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch, where: str, what: Any) -> None:
     """Whatever of ours raises, the host sees what it would have seen without us."""
     bare = list(outcomes())
-    stop = announce.listen(lambda record: None)
+    stop = hooks.subscribe(lambda record: None)
     instrument()
     try:
         monkeypatch.setattr(where, what)

@@ -17,12 +17,12 @@ import openai
 import pytest
 
 import endturn
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
 from endturn.errors import ProviderUnavailable, UsageError
+from endturn.events import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.formats import FORMATS, Context, format_of
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-from endturn.records import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
 from endturn.turns import current_turn
@@ -253,7 +253,7 @@ async def test_telemetry_that_fails_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, decorate: Callable[[Any], Any], where: str
 ) -> None:
     """Whatever of ours raises, the functions do what they do."""
-    stop = announce.listen(lambda record: None)
+    stop = hooks.subscribe(lambda record: None)
     endturn.instrument()
     monkeypatch.setattr(where, explode)
     try:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ToolCall
 from endturn.controller import AsyncContinuationController, ContinuationController
 from endturn.errors import ProviderUnavailable
+from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.instrumentation.decorators import observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.stop import StopReason
 from endturn.turns import infer_with, start_turn
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
@@ -28,9 +28,9 @@ def records() -> Iterator[Records]:
     """What is announced while the SDKs are instrumented."""
     seen = Records()
     instrument()
-    stop = announce.listen(seen.append)
+    stop = hooks.subscribe(seen.append)
     try:
-        with announce.strict():
+        with hooks.strict():
             yield seen
     finally:
         stop()

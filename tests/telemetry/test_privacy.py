@@ -26,7 +26,7 @@ from google import genai
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
 from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
@@ -356,7 +356,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     planted = Secrets()
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "CO_API_KEY"):
         monkeypatch.setenv(variable, planted.environment)
-    monkeypatch.setattr(announce, "_noted", set())
+    monkeypatch.setattr(hooks, "_noted", set())
     return planted
 
 
@@ -516,8 +516,8 @@ def test_an_exception_of_our_own_is_logged_without_its_words(
     try:
         failing()
     except ValueError:
-        announce.swallow("a test")
-        announce.swallow("a test")
+        hooks.log_internal_error("a test")
+        hooks.log_internal_error("a test")
     assert "builtins.ValueError" in caplog.text
     assert "test_privacy.py" in caplog.text
     assert secrets.found(caplog.text.encode()) == {}

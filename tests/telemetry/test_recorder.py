@@ -25,10 +25,10 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from endturn import announce
+from endturn import hooks
 from endturn.chat import Usage
 from endturn.errors import ProviderUnavailable, UsageError
-from endturn.records import (
+from endturn.events import (
     Continuation,
     ContinuationAttempted,
     DispatchBlocked,
@@ -571,7 +571,7 @@ def test_an_error_tells_what_it_was(error: Exception, shown: str) -> None:
 
 def test_every_metric_as_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, units, buckets and attributes of one turn that was cut and finished."""
-    monkeypatch.setattr(announce, "_failed", {})
+    monkeypatch.setattr(hooks, "_failed", {})
     stage = Stage(options=Options(prices={"gpt-5": (1.0, 10.0)}, semconv="gen_ai_latest_experimental/dup"))
     everything(stage)
     drift = Stop(StopReason.UNKNOWN, "mystery", mapped=False)
@@ -985,7 +985,7 @@ def test_a_second_recorder_counts_on(stage: Stage) -> None:
 
 def test_failures_of_listeners_are_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the listener's name."""
-    monkeypatch.setattr(announce, "_failed", {"Recorder": 2, "mine": 1})
+    monkeypatch.setattr(hooks, "_failed", {"Recorder": 2, "mine": 1})
     assert stage.points()["endturn.listener.failures"] == {("Recorder",): 2, ("mine",): 1}
 
 
@@ -1094,13 +1094,13 @@ def test_without_an_sdk_the_recorder_sleeps(no_globals: pytest.MonkeyPatch, stag
     """It says so to whoever would announce, and keeps nothing; providers that come later wake it."""
     stage.recorder = recorder = Recorder(clock=stage.clock)
     assert not recorder.awake()
-    stop = announce.listen(recorder)
-    assert not announce.listening()
+    stop = hooks.subscribe(recorder)
+    assert not hooks.listening()
     everything(stage)
     assert not recorder._open
     no_globals.setattr(metrics, "get_meter_provider", lambda: stage.meters)
     no_globals.setattr(metrics._internal, "_METER_PROVIDER", stage.meters)
-    assert announce.listening()
+    assert hooks.listening()
     stop()
     stage.call(stage.turn())
     assert not stage.finished()

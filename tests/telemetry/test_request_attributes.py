@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from endturn.events import LONGEST_NAME, MOST_SEQUENCES
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import LONGEST_NAME, MOST_SEQUENCES
 from endturn.scripted import ScriptedProvider, say
 
 MESSAGES = [{"role": "user", "content": "hi"}]

@@ -27,10 +27,10 @@ import together
 from anthropic.lib.bedrock import AnthropicBedrockMantle
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
+from endturn.events import Strategy, TurnOutcome
 from endturn.formats import Event, Framing
 from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import uninstrument
-from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.formats import replies_completions as texts, replies_openai_responses as responses

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from endturn import announce
+from endturn import hooks
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
 from tests.formats.replies import anthropic_stream, message, said, say
@@ -39,7 +39,7 @@ def tracers(spans: InMemorySpanExporter) -> Iterator[TracerProvider]:
     provider.add_span_processor(SimpleSpanProcessor(spans))
     instrument(tracer_provider=provider)
     try:
-        with announce.strict():
+        with hooks.strict():
             yield provider
     finally:
         uninstrument()

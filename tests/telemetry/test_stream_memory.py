@@ -15,10 +15,10 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 
 import endturn
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded, Record
 from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import CallEnded, Record
 from endturn.telemetry import cleanup
 from tests.telemetry.mocked import ASK, STREAM, Body
 from tests.telemetry.stage import Stage
@@ -80,7 +80,7 @@ def told() -> Iterator[Counter[str]]:
         if isinstance(record, CallEnded):
             found[f"{record.stop.reason} {record.stop.detail}"] += 1
 
-    stop = announce.listen(listener)
+    stop = hooks.subscribe(listener)
     instrument()
     try:
         yield found

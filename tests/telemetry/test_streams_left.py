@@ -17,7 +17,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from endturn import announce
+from endturn import hooks
 from endturn.formats.framing import frame
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.stop import StopReason
@@ -211,7 +211,7 @@ async def test_a_stream_that_is_left(
     """The loop reports as little, and as many connections become free, as without us; each is one record."""
     bare = await left(opens, Server(library, pieces), leave)
     found = Records()
-    stop = announce.listen(found.append)
+    stop = hooks.subscribe(found.append)
     instrument()
     try:
         assert await left(opens, Server(library, pieces), leave) == bare

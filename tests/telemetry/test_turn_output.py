@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from endturn.chat import Usage
-from endturn.records import Continuation, Strategy, TurnKind
+from endturn.events import Continuation, Strategy, TurnKind
 from endturn.stop import Resume, Stop, StopReason
 from tests.telemetry.stage import CUT, DONE, Stage
 

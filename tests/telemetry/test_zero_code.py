@@ -17,7 +17,7 @@ from opentelemetry.configuration import load_config_file
 from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
 
-from endturn import announce, cli, run
+from endturn import cli, hooks, run
 from endturn.instrumentation import zero_code
 from endturn.instrumentation.instrument import uninstrument
 from endturn.instrumentation.zero_code import EndturnInstrumentor
@@ -445,7 +445,7 @@ def test_the_instrumentor_never_raises(caplog: pytest.LogCaptureFixture) -> None
         instrumentor.instrument(events="everywhere", skip_dep_check=True)
         assert not instrumentor.is_instrumented_by_opentelemetry
         instrumentor.instrument(tracer_provider="none")
-        assert not announce.listening()
+        assert not hooks.listening()
         instrumentor.instrument(evnts="logs", agent=True, raise_exception_on_conflict=True)
         instrumentor.instrument()
     try:

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 from endturn.telemetry import schema
 from endturn.ui import otlp, server
 from endturn.ui.endings import ending

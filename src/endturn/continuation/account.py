@@ -14,7 +14,7 @@ from endturn.continuation.result import AFRESH, Resumption, TurnResult
 from endturn.continuation.stitch import Spans, Stitcher
 from endturn.continuation.termination import Finish, status_of
 from endturn.continuation.toolgate import Ledger
-from endturn.records import COMPLETE, Strategy, TurnOutcome, believed
+from endturn.events import COMPLETE, Strategy, TurnOutcome, plausible
 from endturn.stop import Resume, Stop, StopReason
 
 
@@ -217,7 +217,7 @@ def estimated(response: ChatResponse, usage: Usage) -> Usage | None:
     """What of a response's usage is an estimate; None where the provider counted all of it."""
     if not usage.estimated:
         return None
-    told = believed(response.usage) or Usage()
+    told = plausible(response.usage) or Usage()
     return Usage(
         input_tokens=usage.input_tokens if told.input_tokens is None else None,
         output_tokens=usage.output_tokens if told.output_tokens is None else None,
@@ -231,7 +231,7 @@ def measured(response: ChatResponse, request: Request) -> Usage:
     A cut answer used its maximum. No input is estimated of a request that was refused, or whose answer is still being
     made: that is counted when it is fetched. Of content parts in a format's own shape only the text counts.
     """
-    usage, stop = believed(response.usage) or Usage(), response.stop
+    usage, stop = plausible(response.usage) or Usage(), response.stop
     said = _size(response.text + (response.reasoning or ""), response.tool_calls)
     if usage.output_tokens is None:
         is_full = stop.reason is StopReason.MAX_TOKENS and request.max_tokens is not None

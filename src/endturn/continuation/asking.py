@@ -14,7 +14,7 @@ from endturn.continuation.result import Resumption
 from endturn.continuation.signs import HALF
 from endturn.continuation.standing import Again, Standing
 from endturn.errors import RequestRejected
-from endturn.records import Strategy, TurnOutcome
+from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume, StopReason
 
 RESUMING: Final[Mapping[Resume, Strategy]] = {

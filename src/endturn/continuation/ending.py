@@ -13,7 +13,7 @@ from endturn.continuation.result import TurnResult
 from endturn.continuation.standing import Standing
 from endturn.continuation.toolgate import Repair
 from endturn.errors import ProviderError
-from endturn.records import COMPLETE, Strategy, TurnOutcome, believed
+from endturn.events import COMPLETE, Strategy, TurnOutcome, plausible
 from endturn.stop import StopReason
 from endturn.turns import end_turn
 
@@ -54,7 +54,7 @@ def fail(now: Standing, signal: Signal, error: BaseException | None) -> None:
 
 def _spend(now: Standing) -> None:
     """Count what a call has used that is not judged any more; nothing is estimated of it."""
-    usage = believed(now.reported)
+    usage = plausible(now.reported)
     if usage is not None:
         now.account.spend(usage)
 

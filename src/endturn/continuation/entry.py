@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from endturn.chat import ChatResponse, Message, Request, Usage
 from endturn.continuation.limits import Counters
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from endturn.continuation.signs import ends_sentence, is_blank, loop_start, open
 from endturn.continuation.standing import Again, Standing
 from endturn.continuation.termination import Finish, Mode
 from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict, judge
+from endturn.events import Strategy, TurnOutcome
 from endturn.formats.reading import strict
-from endturn.records import Strategy, TurnOutcome
 from endturn.stop import Resume, StopReason
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.records import Strategy, TurnOutcome
+from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume
 
 

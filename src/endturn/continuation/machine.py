@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, assert_never
 
 from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict
 from endturn.errors import IllegalTransition
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 from endturn.stop import Stop, StopReason
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from endturn.chat import ChatResponse, Delta, ToolCall
 from endturn.continuation.limits import COUNTED
 from endturn.continuation.stitch import Stitcher
+from endturn.events import Strategy
 from endturn.formats.reading import arguments
-from endturn.records import Strategy
 from endturn.stop import Stop, StopReason
 
 

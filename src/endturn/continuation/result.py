@@ -9,7 +9,7 @@ from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
 from endturn.continuation.limits import Counters
 from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
-from endturn.records import Strategy, TurnOutcome
+from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Stop
 
 

@@ -20,11 +20,11 @@ from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish
 from endturn.continuation.toolgate import Verdict
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
+from endturn.events import Strategy, TurnOutcome
 from endturn.formats import RequestSummary, capabilities
 from endturn.formats.capabilities import Capability
 from endturn.formats.format import Format
 from endturn.formats.settings import limit_in, thinking_budget, tool_schemas, with_setting
-from endturn.records import Strategy, TurnOutcome
 from endturn.stop import StopReason
 
 

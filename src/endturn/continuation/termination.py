@@ -34,7 +34,7 @@ from hashlib import blake2b
 from typing import Any, Final, Literal
 
 from endturn.chat import Tool, ToolCall
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 
 Mode = Literal["response", "task"]
 ToolFunction = Callable[[ToolCall], str]

@@ -31,8 +31,8 @@ from endturn.continuation.standing import Abilities, Standing, Terms
 from endturn.continuation.toolgate import Run
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError
+from endturn.events import Strategy, Turn, TurnOutcome
 from endturn.formats.format import Format
-from endturn.records import Strategy, Turn, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
 
 LONGEST_WAIT_S: Final = 60.0

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from endturn import announce
+from endturn import hooks
 from endturn.chat import ToolCall, Usage
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
-from endturn.records import (
+from endturn.events import (
     Continuation,
     ContinuationAttempted,
     DispatchBlocked,
@@ -35,13 +35,13 @@ class Voice:
     def blocked(self, reason: str, calls: Iterable[ToolCall]) -> None:
         """Calls were not run."""
         names = tuple(call.name for call in calls)
-        announce.announce(
+        hooks.emit(
             DispatchBlocked(turn=self.turn, provider=self.provider, model=self.model, reason=reason, names=names)
         )
 
     def repaired(self, issue: str, *, calls: int, attempted: bool, succeeded: bool) -> None:
         """How it went with so many calls that were cut or could not be trusted."""
-        announce.announce(
+        hooks.emit(
             PayloadRepaired(
                 turn=self.turn,
                 provider=self.provider,
@@ -74,7 +74,7 @@ class Voice:
                 turn.continuations += 1
         index = turn.continuations + turn.repairs + turn.resumes
         turn.continuation = Continuation(index, strategy, turn.last_call)
-        announce.announce(
+        hooks.emit(
             ContinuationAttempted(
                 turn=turn,
                 provider=self.provider,
@@ -94,7 +94,7 @@ class Voice:
             log.info("Task completion signal detected via %r (status: %s)", finish.signal, finish.status)
         else:
             log.debug("Response completion: %s", finish.signal)
-        announce.announce(
+        hooks.emit(
             TerminationSignalled(
                 turn=self.turn,
                 signal=finish.signal,
@@ -111,7 +111,7 @@ class Voice:
         turn.input_tokens += usage.input_tokens or 0
         turn.output_tokens += usage.output_tokens or 0
         turn.estimated = True
-        announce.announce(
+        hooks.emit(
             UsageEstimated(turn=turn, provider=self.provider, model=self.model, usage=usage, continues=continues)
         )
 

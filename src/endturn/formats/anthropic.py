@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.events import Strategy
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
@@ -20,7 +21,6 @@ from endturn.formats.scripting import raw_reason, words, written_arguments, writ
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.formats.validation import an_object, error_beside
-from endturn.records import Strategy
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
 

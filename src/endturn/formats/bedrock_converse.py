@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
 from endturn.errors import UsageError
+from endturn.events import Strategy
 from endturn.formats.error_words import error_words
 from endturn.formats.errors import shortened
 from endturn.formats.fold import Fold, Reply
@@ -22,7 +23,6 @@ from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.records import Strategy
 from endturn.stop_reasons import tables
 
 NAME: Final = "bedrock_converse"

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Request, Usage
 from endturn.errors import DecodeError
+from endturn.events import Strategy
 from endturn.formats import bedrock_invoke_families as families, fold
 from endturn.formats.bedrock_converse import reply_error as reply_error
 from endturn.formats.errors import shortened
@@ -21,7 +22,6 @@ from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable
 from endturn.formats.reading import count, member, text
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.records import Strategy
 from endturn.stop import Row, StopReason
 
 NAME: Final = "bedrock_invoke"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool
+from endturn.events import Strategy
 from endturn.formats.cohere_reader import NAME as NAME, REPLY
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
@@ -22,7 +23,6 @@ from endturn.formats.scripting import function_call, raw_reason, words, written_
 from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
-from endturn.records import Strategy
 from endturn.stop_reasons import tables
 
 REASONS: Final = tables(NAME)

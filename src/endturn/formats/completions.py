@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
+from endturn.events import Strategy
 from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape, asked_in
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
@@ -19,7 +20,6 @@ from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.records import Strategy
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 from endturn.tables import lines, shipped
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.errors import DecodeError, UsageError
+from endturn.events import Strategy
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ResponseSummary, Route, Routed, Voice
-from endturn.records import Strategy
 from endturn.stop import Row
 
 

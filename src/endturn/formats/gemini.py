@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
+from endturn.events import Strategy
 from endturn.formats.error_words import error_words
 from endturn.formats.format import Format
 from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
@@ -25,7 +26,6 @@ from endturn.formats.scripting import raw_reason, words, written_usage
 from endturn.formats.settings import with_extra, written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
-from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 
 # --- Where a request goes ---

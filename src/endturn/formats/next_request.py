@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
-from endturn.records import Strategy
+from endturn.events import Strategy
 from endturn.stop import Resume
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.events import Strategy
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
@@ -19,7 +20,6 @@ from endturn.formats.settings import with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
 from endturn.formats.validation import an_object, error_beside
-from endturn.records import Strategy
 from endturn.stop import StopReason
 from endturn.stop_reasons import tables
 

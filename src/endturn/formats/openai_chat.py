@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.events import Strategy
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, own_blocks, resent
@@ -16,7 +17,6 @@ from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, function_call, raw_reason, words, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
-from endturn.records import Strategy
 from endturn.stop import StopReason
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.events import Strategy
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import (
@@ -26,7 +27,6 @@ from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
-from endturn.records import Strategy
 from endturn.stop import Resume, StopReason
 
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.

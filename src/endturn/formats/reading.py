@@ -9,7 +9,7 @@ from hashlib import blake2s
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from endturn.records import MOST
+from endturn.events import MOST
 
 if TYPE_CHECKING:
     from endturn.chat import Json

@@ -15,9 +15,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from endturn.calls import Call
+from endturn.events import TurnKind
 from endturn.formats import ResponseSummary
 from endturn.instrumentation.body import end_call
-from endturn.records import TurnKind
 from endturn.stop import Resume
 from endturn.telemetry import cleanup
 from endturn.turns import end_turn

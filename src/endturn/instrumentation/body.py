@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from endturn.announce import swallow
 from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
+from endturn.events import Content
 from endturn.formats import Context, Event, Framing, ResponseSummary
 from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
 from endturn.formats.request_body import request_of
-from endturn.records import Content
+from endturn.hooks import log_internal_error
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def _request(speaks: Format, body: Mapping[str, Any], context: Context) -> Reque
     except (DecodeError, ValueError, TypeError):  # pydantic's too: not in the format, so it is not known
         return None
     except Exception:
-        swallow("reading a request")
+        log_internal_error("reading a request")
         return None
 
 
@@ -361,7 +361,7 @@ class ContentCapture:
             self._is_over = True  # the provider's error, or another format: what came before it is the answer
         except Exception:
             self._is_over = True
-            swallow("keeping what was said")
+            log_internal_error("keeping what was said")
 
     def _feed(self, event: Event) -> None:
         for index, each in _each_choice(event.data, self._choices):

@@ -12,17 +12,17 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
-from endturn import announce
-from endturn.announce import swallow
+from endturn import hooks
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
+from endturn.events import Turn, TurnKind, TurnOutcome
 from endturn.formats import TAIL, Context, RequestSummary, ResponseSummary, format_of
 from endturn.formats.reading import items, member, text
+from endturn.hooks import log_internal_error
 from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
 from endturn.instrumentation.wrapping import Begin, Run, wrap
-from endturn.records import Turn, TurnKind, TurnOutcome
 from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
@@ -101,7 +101,7 @@ def _decorate(function: F | None, begins: Callable[[F], Begin], decorator: str, 
 
         def followed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
             cleanup.run()
-            return begin(args, kwargs) if announce.listening() else None
+            return begin(args, kwargs) if hooks.listening() else None
 
         done: F = wrap(observed, followed)
         return done
@@ -117,7 +117,7 @@ class _CallRun:
         self._format = speaks
         self._context = context
         self._given = given
-        self._said: list[str] | None = [] if announce.takes_content() else None
+        self._said: list[str] | None = [] if hooks.takes_content() else None
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
         self._watch: Summarizer | None = None
@@ -338,7 +338,7 @@ def observe_turn(
             try:
                 conversation = conversation_id(*args, **kwargs)
             except Exception:
-                swallow("finding the id of a conversation")
+                log_internal_error("finding the id of a conversation")
         return _TurnRun(start_turn(Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)))
 
     return _decorate(function, lambda observed: begin, "observe_turn", "agent")

@@ -23,11 +23,11 @@ from weakref import WeakSet
 
 from opentelemetry import context as contexts
 
-from endturn import announce
-from endturn.announce import swallow
+from endturn import hooks
 from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.formats import Context, ResponseSummary
+from endturn.hooks import log_internal_error
 from endturn.instrumentation import background_responses, body
 from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
 from endturn.stop import Stop, StopReason
@@ -110,10 +110,10 @@ def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange
         if call is None:
             return None
         context = Context(found.dialect, found.provider, asked)
-        captured = body.capture(call, found.format, content or {}, context) if announce.takes_content() else None
+        captured = body.capture(call, found.format, content or {}, context) if hooks.takes_content() else None
         return Exchange(found.format, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
     except Exception:
-        swallow("opening a call")
+        log_internal_error("opening a call")
         return None
 
 
@@ -213,7 +213,7 @@ class Exchange:
             else:
                 self.end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
         except Exception:
-            swallow("reading an error")
+            log_internal_error("reading an error")
 
     def answered(self, status: int, headers: Mapping[str, str], unpack_whole: body.UnpackWhole | None = None) -> bool:
         """An answer has come: its bytes follow, as they travel (but see `comes_unpacked`).
@@ -304,7 +304,7 @@ class Exchange:
         if isinstance(sys.exc_info()[1], DecodeError):
             log.debug("endturn: a response of %s could not be read", self.context.provider, exc_info=True)
         else:
-            swallow("reading a response")
+            log_internal_error("reading a response")
 
     def end(
         self,
@@ -350,7 +350,7 @@ class Exchange:
             elif self.call is not None and not background_responses.keep(self, self.call, seen):
                 body.end_call(self.call, seen, error, self._over_s)
         except Exception:
-            swallow("ending a call")
+            log_internal_error("ending a call")
         finally:
             self._answer = None
 

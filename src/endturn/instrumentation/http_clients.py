@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
-from endturn.announce import swallow
+from endturn.hooks import log_internal_error
 
 if TYPE_CHECKING:
     from endturn.instrumentation.exchange import Exchange, Sent
@@ -69,7 +69,7 @@ def _patch(module: ModuleType) -> None:
     try:
         _undo[name] = import_module(f"endturn.instrumentation.{CLIENTS[name]}").patch(module)
     except Exception:
-        swallow(f"instrumenting {name}")
+        log_internal_error(f"instrumenting {name}")
 
 
 @contextmanager

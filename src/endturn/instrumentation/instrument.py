@@ -15,8 +15,8 @@ from typing import Any, Final
 import wrapt
 from opentelemetry import _logs, metrics, trace
 
-from endturn import announce
-from endturn.announce import swallow
+from endturn import hooks
+from endturn.hooks import log_internal_error
 from endturn.instrumentation import http_clients
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.instruments import is_owned
@@ -52,7 +52,7 @@ class _Instrumentation:
 
     def active(self) -> bool:
         """Whether anybody records. Asked when a request to a model begins: by then the host has its providers."""
-        is_recorded = announce.listening()
+        is_recorded = hooks.listening()
         if not self.has_called:
             # Exit handlers run last first: the providers' own handlers shut them down.
             self.has_called = True
@@ -130,7 +130,7 @@ def begin(asked: Options, given: Providers = (None, None, None)) -> Options:
         if _now is not None:
             return _change(_now, asked, given)
         recorder = Recorder(*given, options=asked)
-        _now = now = _Instrumentation(TurnInference(), announce.listen(recorder), recorder, given, asked)
+        _now = now = _Instrumentation(TurnInference(), hooks.subscribe(recorder), recorder, given, asked)
         infer_with(now.inferring)
         http_clients.install(now.active)
         now.look()
@@ -145,7 +145,7 @@ def _change(now: _Instrumentation, asked: Options, given: Providers) -> Options:
     used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
     if (options, used) != (now.options, now.given):
         now.recorder.use(used, options)
-        announce.listen(now.recorder)  # it may take what is said now, or no longer
+        hooks.subscribe(now.recorder)  # it may take what is said now, or no longer
         now.options, now.given = options, used
         now.look()
         log.info("endturn: calls are recorded from now on as a later instrument() or configure() says")
@@ -216,7 +216,7 @@ def _end_worker() -> None:
             try:
                 getattr(given or otherwise, "force_flush", bool)()
             except Exception:
-                swallow("flushing before a worker ends")
+                log_internal_error("flushing before a worker ends")
 
     thread = threading.Thread(target=flush, name="endturn-worker-exit", daemon=True)
     thread.start()

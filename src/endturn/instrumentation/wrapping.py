@@ -14,7 +14,7 @@ from functools import partial, wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Protocol
 
-from endturn.announce import swallow
+from endturn.hooks import log_internal_error
 from endturn.telemetry import cleanup
 
 
@@ -76,7 +76,7 @@ def _safely(tell: Callable[..., Any], *what: Any) -> Any:
     try:
         return tell(*what)
     except Exception:
-        swallow("following a function")
+        log_internal_error("following a function")
         return None
 
 

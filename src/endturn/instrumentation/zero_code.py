@@ -18,10 +18,10 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any, Final
 
-from endturn import announce
+from endturn import hooks
 from endturn.errors import UsageError
+from endturn.events import Record
 from endturn.instrumentation import configure, instrument
-from endturn.records import Record
 from endturn.telemetry import cleanup
 from endturn.telemetry.content import REDACT
 from endturn.telemetry.otel_providers import Options
@@ -45,7 +45,7 @@ def start() -> None:
             return
         if not file:
             late = _LateSetup()
-            late.stop = announce.listen(late)  # before the recorder: the first call is to find the providers in place
+            late.stop = hooks.subscribe(late)  # before the recorder: the first call is to find the providers in place
         instrument.begin(Options())
     except UsageError as error:
         log.error("endturn: this process is not observed: %s", error)

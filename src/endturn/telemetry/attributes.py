@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from endturn import records
+from endturn import events
 from endturn.errors import ProviderError
 from endturn.stop import Stop, word_shown
 from endturn.telemetry import schema as s
@@ -53,7 +53,7 @@ def for_another(found: Attributes) -> Attributes:
     return {key: value for key, value in found.items() if key.startswith("endturn.") or key == s.FINISH_REASONS.key}
 
 
-def of_call(started: records.CallStarted) -> Attributes:
+def of_call(started: events.CallStarted) -> Attributes:
     """What is known of the request, and where the call stands in its turn."""
     address, continuation = started.server_address, started.continuation
     return known(
@@ -78,7 +78,7 @@ def of_call(started: records.CallStarted) -> Attributes:
     )
 
 
-def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> Attributes:
+def of_answer(ended: events.CallEnded, error: str | None, *, counted: bool) -> Attributes:
     """What the response said, and why it stopped.
 
     Args:
@@ -87,8 +87,8 @@ def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> 
     """
     stop, by = ended.stop, ended.response_model
     return known(
-        (s.RESPONSE_ID, None if ended.response_id is None else records.name_shown(ended.response_id)),
-        (s.RESPONSE_MODEL, None if by is None else records.name_shown(by)),
+        (s.RESPONSE_ID, None if ended.response_id is None else events.name_shown(ended.response_id)),
+        (s.RESPONSE_MODEL, None if by is None else events.name_shown(by)),
         (s.RESPONSE_FIRST_CHUNK, ended.first_chunk_s),
         *((attribute, getattr(ended.usage, name, None)) for name, attribute in TOKENS.items()),
         (s.FINISH_REASONS, finish_reasons(stop, ended.reasons)),
@@ -101,7 +101,7 @@ def of_answer(ended: records.CallEnded, error: str | None, *, counted: bool) -> 
     )
 
 
-def of_stop(ended: records.CallEnded) -> Attributes:
+def of_stop(ended: events.CallEnded) -> Attributes:
     """`endturn.stop_reason_observed`."""
     started, stop = ended.started, ended.stop
     return known(
@@ -131,7 +131,7 @@ def raw_shown(stop: Stop) -> str:
     return word_shown(stop.raw or "")
 
 
-def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> Attributes:
+def of_turn(turn: events.Turn, outcome: events.TurnOutcome | None = None) -> Attributes:
     """What has come of a turn so far, or in the end."""
     return known(
         (s.OPERATION, "invoke_agent"),
@@ -140,7 +140,7 @@ def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> A
         (s.AGENT, turn.agent),
         (s.CONVERSATION, turn.conversation),
         (s.OUTCOME, None if outcome is None else outcome.value),
-        (s.COMPLETE, None if outcome is None else outcome in records.COMPLETE and not turn.unfinished),
+        (s.COMPLETE, None if outcome is None else outcome in events.COMPLETE and not turn.unfinished),
         (s.TRUNCATED, turn.truncated),
         (s.CONTINUED, turn.continued),
         (s.ITERATIONS, turn.iterations),
@@ -156,17 +156,17 @@ def of_turn(turn: records.Turn, outcome: records.TurnOutcome | None = None) -> A
     )
 
 
-def tool_began(started: records.ToolStarted) -> Attributes:
+def tool_began(started: events.ToolStarted) -> Attributes:
     """A tool call's span."""
     return known(
         (s.OPERATION, "execute_tool"),
         (s.TOOL_NAME, started.name),
-        (s.TOOL_CALL_ID, records.name_shown(started.call_id)),
+        (s.TOOL_CALL_ID, events.name_shown(started.call_id)),
         (s.TURN_ID, started.turn.id),
     )
 
 
-def attempted(record: records.ContinuationAttempted) -> Attributes:
+def attempted(record: events.ContinuationAttempted) -> Attributes:
     """`endturn.continuation_attempt`."""
     return known(
         *_whose(record.provider, record.model),
@@ -182,7 +182,7 @@ def attempted(record: records.ContinuationAttempted) -> Attributes:
     )
 
 
-def repaired(record: records.PayloadRepaired) -> Attributes:
+def repaired(record: events.PayloadRepaired) -> Attributes:
     """`endturn.tool_payload_repair`."""
     return known(
         *_whose(record.provider, record.model),
@@ -194,7 +194,7 @@ def repaired(record: records.PayloadRepaired) -> Attributes:
     )
 
 
-def blocked(record: records.DispatchBlocked, *, names: bool) -> Attributes:
+def blocked(record: events.DispatchBlocked, *, names: bool) -> Attributes:
     """`endturn.tool_dispatch_blocked`, with the tools' names only where the host opted in."""
     return known(
         *_whose(record.provider, record.model),
@@ -205,7 +205,7 @@ def blocked(record: records.DispatchBlocked, *, names: bool) -> Attributes:
     )
 
 
-def signalled(record: records.TerminationSignalled) -> Attributes:
+def signalled(record: events.TerminationSignalled) -> Attributes:
     """`endturn.termination_signal`."""
     return known(
         (s.TURN_ID, record.turn.id),

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from endturn.announce import swallow
+from endturn.hooks import log_internal_error
 
 Job = Callable[[], object]
 
@@ -65,7 +65,7 @@ def _do(job: Job) -> None:
     try:
         job()
     except Exception:
-        swallow("ending what was dropped")
+        log_internal_error("ending what was dropped")
 
 
 after_fork(_jobs.clear)  # they are the parent's

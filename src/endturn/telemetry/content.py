@@ -16,9 +16,9 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Any, Final, TypeVar
 
-from endturn import announce
+from endturn import hooks
 from endturn.errors import UsageError
-from endturn.records import Content
+from endturn.events import Content
 from endturn.telemetry import schema
 
 log = logging.getLogger("endturn")
@@ -116,9 +116,9 @@ class ContentPolicy:
             found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
             found[schema.REQUEST_STOP_SEQUENCES.key] = tuple(map(writer.text, stop_sequences))
         except RedactionFailed as failed:
-            if announce.is_strict():
+            if hooks.is_strict():
                 raise
-            announce.lost("redact")
+            hooks.lost("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
             told = "failed; what was said in such calls is not recorded"
             say_once(f"the redaction {name}", told, error=failed.__cause__)

@@ -19,10 +19,10 @@ from weakref import finalize, ref
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, Span, SpanKind
 
-from endturn import announce
+from endturn import hooks
 from endturn.calls import Layer, open_call
+from endturn.events import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.formats.reading import number, text, text_or_none
-from endturn.records import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.open_span import remember
 from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
@@ -253,7 +253,7 @@ def _begin_turn(entry: ForeignSpan, span: Any) -> Turn:
     remember(_agents, turn.id, entry, most=OPEN)
     drop = partial(_drop, span.get_span_context().span_id)
     finalize(span, cleanup.later, drop).atexit = False  # a destructor
-    announce.announce(TurnStarted(turn=turn))
+    hooks.emit(TurnStarted(turn=turn))
     return turn
 
 
@@ -294,7 +294,7 @@ def _short(model: str) -> str:
 
 def _announce(span: Any, entry: ForeignSpan) -> None:
     """Announce a call of which only its span tells."""
-    if not announce.listening():
+    if not hooks.listening():
         return
     told = span_conventions.request_of(span)
     scopes = tuple(map(scope_of, (span, *_calls_around(entry.parent))))

@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Final
 
-from endturn.records import BUDGETS, STOPPED_BY_PERSON, TurnOutcome
+from endturn.events import BUDGETS, STOPPED_BY_PERSON, TurnOutcome
 from endturn.stop import TRUNCATED, StopReason
 from endturn.tables import shipped
 from endturn.telemetry import schema

@@ -17,15 +17,15 @@ from weakref import ref
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
-from endturn import __version__, announce
-from endturn.records import Strategy, TurnOutcome
+from endturn import __version__, hooks
+from endturn.events import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup, schema, sdk_access
 from endturn.telemetry.attributes import port_shown
 from endturn.telemetry.schema import Generation, Metric
 
 if TYPE_CHECKING:
-    from endturn import records
+    from endturn import events
 
 QUEUED: Final = 2_048
 """Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that comes."""
@@ -228,7 +228,7 @@ class Instruments:
 
     def count_call(
         self,
-        ended: records.CallEnded,
+        ended: events.CallEnded,
         context: Context,
         *,
         price: Price | None,
@@ -259,7 +259,7 @@ class Instruments:
                 self._measure_standard(ended, pair, context, error, generations)
         self._relieve()
 
-    def count_turn(self, ended: records.TurnEnded, agent: str | None, context: Context) -> None:
+    def count_turn(self, ended: events.TurnEnded, agent: str | None, context: Context) -> None:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
@@ -301,7 +301,7 @@ class Instruments:
 
     def _measure_standard(
         self,
-        ended: records.CallEnded,
+        ended: events.CallEnded,
         pair: tuple[str, str],
         context: Context,
         error: str | None,
@@ -349,9 +349,9 @@ class Instruments:
             try:
                 histogram.record(amount, attributes, context)
             except Exception:  # what the SDK refuses is lost, and what waits behind it is not
-                if announce.is_strict():
+                if hooks.is_strict():
                     raise
-                announce.lost(LOST)
+                hooks.lost(LOST)
 
     # --- When a reader collects ----------------------------------------------------------------------------------
 
@@ -366,7 +366,7 @@ class Instruments:
                 cleanup.run()
             self._relieve(0)
             with self._lock:
-                failures = {"Recorder": 0, **announce.listener_failures()}
+                failures = {"Recorder": 0, **hooks.listener_failures()}
                 for each, failed in failures.items():
                     self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
                 self._failures = failures
@@ -379,7 +379,7 @@ class Instruments:
         """In a forked child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
         self._lock = threading.RLock()
         self._waiting.clear()
-        self._failures = announce.listener_failures()
+        self._failures = hooks.listener_failures()
         for counter in self._counters.values():
             counter.reset()
         histograms = (histogram for histogram, _ in self._histograms.values())

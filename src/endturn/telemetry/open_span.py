@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, Span, set_span_in_context
 
-from endturn.records import CallEnded
+from endturn.events import CallEnded
 from endturn.telemetry import schema
 
 Key = TypeVar("Key")

@@ -12,9 +12,9 @@ from opentelemetry._logs import SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
-from endturn import records
-from endturn.announce import Activation, swallow
-from endturn.records import Record, Turn, TurnKind, TurnOutcome
+from endturn import events
+from endturn.events import Record, Turn, TurnKind, TurnOutcome
+from endturn.hooks import Activation, log_internal_error
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.content import as_text
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
 
-FAILED: Final = records.BUDGETS | {TurnOutcome.RETRY_LIMIT}
+FAILED: Final = events.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes at which a truncated turn was given up: the event that says so is an error."""
 
 
@@ -72,18 +72,18 @@ class Recorder:
         self._cut: dict[int, SpanContext] = {}
         self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
-            records.CallStarted: self._call_started,
-            records.CallEnded: self._call_ended,
-            records.CallWithdrawn: lambda withdrawn: self._open.pop(withdrawn.started.number, None) and None,
-            records.TurnStarted: self._turn_started,
-            records.TurnEnded: self._turn_ended,
-            records.ContinuationAttempted: self._continuation_attempted,
-            records.PayloadRepaired: self._payload_repaired,
-            records.UsageEstimated: self._usage_estimated,
-            records.DispatchBlocked: self._dispatch_blocked,
-            records.ToolStarted: self._tool_started,
-            records.ToolEnded: self._tool_ended,
-            records.TerminationSignalled: self._termination_signalled,
+            events.CallStarted: self._call_started,
+            events.CallEnded: self._call_ended,
+            events.CallWithdrawn: lambda withdrawn: self._open.pop(withdrawn.started.number, None) and None,
+            events.TurnStarted: self._turn_started,
+            events.TurnEnded: self._turn_ended,
+            events.ContinuationAttempted: self._continuation_attempted,
+            events.PayloadRepaired: self._payload_repaired,
+            events.UsageEstimated: self._usage_estimated,
+            events.DispatchBlocked: self._dispatch_blocked,
+            events.ToolStarted: self._tool_started,
+            events.ToolEnded: self._tool_ended,
+            events.TerminationSignalled: self._termination_signalled,
         }
         forked = WeakMethod(self._forked)
         cleanup.after_fork(lambda: (method := forked()) and method())
@@ -117,7 +117,7 @@ class Recorder:
 
     # --- Calls ---------------------------------------------------------------------------------------------------
 
-    def _call_started(self, started: records.CallStarted) -> Activation | None:
+    def _call_started(self, started: events.CallStarted) -> Activation | None:
         out = self._out
         out.look()
         if out.meters is not None:
@@ -138,7 +138,7 @@ class Recorder:
         )
         return self._opened(started.number, span)
 
-    def _adopt(self, started: records.CallStarted, adopted: foreign_spans.AdoptedSpan) -> None:
+    def _adopt(self, started: events.CallStarted, adopted: foreign_spans.AdoptedSpan) -> None:
         span = adopted.span
         if span.is_recording():
             span.set_attributes(attributes.for_another(attributes.of_call(started)))
@@ -148,12 +148,12 @@ class Recorder:
         opened = OpenSpan(span, ours=False, scopes=adopted.scopes)
         remember(self._open, started.number, opened, most=IN_FLIGHT)
 
-    def _continued(self, started: records.CallStarted) -> SpanContext | None:
+    def _continued(self, started: events.CallStarted) -> SpanContext | None:
         """The span of the call that this one continues, where it is remembered."""
         continuation = started.continuation
         return None if continuation is None or continuation.of is None else self._cut.get(continuation.of)
 
-    def _call_ended(self, ended: records.CallEnded) -> None:
+    def _call_ended(self, ended: events.CallEnded) -> None:
         started, stop, out = ended.started, ended.stop, self._out
         opened = self._open.pop(started.number, None)
         # Whoever stops a call on purpose sees its exception too.
@@ -187,7 +187,7 @@ class Recorder:
             opened.span.end(ended_ns)
 
     def _describe(
-        self, opened: OpenSpan, ended: records.CallEnded, found: attributes.Attributes, said: dict[str, Any] | None
+        self, opened: OpenSpan, ended: events.CallEnded, found: attributes.Attributes, said: dict[str, Any] | None
     ) -> None:
         """Say on the span what came, and remember it for what may follow."""
         span, turn, stop = opened.span, ended.started.turn, ended.stop
@@ -202,7 +202,7 @@ class Recorder:
             self._remember_turn(turn, opened)
 
     def _said(
-        self, content: records.Content, stop_sequences: tuple[str, ...], opened: OpenSpan | None
+        self, content: events.Content, stop_sequences: tuple[str, ...], opened: OpenSpan | None
     ) -> dict[str, Any] | None:
         """What was said in a call, as it may be recorded; None where nobody would see it, or another tells it."""
         on_event = self._out.content.on_event and self._out.takes_events()
@@ -212,7 +212,7 @@ class Recorder:
         try:
             return self._out.content.attributes(content, stop_sequences)
         except Exception:
-            swallow("recording what was said")
+            log_internal_error("recording what was said")
             return None
 
     def _is_news(self, *unmapped: str) -> bool:
@@ -224,7 +224,7 @@ class Recorder:
 
     # --- Turns ---------------------------------------------------------------------------------------------------
 
-    def _turn_started(self, started: records.TurnStarted) -> Activation | None:
+    def _turn_started(self, started: events.TurnStarted) -> Activation | None:
         self._out.look()
         turn = started.turn
         current = trace.get_current_span()
@@ -242,7 +242,7 @@ class Recorder:
         self._remember_turn(turn, opened)
         return opened
 
-    def _tell_agent(self, ended: records.CallEnded) -> None:
+    def _tell_agent(self, ended: events.CallEnded) -> None:
         """Write what has come of an agent's turn so far on its span: when that has ended nothing can be written."""
         turn = ended.started.turn.so_far()
         span = foreign_spans.agents_span(turn)
@@ -250,7 +250,7 @@ class Recorder:
             outcome = completed(turn) if ended.error is None else outcome_of(ended)
             span.set_attributes(attributes.for_another(_of_turn(turn, outcome)))
 
-    def _turn_ended(self, ended: records.TurnEnded) -> None:
+    def _turn_ended(self, ended: events.TurnEnded) -> None:
         turn, outcome = ended.turn, ended.outcome
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
         opened = self._turns.pop(turn.id, None)
@@ -258,7 +258,7 @@ class Recorder:
         if agents is not None:
             opened = OpenSpan(agents, ours=False)
         if turn.truncated:
-            is_well = outcome in records.COMPLETE or _is_not_allowed(turn)
+            is_well = outcome in events.COMPLETE or _is_not_allowed(turn)
             level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
             found = attributes.of_turn(turn, outcome)
             self._emit(schema.CONTINUATION_TERMINATED, level, found, opened, ended_ns)
@@ -272,37 +272,37 @@ class Recorder:
 
     # --- Continuations and tools ---------------------------------------------------------------------------------
 
-    def _continuation_attempted(self, record: records.ContinuationAttempted) -> None:
+    def _continuation_attempted(self, record: events.ContinuationAttempted) -> None:
         self._tell(record.turn, schema.CONTINUATION_ATTEMPT, "info", attributes.attempted(record))
         self._count(schema.CONTINUATIONS_METRIC, record.provider, record.model, record.continuation.strategy.value)
 
-    def _termination_signalled(self, record: records.TerminationSignalled) -> None:
+    def _termination_signalled(self, record: events.TerminationSignalled) -> None:
         self._tell(record.turn, schema.TERMINATION_SIGNAL, "info", attributes.signalled(record))
 
-    def _payload_repaired(self, record: records.PayloadRepaired) -> None:
+    def _payload_repaired(self, record: events.PayloadRepaired) -> None:
         self._tell(record.turn, schema.TOOL_PAYLOAD_REPAIR, "warn", attributes.repaired(record))
         result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
         self._count(schema.REPAIRS, record.provider, record.model, result)
 
-    def _dispatch_blocked(self, record: records.DispatchBlocked) -> None:
+    def _dispatch_blocked(self, record: events.DispatchBlocked) -> None:
         found = attributes.blocked(record, names=self._out.content.on_event)
         self._tell(record.turn, schema.TOOL_DISPATCH_BLOCKED, "warn", found)
         self._count(schema.BLOCKED, record.provider, record.model, record.reason, len(record.names) or 1)
 
-    def _usage_estimated(self, record: records.UsageEstimated) -> None:
+    def _usage_estimated(self, record: events.UsageEstimated) -> None:
         if self._out.meters is not None and record.continues:
             asked, answered = record.usage.input_tokens or 0, record.usage.output_tokens or 0
             price = self._out.price(record.model)
             self._out.meters.count_tokens(record.provider, record.model, asked, answered, price)
 
-    def _tool_started(self, started: records.ToolStarted) -> Activation | None:
+    def _tool_started(self, started: events.ToolStarted) -> Activation | None:
         if self._out.tracer is None:
             return None
         name, found = f"execute_tool {started.name}", attributes.tool_began(started)
         span = self._out.tracer.start_span(name, attributes=found, start_time=self._clock())
         return self._opened(started.number, span)
 
-    def _tool_ended(self, ended: records.ToolEnded) -> None:
+    def _tool_ended(self, ended: events.ToolEnded) -> None:
         opened = self._open.pop(ended.started.number, None)
         if opened is not None:
             _end(opened.span, ended.error, self._clock())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
-from endturn.records import Strategy, TurnOutcome
+from endturn.events import Strategy, TurnOutcome
 from endturn.stop import StopReason
 
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"

@@ -16,10 +16,10 @@ from typing import Any, Final
 from opentelemetry.trace import StatusCode
 
 from endturn.errors import EndturnError
+from endturn.events import TurnOutcome
 from endturn.formats import Context, RequestSummary, format_of, summarize
 from endturn.formats.reading import count, member, text_or_none
 from endturn.providers import canonical
-from endturn.records import TurnOutcome
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
 from endturn.telemetry.attributes import TOKENS

@@ -7,9 +7,9 @@ from weakref import ref
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from endturn import announce
-from endturn.announce import swallow
-from endturn.records import Record
+from endturn import hooks
+from endturn.events import Record
+from endturn.hooks import log_internal_error
 from endturn.telemetry import foreign_spans
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
@@ -57,7 +57,7 @@ def _safely(tell: Callable[..., None], *told: Any) -> None:
     try:
         tell(*told)
     except Exception:
-        swallow("looking at a span")
+        log_internal_error("looking at a span")
 
 
 class AdoptingSpanProcessor(_SpanObserver):
@@ -87,7 +87,7 @@ class AdoptingSpanProcessor(_SpanObserver):
         **options: Any,
     ) -> None:
         self._recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
-        self._stop_listening = announce.listen(self)
+        self._stop_listening = hooks.subscribe(self)
         self.start()
 
     def shutdown(self) -> None:
@@ -96,7 +96,7 @@ class AdoptingSpanProcessor(_SpanObserver):
         self.is_active = False
         self._stop_listening()
 
-    def __call__(self, record: Record) -> announce.Activation | None:
+    def __call__(self, record: Record) -> hooks.Activation | None:
         """Record what is announced while `instrument` has not been called."""
         return None if _is_instrumented() else self._recorder(record)
 
@@ -110,11 +110,11 @@ class AdoptingSpanProcessor(_SpanObserver):
 
 
 def _is_instrumented() -> bool:
-    return any(isinstance(each, Recorder) for each in announce.listeners())
+    return any(isinstance(each, Recorder) for each in hooks.listeners())
 
 
 def _is_counting() -> bool:
-    return any(each.counted() for each in announce.listeners() if isinstance(each, Recorder | AdoptingSpanProcessor))
+    return any(each.counted() for each in hooks.listeners() if isinstance(each, Recorder | AdoptingSpanProcessor))
 
 
 _observer = _SpanObserver()

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final
 
-from endturn import announce, records, turns
+from endturn import events, hooks, turns
+from endturn.events import CallEnded, CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary
 from endturn.formats.history import role, text_of
-from endturn.records import CallEnded, CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
@@ -337,8 +337,8 @@ def _continue(cut: PendingTurn, strategy: Strategy, asked: RequestSummary) -> tu
     turn.continuations += 1
     turn.inferred = turn.inferred or turn.kind is TurnKind.IMPLICIT
     continuation = Continuation(turn.continuations, strategy, cut.number)
-    announce.announce(
-        records.ContinuationAttempted(
+    hooks.emit(
+        events.ContinuationAttempted(
             turn=turn,
             provider=turn.provider,
             model=asked.model or turn.model,

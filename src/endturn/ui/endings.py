@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from endturn.records import TurnOutcome
+from endturn.events import TurnOutcome
 from endturn.stop import StopReason
 from endturn.ui.rows import data
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import duckdb
 
 from endturn.errors import UsageError
-from endturn.records import COMPLETE
+from endturn.events import COMPLETE
 from endturn.turns import OUTCOMES
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from endturn.records import ANEW, Strategy
+from endturn.events import ANEW, Strategy
 from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.ui.endings import ending

@@ -16,9 +16,9 @@ from aiobotocore.response import StreamingBody
 from aiobotocore.session import get_session
 from botocore.exceptions import ClientError, EventStreamError, ReadTimeoutError
 
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded, CallStarted, Record
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import CallEnded, CallStarted, Record
 from endturn.scripted import Reply, ScriptedProvider, cut, fail, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
@@ -56,10 +56,10 @@ class Told(list[Record]):
 def told() -> Iterator[Told]:
     """Everything that is announced while the SDK is instrumented; nothing of ours may fail."""
     found = Told()
-    stop = announce.listen(found.append)
+    stop = hooks.subscribe(found.append)
     instrument()
     try:
-        with announce.strict():
+        with hooks.strict():
             yield found
     finally:
         uninstrument()

@@ -16,7 +16,7 @@ import pytest
 from litellm import acompletion, aresponses, atext_completion, completion, responses, text_completion
 
 import endturn
-from endturn.records import CallEnded, Strategy, TurnOutcome
+from endturn.events import CallEnded, Strategy, TurnOutcome
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason

@@ -20,7 +20,7 @@ from litellm.google_genai import (
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
 from endturn.errors import ProviderError
-from endturn.records import CallEnded
+from endturn.events import CallEnded
 from endturn.scripted import ScriptedProvider, fail, reason, say, truncate
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup

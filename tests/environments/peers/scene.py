@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import endturn
-from endturn import announce
+from endturn import hooks
 from endturn.scripted import Reply, ScriptedProvider
 from endturn.telemetry import cleanup
 
@@ -156,7 +156,7 @@ def scene(
     undo = undo or emit(tracers, meters)
     made.provider = ScriptedProvider(list(script))
     try:
-        with announce.strict(), made.provider.serve() as url:
+        with hooks.strict(), made.provider.serve() as url:
             made.url = url
             yield made
     finally:
@@ -165,7 +165,7 @@ def scene(
             endturn.uninstrument()
         else:
             given.shutdown()
-        assert not announce.listening()
+        assert not hooks.listening()
 
 
 def genai(tracers: Any, meters: Any) -> Callable[[], None]:

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from endturn import announce
+from endturn import hooks
+from endturn.events import CallEnded, Record
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.records import CallEnded, Record
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
@@ -41,7 +41,7 @@ def ended() -> Iterator[list[CallEnded]]:
         if isinstance(record, CallEnded):
             found.append(record)
 
-    stop = announce.listen(listener)
+    stop = hooks.subscribe(listener)
     instrument()
     try:
         yield found

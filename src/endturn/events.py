@@ -323,7 +323,7 @@ class CallStarted:
     started_s: float
 
 
-def believe(facts: dict[str, Any]) -> None:
+def drop_implausible(facts: dict[str, Any]) -> None:
     """Take out of the facts of a call what cannot be: a host, or a server, may say anything."""
     for name, (least, most) in _FIGURES.items():
         figure = facts.get(name)
@@ -347,7 +347,7 @@ def name_shown(name: str) -> str:
     )
 
 
-def believed(usage: Usage | None) -> Usage | None:
+def plausible(usage: Usage | None) -> Usage | None:
     """A usage in which figures that cannot be are unknown: that very one where there are none."""
     if usage is None:
         return None

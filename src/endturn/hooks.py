@@ -1,6 +1,6 @@
 """Who is told of what happened: the listeners.
 
-The core announces; telemetry listens. Nobody listening costs one truth test. A listener that raises loses that record
+The core emits; telemetry listens. Nobody listening costs one truth test. A listener that raises loses that record
 only: it is counted, logged once, and detached after 100 failures in a row. `strict()` re-raises instead, for tests.
 
 `turns` and `calls` are the scopes that tie the records together.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from endturn.records import Record
+from endturn.events import Record
 
 log = logging.getLogger("endturn")
 
@@ -60,7 +60,7 @@ _content = False
 _numbers = itertools.count(1)
 
 
-def listen(listener: Listener) -> Callable[[], None]:
+def subscribe(listener: Listener) -> Callable[[], None]:
     """Have every record told to `listener`, once however often it is added; each time it is asked what it takes.
 
     Returns:
@@ -141,7 +141,7 @@ def listeners() -> tuple[Listener, ...]:
     return _listeners
 
 
-def announce(record: Record, to: tuple[Listener, ...] | None = None) -> tuple[Activation, ...]:
+def emit(record: Record, to: tuple[Listener, ...] | None = None) -> tuple[Activation, ...]:
     """Tell every listener. Returns their activations; never raises what a listener raised (but see `strict`).
 
     Args:
@@ -189,7 +189,7 @@ def lost(what: str) -> None:
 _noted: set[str] = set()
 
 
-def swallow(what: str) -> None:
+def log_internal_error(what: str) -> None:
     """Keep an exception of endturn's own from the host; call it while the exception is being handled.
 
     Logged once per `what`, a warning; after that for debugging only. `strict()` lets it through.
