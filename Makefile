@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+INSTALL := $(PY) -m uv pip install --quiet --python $(PY) -c constraints.txt
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check generate stack up down bench fuzz clean
+.PHONY: help demo test test-all check generate docs stack up down bench fuzz lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,20 +52,24 @@ bench: $(VENV)/.dev  ## what instrumenting costs, against a bare call and a fixe
 fuzz: $(VENV)/.dev  ## damaged replies into every decoder, for a minute (ARGS='--seconds 600')
 	$(PY) -m tests.formats.fuzz $(ARGS)
 
+lock: $(VENV)/.base  ## move constraints.txt to the newest versions that fit (ARGS='--upgrade-package openai': one)
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --extra all --extra demo --group dev --no-annotate \
+	  --custom-compile-command 'make lock' --output-file constraints.txt pyproject.toml $(or $(ARGS),--upgrade)
+
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(VENV)/.base:
+$(VENV)/.base: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo 'endturn needs Python 3.11 or later; say which with: make PYTHON=/path/to/python3'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'  # --group is new in 25.1
+	$(PY) -m pip install --quiet -c constraints.txt uv  # installs the rest in seconds
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.base pyproject.toml constraints.txt
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[demo]'
+$(VENV)/.demo: $(VENV)/.base pyproject.toml
+	$(INSTALL) -e '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base pyproject.toml constraints.txt
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[all,demo]' --group dev
+$(VENV)/.dev: $(VENV)/.base pyproject.toml
+	$(INSTALL) -e '.[all,demo]' --group dev
 	@touch $@ $(VENV)/.demo
