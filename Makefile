@@ -37,6 +37,9 @@ check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files ar
 generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference documents anew
 	$(VENV)/bin/endturn generate $(ARGS)
 
+docs: $(VENV)/.dev  ## the documentation as a site, in `site/` (ARGS=--open: serve it while it is edited)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs $(if $(filter --open,$(ARGS)),serve,build --quiet)
+
 stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager and Loki natively, at the versions that compose pins
 	$(PY) stack/build.py $(ARGS)
 

@@ -1,4 +1,4 @@
-"""The README and the guides: their code runs as it stands, and what they point to is there."""
+"""The README and the documentation: their code runs as it stands, and what they point to is there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,15 +15,14 @@ from endturn.scripted import ScriptedProvider, essay
 from tests.support.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
-GUIDES = {"README.md": README} | {
-    f"docs/{name}.md": (REPOSITORY / f"docs/{name}.md").read_text()
-    for name in ("clients", "continuing", "decorators", "other-instrumentations")
+PAGES = {name: (REPOSITORY / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")} | {
+    f"docs/{page.name}": page.read_text() for page in sorted((REPOSITORY / "docs").glob("*.md"))
 }
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = [
     pytest.param(code, id=f"{name} block {number}")
-    for name, text in GUIDES.items()
-    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL), 1)
+    for name, text in PAGES.items()
+    for number, code in enumerate(CODE.findall(text), 1)
 ]
 LONG = " ".join(["An answer stops early when the limit of tokens is reached before its end."] * 8)
 
@@ -55,21 +55,29 @@ def test_every_code_block_runs_as_it_stands(code: str, url: str) -> None:
 
 
 def test_the_instrumented_agent_takes_fifteen_lines_at_most() -> None:
-    """The first block is the fifteen lines that the README promises."""
-    assert len([line for line in BLOCKS[0].splitlines() if line and not line.startswith("#")]) <= 15
+    """The README's only block is the fifteen lines that it promises."""
+    (block,) = CODE.findall(README)
+    assert len([line for line in block.splitlines() if line and not line.startswith("#")]) <= 15
 
 
-@pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_link_leads_somewhere(name: str) -> None:
     """A link into the repository names a file or folder that exists."""
-    links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", GUIDES[name]) if "://" not in link]
-    assert links
+    links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[name]) if "://" not in link]
     assert [link for link in links if not (REPOSITORY / name).parent.joinpath(link).exists()] == []
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Every page has its place, and every link and anchor on it leads somewhere: mkdocs is strict."""
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(build, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'href="../design/"' in (tmp_path / "contributing" / "index.html").read_text()
 
 
 def test_every_make_target_that_is_named_exists() -> None:
     """`make demo` and the others stand in the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", README, re.MULTILINE))
-    assert "demo" in named
+    named = {name for text in PAGES.values() for name in re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE)}
+    assert {"demo", "test"} <= named
     assert named <= targets
