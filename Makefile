@@ -16,16 +16,19 @@ help:  ## what there is
 demo: $(VENV)/.demo  ## a few dozen turns of real SDK agents against a scripted provider; no keys, no network
 	@$(VENV)/bin/endturn demo $(ARGS)
 
-PYTEST := $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest $(PARALLEL)
+FAST := -m 'not stack and not environments and not slow and not browser'
 
 test: $(VENV)/.dev  ## the fast tests
-	$(PYTEST) -m 'not stack and not environments and not slow and not browser' $(ARGS)
+	$(PYTEST) $(FAST) $(ARGS)
 
-test-all: test  ## and those that need the native stack (Go, Node), other SDKs (it builds them) or Chromium; slow ones
+test-all: test  ## and those that need the native stack (Go, Node), other SDKs (it builds them), Chromium or other Pythons; slow ones
 	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium; }
 	@$(PY) stack/build.py
 	@$(PY) tests/sdks/build.py
 	$(PYTEST) -m 'stack or environments or slow or browser or hypothesis' --hypothesis-profile=long $(ARGS)
+	@$(PY) tests/pythons.py $(PARALLEL) $(FAST) $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
 	$(VENV)/bin/ruff format --check .

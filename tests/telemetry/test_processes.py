@@ -78,6 +78,10 @@ def test_workers_lose_nothing(agents: World, where: str, way: str) -> None:
         assert all(INSTANCE.fullmatch(name) for name in counted)
 
 
+@pytest.mark.skipif(
+    sys.version_info[:3] == (3, 13, 0),
+    reason="CPython 3.13.0 crashes in such a child with openai alone, too: it collects a suspended generator",
+)
 def test_what_the_parent_reads_is_its_own(agents: World) -> None:
     """A stream and a cut turn that are open when a process forks end in the parent, once."""
     code = """
