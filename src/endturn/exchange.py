@@ -14,13 +14,13 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from endturn import hooks, signing
-from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
 from endturn.formats import TAIL, Context, Event, Framing, dialect_in, format_of, framing, known_dialect
 from endturn.formats.errors import error_of, quota, request_id, shortened
 from endturn.formats.format import Format
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
+from endturn.scopes import Layer, open_call
 from endturn.signing import Signer
 from endturn.stop import Stop, StopReason
 
