@@ -24,8 +24,8 @@ from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Record, Strategy
 from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.recovery import NOT_RECORDED, Recovered, played, recover
 from endturn.stop import Resume, Stop, StopReason
+from endturn.transcript import NOT_RECORDED, Recovered, played, recover
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
 pytestmark = pytest.mark.behaviour(28)
