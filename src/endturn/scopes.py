@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -39,7 +39,7 @@ from endturn.events import (
     drop_implausible,
     plausible,
 )
-from endturn.hooks import Activation, Listener, emit, is_strict, number
+from endturn.hooks import Activation, Listener, emit, log_internal_error, number
 from endturn.stop import Stop, StopReason, word_shown
 
 if TYPE_CHECKING:
@@ -91,32 +91,23 @@ class Step:
 
     def __enter__(self) -> None:
         self._token: Token[Any] = self._variable.set(self._value)
-        self._entered = self._activated() if self._activations else ()
-
-    def _activated(self) -> tuple[AbstractContextManager[object], ...]:
-        entered: tuple[AbstractContextManager[object], ...] = ()
-        for activation in self._activations:
-            try:
-                manager = activation()
-                manager.__enter__()
-            except Exception:
-                if is_strict():
-                    raise
-                log.debug("endturn: an activation failed", exc_info=True)
-            else:
-                entered = (manager, *entered)
-        return entered
+        self._entered: ExitStack | None = None
+        if self._activations:
+            self._entered = ExitStack()
+            for activation in self._activations:
+                try:
+                    self._entered.enter_context(activation())
+                except Exception:
+                    log_internal_error("making a span current")
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for manager in self._entered:
+        if self._entered is not None:
             try:
-                manager.__exit__(kind, value, trace)
+                self._entered.__exit__(kind, value, trace)
             except Exception:
-                if is_strict():
-                    raise
-                log.debug("endturn: an activation failed", exc_info=True)
+                log_internal_error("leaving a span")
         try:
             self._variable.reset(self._token)
         except ValueError:  # a host that drives one coroutine from several contexts: the step was the other's
@@ -379,6 +370,15 @@ class Call:
         responses = () if response is None else (response,)
         self.content = lambda stop: Content(request=request, beside=beside, responses=responses)
 
+    def _content(self, stop: Stop) -> Content | None:
+        if self.content is None:
+            return None
+        try:
+            return self.content(stop)
+        except Exception:
+            log_internal_error("gathering what was said")
+            return None
+
     def chunk(self) -> None:
         """A chunk of a stream has arrived. Of a long stream an even part of the times between them is kept."""
         now_s = time.perf_counter()
@@ -395,11 +395,8 @@ class Call:
 
     def announced(self) -> CallStarted:
         """The record of the start, announced now where it was not."""
-        if self.started is None:
-            self.started = self._begin()
-        return self.started
-
-    def _begin(self) -> CallStarted:
+        if self.started is not None:
+            return self.started
         here = self.turn or TURN.get()
         if here is None or (here is not self.turn and here is not self.within):
             here = current_turn()
@@ -410,8 +407,8 @@ class Call:
         turn.iterations += 1
         turn.open_streams += bool(self.facts.get("stream"))
         drop_implausible(self.facts)
-        self.started = started = CallStarted(
-            number=hooks.number(),
+        self.started = CallStarted(
+            number=number(),
             turn=turn,
             iteration=turn.iterations,
             continuation=continuation,
@@ -420,8 +417,8 @@ class Call:
             **self.facts,
         )
         self.cover()
-        self.activations = hooks.emit(started, self.listeners)
-        return started
+        self.activations = emit(self.started, self.listeners)
+        return self.started
 
     def withdraw(self) -> None:
         """What was announced was no call of a model."""
@@ -432,7 +429,7 @@ class Call:
         turn.iterations -= 1
         turn.open_streams -= self.started.stream
         inference().withdrawn(self.started)
-        hooks.emit(CallWithdrawn(started=self.started), self.listeners)
+        emit(CallWithdrawn(started=self.started), self.listeners)
 
     def cover(self) -> None:
         """Mark the enclosing wrappers as announced from below."""
@@ -486,11 +483,11 @@ class Call:
             duration_s=over_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             chunk_gaps_s=tuple(self.chunk_gaps_s),
-            content=None if self.content is None else _said(self.content, stop),
+            content=self._content(stop),
         )
         turn.count(ended)
         inference().answered(ended, self.asked)
-        hooks.emit(ended, self.listeners)
+        emit(ended, self.listeners)
         inference().ended(ended, self.asked, tail)
         turn.open_streams -= started.stream
         if turn.ending is not None and not turn.open_streams:
@@ -509,12 +506,11 @@ def _log_unmapped(provider: str, model: str, raw: str) -> None:
     )
 
 
-def _said(content: Callable[[Stop], Content | None], stop: Stop) -> Content | None:
-    try:
-        return content(stop)
-    except Exception:
-        hooks.log_internal_error("gathering what was said")
-        return None
+_ASKED: Final = (
+    *("model", "stream", "maximum", "choices", "temperature", "top_p", "top_k", "seed", "stop_sequences"),
+    *("reasoning_level", "previous_id", "output_type"),
+)
+"""What a call's record tells of its RequestSummary, by the same names."""
 
 
 def open_call(layer: Layer, asked: Any = None, *, late: bool = False, **facts: Any) -> Call | None:
@@ -535,21 +531,7 @@ def open_call(layer: Layer, asked: Any = None, *, late: bool = False, **facts: A
     if outer is not None and outer.includes(layer, asked):
         return None
     if asked is not None:
-        facts = {
-            "model": asked.model,
-            "stream": asked.stream,
-            "maximum": asked.maximum,
-            "choices": asked.choices,
-            "temperature": asked.temperature,
-            "top_p": asked.top_p,
-            "top_k": asked.top_k,
-            "seed": asked.seed,
-            "stop_sequences": asked.stop_sequences,
-            "reasoning_level": asked.reasoning_level,
-            "previous_id": asked.previous_id,
-            "output_type": asked.output_type,
-            **facts,
-        }
+        facts = {name: getattr(asked, name) for name in _ASKED} | facts
     within = None if TURN.get() is None else declared_turn()
     call = Call(layer, outer, facts, asked, time.time_ns(), time.perf_counter(), within=within)
     if layer is not Layer.WRAPPER and not late:
