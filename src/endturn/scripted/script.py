@@ -290,24 +290,14 @@ def _checked(lines: object) -> Sequence[Line] | Callable[[Request], Reply]:
     if not isinstance(lines, Sequence) or isinstance(lines, str | bytes):
         raise UsageError(f"a script is a list of replies, [say('…')], or a function, not a {type(lines).__name__}")
     for line in lines:
-        _line(line)
+        if not isinstance(line, Reply) and not callable(line):
+            raise UsageError(f"a script's lines are replies, like say('…'), or functions, not a {type(line).__name__}")
     return lines
-
-
-def _line(line: object) -> None:
-    if not isinstance(line, Reply) and not callable(line):
-        raise UsageError(f"a script's lines are replies, like say('…'), or functions, not a {type(line).__name__}")
 
 
 def by_conversation(request: Request) -> str:
     """What tells conversations apart: the first message that is not the system's."""
     return next((message.text for message in request.messages if message.role != "system"), "")
-
-
-def _reply(made: object) -> Reply:
-    if not isinstance(made, Reply):
-        raise UsageError(f"a function of the script gives a reply, like say('…'), not a {type(made).__name__}")
-    return made
 
 
 class Prompter:
@@ -316,10 +306,8 @@ class Prompter:
     def __init__(self, script: Script, *, key: Callable[[Request], str], exhausted: Exhausted) -> None:
         if exhausted not in get_args(Exhausted):
             raise UsageError(f"exhausted={exhausted!r}: use one of {', '.join(get_args(Exhausted))}")
-        # Without models, everything is said to any.
-        by_model = script if isinstance(script, Mapping) else {"": script}
+        by_model = script if isinstance(script, Mapping) else {"*": script}
         self._script = {model: _checked(lines) for model, lines in by_model.items()}
-        self._by_model = isinstance(script, Mapping)
         self._key = key
         self._exhausted = exhausted
         self._places: Counter[tuple[str, str]] = Counter()
@@ -331,28 +319,26 @@ class Prompter:
         Raises:
             UsageError: the script is exhausted, or has no lines for the request's model.
         """
-        name, lines = self._lines(request.model)
-        if callable(lines):
-            return _reply(lines(request))
+        name = request.model if request.model in self._script else "*"
+        if name not in self._script:
+            known = ", ".join(map(repr, self._script))
+            raise UsageError(
+                f"the script has no lines for the model {request.model!r}, only for {known}; '*' is any model"
+            )
+        lines = self._script[name]
+        line = lines if callable(lines) else lines[self._place(name, len(lines), request)]
+        made = line(request) if callable(line) else line
+        if not isinstance(made, Reply):
+            raise UsageError(f"a function of the script gives a reply, like say('…'), not a {type(made).__name__}")
+        return made
+
+    def _place(self, name: str, length: int, request: Request) -> int:
         where = (name, self._key(request))
         with self._lock:
             place = self._places[where]
             self._places[where] += 1
-        if place >= len(lines):
-            place = self._again(place, len(lines), request)
-        line = lines[place]
-        return _reply(line(request)) if callable(line) else line
-
-    def _lines(self, model: str) -> tuple[str, Sequence[Line] | Callable[[Request], Reply]]:
-        if not self._by_model:
-            return "", self._script[""]
-        name = model if model in self._script else "*"
-        if name not in self._script:
-            known = ", ".join(map(repr, self._script))
-            raise UsageError(f"the script has no lines for the model {model!r}, only for {known}; '*' is any model")
-        return name, self._script[name]
-
-    def _again(self, place: int, length: int, request: Request) -> int:
+        if place < length:
+            return place
         if self._exhausted == "error" or not length:
             raise UsageError(
                 f"the script of {length} replies is exhausted, and {request.model!r} was asked once more; "
