@@ -240,7 +240,7 @@ class Inference(Protocol):
         ...
 
 
-class Alone:
+class NoInference:
     """The default: inside an explicit turn a call belongs to it, outside it is its own turn and ends with the call."""
 
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
@@ -260,7 +260,7 @@ class Alone:
             end_turn(turn, TurnOutcome.NOT_CONTINUED if turn.unfinished else outcome_of(ended))
 
 
-_inference: Inference = Alone()
+_inference: Inference = NoInference()
 
 
 def inference() -> Inference:
@@ -271,7 +271,7 @@ def inference() -> Inference:
 def infer_with(by: Inference | None) -> None:
     """Have calls outside any explicit turn assigned to turns `by` this; None returns to the default."""
     global _inference
-    _inference = by or Alone()
+    _inference = by or NoInference()
 
 
 @dataclass(slots=True, eq=False)

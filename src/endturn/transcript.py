@@ -355,7 +355,7 @@ class Recovered:
         if strategy is Strategy.RETRIEVE:
             assert pause.response is not None
             if pause.is_written:  # when the turn ended; it comes again
-                segments, pending = _nudges_apart(segments[:-1])
+                segments, pending = _split_prompts(segments[:-1])
             asked = (*collapse((*self.request.messages, *segments)), *pending)
             after = self.request.but(messages=asked, retrieve=pause.response.id)
             came = () if pause.passing is None else (record(pause.passing, ()),)
@@ -467,7 +467,7 @@ def _is_nothing(said: Message | ChatResponse) -> bool:
     return said.stop_reason is StopReason.MISSING and not said.text.strip() and not said.tool_calls
 
 
-def _nudges_apart(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+def _split_prompts(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """The messages, and the nudges at their end."""
     kept = len(messages)
     while kept and messages[kept - 1].synthetic:

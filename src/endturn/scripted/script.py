@@ -221,52 +221,44 @@ def fail(
     return Reply(text=text, failure=Failure(status, code, message, retry_after_s))
 
 
-NUDGE: Final = re.compile(r"\b(continu\w*|resum\w*|keep going|go on|cut off|left off|truncated)\b", re.IGNORECASE)
+CONTINUE_PROMPT: Final = re.compile(
+    r"\b(continu\w*|resum\w*|keep going|go on|cut off|left off|truncated)\b", re.IGNORECASE
+)
 """What a short user message says that asks for the rest of the answer before it."""
 
 
-def asks_to_continue(message: str) -> bool:
-    """Whether a user message is a nudge: at most 600 characters, with a word of continuing."""
-    return len(message) <= 600 and NUDGE.search(message) is not None
+def essay(text: str) -> Callable[[Request], Reply]:
+    """A model that wants to say `text`: each reply is the next piece, as long as the request's max_tokens allows.
 
-
-def essay(
-    text: str, *, limit: int | None = None, nudged: Callable[[str], bool] = asks_to_continue
-) -> Callable[[Request], Reply]:
-    """A model that wants to say `text`: each reply is the next piece, as long as max_tokens (else `limit`) allows.
-
-    What was said already is read from the conversation: the assistant's text since the last user message that is no
-    nudge. So an agent that continues gets the rest, one that does not stays truncated, and a new question gets the
-    text from its beginning. White space that was stripped from the end of a piece is said again.
-
-    Args:
-        text: the whole answer.
-        limit: the most tokens of one reply where the request does not say.
-        nudged: tells a request to continue from a new question.
+    What it has said already is read from the conversation: the assistant's text since the last user message that does
+    not ask to continue. So an agent that continues gets the rest, one that does not stays truncated, and a new question
+    gets the text from its beginning. White space that was stripped from the end of a piece is said again.
     """
 
     def reply(request: Request) -> Reply:
-        at = said(text, request, nudged)
-        maximum = request.max_tokens or limit
-        return Reply(text=text[at:], fit=True).clipped(maximum)
+        rest = text[_length_said(text, request) :]
+        return Reply(text=rest, fit=True).clipped(request.max_tokens)
 
     return reply
 
 
-def said(text: str, request: Request, nudged: Callable[[str], bool] = asks_to_continue) -> int:
+def _length_said(text: str, request: Request) -> int:
     """How many characters of `text` the assistant has said since the last question."""
     at = 0
     for message in request.messages:
-        if message.role == "user" and not nudged(message.text):
+        if message.role == "user" and not (len(message.text) <= 600 and CONTINUE_PROMPT.search(message.text)):
             at = 0
         elif message.role == "assistant":
-            piece = message.text.strip()
-            start = at + len(text[at:]) - len(text[at:].lstrip())
+            piece, start = message.text.strip(), at + _leading_space(text[at:])
             if piece and text.startswith(piece, start):
                 at = start + len(piece)
                 if message.text[-1:].isspace():
-                    at += len(text[at:]) - len(text[at:].lstrip())
+                    at += _leading_space(text[at:])
     return at
+
+
+def _leading_space(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 Line = Reply | Callable[[Request], Reply]
