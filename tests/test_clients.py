@@ -181,16 +181,6 @@ async def test_errors_say_whose_fault_it_is(name: str, format: str) -> None:
         assert error.retry_after_s == (7 if name == "rate limit" else None)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_an_error_may_be_a_stop_reason(format: str) -> None:
-    """An error that says that the context is too long carries that stop."""
-    provider = ScriptedProvider([fail(400, "context_length_exceeded")])
-    with client(provider, format) as sync, pytest.raises(RequestRejected) as caught:
-        sync(ASKED)
-    assert caught.value.stop is not None
-    assert caught.value.stop.reason is StopReason.CONTEXT_WINDOW_EXCEEDED
-
-
 @pytest.mark.parametrize(
     "format", [format for format in FORMATS if format != "cohere"]
 )  # there it is an ordinary end, ERROR
@@ -367,19 +357,6 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
         Client("mine", format="openai_chat", base_url="localhost:8000/v1")
 
 
-@pytest.mark.parametrize(
-    ("provider", "limit"),
-    [("openai", "max_completion_tokens"), ("mistral_ai", "max_tokens")],
-    ids=["openai", "mistral"],
-)
-def test_the_output_limit_is_named_as_the_dialect_names_it(provider: str, limit: str) -> None:
-    """A request to a provider of the chat format is written in that provider's dialect."""
-    scripted = ScriptedProvider([say("x")])
-    with Client(provider, api_key=KEY, http=scripted.transport()) as sync:
-        sync(ASKED)
-    assert scripted.received[0].body[limit] == 50
-
-
 @pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 def test_the_hosts_own_http_client(library: Any) -> None:
     """A client of httpx or httpx2 that the host made is used, its errors are ours, and it stays open."""
@@ -479,15 +456,3 @@ def test_a_request_that_cannot_be_sent_is_named() -> None:
             sync(wrong)
         with pytest.raises(UsageError, match="cannot be written as JSON"):
             sync(ASKED.but(temperature=float("nan")))
-
-
-def test_a_stranger_may_use_anybodys_words() -> None:
-    """A server that nobody named is read with the union of all dialects; OpenAI itself is not."""
-    body = formats.format_of("openai_chat").reply(ScriptedProvider([say("x")]).complete(ASKED), stream=False)
-    assert isinstance(body, dict)
-    body["choices"][0]["finish_reason"] = "eos_token"
-    answer = httpx.MockTransport(lambda _: httpx.Response(200, json=body))
-    with Client("mine", format="openai_chat", base_url="http://h/v1", http=answer) as sync:
-        assert sync(ASKED).stop_reason is StopReason.END_TURN
-    with Client("openai", api_key=KEY, http=answer) as sync:
-        assert sync(ASKED).stop_reason is StopReason.UNKNOWN

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from endturn import events
-from endturn.calls import Layer, open_call
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
@@ -29,8 +28,8 @@ from endturn.events import (
     TurnOutcome,
     TurnStarted,
 )
+from endturn.scopes import Layer, current_turn, open_call
 from endturn.stop import Resume, Stop, StopReason
-from endturn.turns import current_turn
 from tests.continuation.test_stitch import ROWS
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Request, ToolCall, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import ANSWERED_IN_WORDS, NOT_ALL_CALLS
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
 from endturn.events import DispatchBlocked, PayloadRepaired, TurnEnded, TurnOutcome, UsageEstimated
-from endturn.recovery import recover
+from endturn.scopes import Layer, open_call
 from endturn.stop import Stop, StopReason
+from endturn.transcript import recover
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
 TOOLS = ask(tools=(SEARCH, NOW))

@@ -32,11 +32,10 @@ from langchain_core.output_parsers import PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import INVALID_SPAN
-from pydantic_ai import Agent, ModelRequest, ModelResponse, ModelSettings, TextPart, messages as pydantic_messages
+from pydantic_ai import Agent, ModelRequest, ModelResponse, ModelSettings, messages as pydantic_messages
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.usage import RequestUsage
 
 from endturn import frameworks
 from endturn.errors import UsageError
@@ -152,16 +151,6 @@ def test_langchain_state_and_what_a_user_said() -> None:
             frameworks.langchain(other)
 
 
-def test_langchain_broken_call_is_not_promoted() -> None:
-    """A call that cannot be parsed is not complete."""
-    message = AIMessage(
-        content="",
-        response_metadata={"finish_reason": "stop"},
-        invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": None, "type": "invalid_tool_call"}],
-    )
-    assert frameworks.langchain(message).reason is StopReason.END_TURN
-
-
 def test_langchain_stream_of_a_model() -> None:
     """What a model streams, added up and without a reason, is missing: never an end."""
     model = GenericFakeChatModel(messages=iter([AIMessage(content="one two three")]))
@@ -259,22 +248,6 @@ async def test_pydantic_ai_error_answers() -> None:
                 await agent.run("go")
             seen = of_exception(error.value)
             assert (None if seen is None else seen.stop.reason) == expected
-
-
-def test_pydantic_ai_states() -> None:
-    """The state says what the reason does not."""
-
-    def stop(**members: Any) -> tuple[StopReason, Resume]:
-        found = frameworks.pydantic_ai(ModelResponse(parts=[TextPart("a")], usage=RequestUsage(), **members))
-        return found.reason, found.resume
-
-    assert stop(state="suspended", provider_details={"background": True}) == (
-        StopReason.PAUSED,
-        Resume.RETRIEVE_SAME_ID,
-    )
-    assert stop(state="interrupted") == (StopReason.CANCELLED, Resume.NONE)
-    assert stop(state="incomplete", finish_reason="stop") == (StopReason.MISSING, Resume.NONE)
-    assert stop(finish_reason="stop") == (StopReason.END_TURN, Resume.NONE)
 
 
 # --- OpenTelemetry ------------------------------------------------------------------------------------------------

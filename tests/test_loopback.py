@@ -8,66 +8,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import anthropic
 import httpx
-import httpx2
 import openai
 import pytest
 
 from endturn.scripted import (
     ScriptedProvider,
     say,
-    truncate,
 )
-from tests.support.sdks import FORMATS, WAYS, Heard, sdk
-
-PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom."
+from tests.support.sdks import WAYS, sdk
 
 CALL = b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}'
-
-
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_async_sdks(format: str, way: str) -> None:
-    """The async SDKs take whole and streamed answers, from the transport and from the server."""
-    provider = ScriptedProvider([say(PROSE), truncate(PROSE, after=3)])
-    messages: Any = [{"role": "user", "content": "hi"}]
-    with provider.serve() as served:
-        http = httpx2.AsyncClient(transport=provider.transport()) if way == "transport" else None
-        url = "http://scripted" if way == "transport" else served
-        if format == "openai_chat":
-            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", http_client=http) as client:
-                answer = await client.chat.completions.create(model="m", messages=messages)
-                assert answer.choices[0].message.content == PROSE
-                async with client.chat.completions.stream(model="m", messages=messages) as events:
-                    async for _ in events:
-                        pass
-                    snapshot = events.current_completion_snapshot
-                assert snapshot.choices[0].finish_reason == "length"
-        else:
-            async with anthropic.AsyncAnthropic(base_url=url, api_key="none", http_client=http) as client:
-                whole = await client.messages.create(model="m", messages=messages, max_tokens=99)
-                assert whole.stop_reason == "end_turn"
-                async with client.messages.stream(model="m", messages=messages, max_tokens=99) as stream:
-                    final = await stream.get_final_message()
-                assert final.stop_reason == "max_tokens"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_classic_httpx_is_answered_too(way: str) -> None:
-    """httpx's own clients are answered with httpx's types."""
-    provider = ScriptedProvider([say("one")])
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    with (
-        provider.serve() as served,
-        httpx.Client(transport=provider.transport() if way == "transport" else None) as client,
-    ):
-        answer = client.post(f"{served}/v1/chat/completions", json=body)
-    assert answer.json()["choices"][0]["message"]["content"] == "one"
 
 
 @pytest.mark.parametrize(
@@ -139,40 +92,6 @@ with ScriptedProvider(say("hi")).serve() as url:
     assert done.stdout == "200\n", done.stderr
 
 
-def test_connections_are_kept_alive_and_quick() -> None:
-    """Two hundred answers over one connection take well under 40 ms each: no delayed acknowledgement is waited for."""
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    provider = ScriptedProvider(lambda asked: say("quick"))
-    with provider.serve() as url, httpx.Client() as client:
-        peers = set()
-        began = time.perf_counter()
-        for number in range(200):
-            stream = number % 2 == 1
-            answer = client.post(f"{url}/v1/chat/completions", json={**body, "stream": stream})
-            assert "quick" in answer.text
-            peers.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
-        assert time.perf_counter() - began < 200 * 0.04 / 2
-    assert len(peers) == 1
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_stream_flows_as_it_is_paced(way: str) -> None:
-    """Each chunk is sent when its pause is over: the first words come long before the last."""
-    with sdk(ScriptedProvider([say("one two three").but(pace_s=0.1)]), "openai_chat", way) as asking:
-        heard, began = Heard(), time.perf_counter()
-        client = asking.client
-        assert isinstance(client, openai.OpenAI)
-        arrivals = []
-        with client.chat.completions.create(
-            model="m", messages=[{"role": "user", "content": "hi"}], stream=True
-        ) as chunks:
-            for chunk in chunks:
-                heard.text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
-                arrivals.append(time.perf_counter() - began)
-    assert heard.text == "one two three"
-    assert arrivals[-1] - arrivals[0] > 0.35
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_a_delay_past_the_clients_patience_is_a_timeout(way: str) -> None:
     """An answer that is later than the client's read timeout is the SDK's timeout error."""
@@ -202,26 +121,9 @@ def test_stopping_ends_open_streams_and_threads() -> None:
             client.post(url)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_fifty_agents_at_once(format: str) -> None:
-    """Fifty threads with models of their own each hear exactly their own script, in order, from one server."""
-    models = [f"model-{number}" for number in range(50)]
-    provider = ScriptedProvider({model: [say(f"{model} {at}") for at in range(4)] for model in models})
-    with sdk(provider, format, "server") as asking:
-
-        def agent(model: str) -> list[str]:
-            turns: list[Callable[..., Heard]] = [asking.ask, asking.stream, asking.ask, asking.stream]
-            return [turn(model=model).text for turn in turns]
-
-        with ThreadPoolExecutor(50) as pool:
-            heard = list(pool.map(agent, models))
-    assert heard == [[f"{model} {at}" for at in range(4)] for model in models]
-    assert len(provider.received) == 200
-
-
 async def test_an_async_stream_that_is_dropped_leaves_nothing() -> None:
     """A consumer that leaves a stream midway closes the connection; the server goes on with the next request."""
-    provider = ScriptedProvider([say(PROSE).but(pace_s=0.01), say("next")])
+    provider = ScriptedProvider([say("one two three four").but(pace_s=0.01), say("next")])
     messages: Any = [{"role": "user", "content": "hi"}]
     with provider.serve() as url:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as client:

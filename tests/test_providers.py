@@ -17,10 +17,12 @@ from endturn.providers import PROVIDERS, canonical, provider_at
 from endturn.scripted import say
 from tests.support.processes import REPOSITORY
 
-TABLE = "PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {\n"
-ROW = """    "acme": ProviderEndpoint(
-        "https://api.acme.example/v1", "ACME_API_KEY", hosts=("acme.test",), aliases=("acme_cloud",)
-    ),
+ROW = """
+[acme]
+base_url = "https://api.acme.example/v1"
+key_variable = "ACME_API_KEY"
+hosts = ["acme.test"]
+aliases = ["acme_cloud"]
 """
 AGENT = """
 import json, httpx, endturn
@@ -59,10 +61,8 @@ print(json.dumps({
 def test_a_new_provider_is_one_row(tmp_path: Path) -> None:
     """With a row more, clients ask it by name, its host is recognised and counted, and documents and rules name it."""
     package = shutil.copytree(REPOSITORY / "src" / "endturn", tmp_path / "endturn")
-    table = package / "providers.py"
-    head, found, rows = table.read_text().partition(TABLE)
-    assert found
-    table.write_text(head + TABLE + ROW + rows)
+    with (package / "data" / "providers.toml").open("a", encoding="utf-8") as table:
+        table.write(ROW)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "ACME_API_KEY": "the-key-of-acme"}
     done = subprocess.run(
         [sys.executable, "-c", AGENT], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True

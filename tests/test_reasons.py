@@ -167,13 +167,6 @@ def test_normalize_refuses_who_is_not_known(whose: dict[str, str], message: str)
         endturn.normalize("length", **whose)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_provider_of_the_clients_is_known(provider: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever the clients know by name has rows."""
-    assert main(["reasons", "--json", "--provider", provider]) == 0
-    assert json.loads(capsys.readouterr().out)
-
-
 def test_a_reader_that_has_read_enough(tmp_path: Path) -> None:
     """`endturn reasons | head -1` ends quietly."""
     command = f"'{sys.executable}' -m endturn.cli reasons --json | head -1"

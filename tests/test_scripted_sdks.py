@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import anthropic
 import httpx2
 import openai
-import pydantic
 import pytest
 
-from endturn.chat import Usage
 from endturn.scripted import (
-    Reply,
     ScriptedProvider,
-    block,
     call,
     cut,
     empty,
-    essay,
     fail,
     hang_up,
     partial_call,
-    pause,
     reason,
     refuse,
     say,
@@ -33,8 +26,6 @@ from endturn.scripted import (
 )
 from endturn.stop import StopReason
 from tests.support.sdks import FORMATS, WAYS, Heard, sdk
-
-ESSAY = "It was the best of times, it was the worst of times, it was the age of wisdom.\n\nIt was the epoch of belief."
 
 CASES = {
     "say": (say("All of it."), ("All of it.", "stop", "end_turn")),
@@ -58,21 +49,6 @@ def test_replies_reach_the_sdk(name: str, format: str, way: str) -> None:
     with sdk(ScriptedProvider([reply, reply]), format, way) as asking:
         for heard in (asking.ask(), asking.stream()):
             assert (heard.text, heard.reason) == (text, expected)
-
-
-@pytest.mark.parametrize(
-    ("format", "reply", "raw"),
-    [("openai_chat", block("So"), "content_filter"), ("anthropic", pause("So"), "pause_turn")],
-    ids=["block", "pause"],
-)
-def test_reasons_of_one_format_alone(format: str, reply: Reply, raw: str) -> None:
-    """A reason that only one format has a word for is said in it; in the other it is a 400 that says what is wrong."""
-    with sdk(ScriptedProvider([reply, reply]), format, "transport") as asking:
-        for heard in (asking.ask(), asking.stream()):
-            assert (heard.text, heard.reason) == ("So", raw)
-    other = FORMATS[1 - FORMATS.index(format)]
-    with sdk(ScriptedProvider([reply]), other, "transport") as asking, pytest.raises(asking.status, match="no word"):
-        asking.ask()
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -182,95 +158,3 @@ def test_a_failure_inside_a_stream(format: str) -> None:
 
 
 # --- The rest of the SDKs ---------------------------------------------------------------------------------------
-
-
-class Answer(pydantic.BaseModel):
-    """A structured answer."""
-
-    n: int
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_openai_helpers(way: str) -> None:
-    """The OpenAI SDK's raw, streaming and parsing helpers work on scripted answers."""
-    replies = [say("raw"), say("lines"), say('{"n": 3}'), say("events").but(usage=Usage(7, 9))]
-    messages: Any = [{"role": "user", "content": "hi"}]
-    with sdk(ScriptedProvider(replies), "openai_chat", way) as asking:
-        client = asking.client
-        assert isinstance(client, openai.OpenAI)
-        raw = client.chat.completions.with_raw_response.create(model="m", messages=messages)
-        assert raw.headers["x-request-id"]
-        assert raw.parse().choices[0].message.content == "raw"
-        with client.chat.completions.with_streaming_response.create(
-            model="m", messages=messages, stream=True
-        ) as streamed:
-            assert "data: [DONE]" in list(streamed.iter_lines())
-        parsed = client.chat.completions.parse(model="m", messages=messages, response_format=Answer)
-        assert parsed.choices[0].message.parsed == Answer(n=3)
-        with client.chat.completions.stream(
-            model="m", messages=messages, stream_options={"include_usage": True}
-        ) as events:
-            assert [event.type for event in events].count("content.delta") >= 1
-            final = events.get_final_completion()
-        assert final.choices[0].message.content == "events"
-        assert final.usage is not None
-        assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (7, 9)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_anthropic_helpers(way: str) -> None:
-    """The Anthropic SDK's raw, streaming and parsing helpers work on scripted answers."""
-    replies = [say("raw"), say("lines"), say('{"n": 3}'), think("Hm", text="events").but(usage=Usage(7, 9))]
-    messages: Any = [{"role": "user", "content": "hi"}]
-    with sdk(ScriptedProvider(replies), "anthropic", way) as asking:
-        client = asking.client
-        assert isinstance(client, anthropic.Anthropic)
-        raw = client.messages.with_raw_response.create(model="m", messages=messages, max_tokens=9)
-        assert raw.headers["request-id"]
-        block = raw.parse().content[0]
-        assert block.type == "text"
-        assert block.text == "raw"
-        with client.messages.with_streaming_response.create(
-            model="m", messages=messages, max_tokens=9, stream=True
-        ) as streamed:
-            assert "event: message_stop" in list(streamed.iter_lines())
-        parsed = client.messages.parse(model="m", messages=messages, max_tokens=9, output_format=Answer)
-        assert parsed.parsed_output == Answer(n=3)
-        with client.messages.stream(model="m", messages=messages, max_tokens=9) as events:
-            assert "".join(events.text_stream) == "events"
-            final = events.get_final_message()
-        assert [block.type for block in final.content] == ["thinking", "text"]
-        assert (final.usage.input_tokens, final.usage.output_tokens) == (7, 9)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_openai_agent_that_continues_gets_the_essay(way: str) -> None:
-    """An agent on the real SDK that answers `length` with a nudge ends with the whole text."""
-    with sdk(ScriptedProvider(essay(ESSAY)), "openai_chat", way) as asking:
-        client = asking.client
-        assert isinstance(client, openai.OpenAI)
-        messages: list[Any] = [{"role": "user", "content": "Write."}]
-        while True:
-            answer = client.chat.completions.create(model="m", messages=messages, max_completion_tokens=7)
-            messages.append({"role": "assistant", "content": answer.choices[0].message.content})
-            if answer.choices[0].finish_reason == "stop":
-                break
-            messages.append({"role": "user", "content": "Continue from where you left off."})
-    assert "".join(message["content"] for message in messages[1::2]) == ESSAY
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_anthropic_agent_that_prefills_gets_the_essay(way: str) -> None:
-    """An agent on the real SDK that sends its partial answer back as a prefill ends with the whole text."""
-    with sdk(ScriptedProvider(essay(ESSAY)), "anthropic", way) as asking:
-        client = asking.client
-        assert isinstance(client, anthropic.Anthropic)
-        said, stopped = "", None
-        while stopped != "end_turn":
-            messages: list[Any] = [{"role": "user", "content": "Write."}]
-            if said:
-                messages.append({"role": "assistant", "content": said})
-            with client.messages.stream(model="m", messages=messages, max_tokens=7) as events:
-                said += "".join(events.text_stream)
-                stopped = events.get_final_message().stop_reason
-    assert said == ESSAY

@@ -131,32 +131,6 @@ def test_the_signature_is_botocores(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"method": "GET"},
-        {"raw_path": "/model/m%3A0/converse-stream"},
-        {"raw_path": "/model/m:0/converse"},
-        {"content": b"{ }"},
-    ],
-    ids=["method", "path", "quoting", "content"],
-)
-def test_the_signature_is_over_all_of_the_request(change: dict[str, Any], keys: None) -> None:
-    """Another method, path, quoting or content has another signature."""
-    path = "/model/m%3A0/converse"
-    signed = lower(signer("eu-west-1")("POST", URL + path, {"content-type": "application/json"}, b"{}"))
-    sent: dict[str, Any] = {"method": "POST", "raw_path": path, "content": b"{}"}
-    seen = {**signed, "host": urlsplit(URL).netloc}
-    assert signed["authorization"].endswith(expected(**sent, headers=seen))
-    assert not signed["authorization"].endswith(expected(**(sent | change), headers=seen))
-
-
-def test_without_credentials_it_says_what_to_do() -> None:
-    """Nobody's keys is a UsageError that names both ways."""
-    with pytest.raises(UsageError, match=r"AWS_ACCESS_KEY_ID.*AWS_BEARER_TOKEN_BEDROCK"):
-        signer("eu-west-1")
-
-
-@pytest.mark.parametrize(
     ("variable", "value"), [("AWS_ACCESS_KEY_ID", KEY), ("AWS_PROFILE", "nobody")], ids=["half a pair", "no profile"]
 )
 def test_credentials_that_cannot_be_used(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,7 @@ def test_long_nonsense_is_looked_up_in_reasonable_time() -> None:
         pytest.param(Stop(StopReason.MAX_TOKENS, "length"), Stop(StopReason.MAX_TOKENS, "length"), id="a Stop"),
         pytest.param(StopReason.MAX_TOKENS, Stop(StopReason.MAX_TOKENS, incomplete=True), id="a reason"),
         pytest.param("max_tokens", Stop(StopReason.MAX_TOKENS, incomplete=True), id="its value"),
+        pytest.param({"reason": "max_tokens", "raw": "length"}, Stop(StopReason.MAX_TOKENS, "length"), id="stored"),
     ],
 )
 def test_a_response_takes_a_stop_or_a_reason_of_ours(given: Any, stop: Stop) -> None:
@@ -201,7 +202,7 @@ def test_a_response_takes_a_stop_or_a_reason_of_ours(given: Any, stop: Stop) -> 
     [
         pytest.param("length", r"as stop=endturn.normalize\('length'\)", id="a provider's value"),
         pytest.param(None, "it should be a Stop", id="nothing"),
-        pytest.param({"reason": "max_tokens"}, "it should be a Stop", id="a mapping"),
+        pytest.param({"type": "length"}, "Field required", id="a provider's mapping"),
     ],
 )
 def test_a_response_refuses_any_other_stop(given: Any, message: str) -> None:

@@ -8,8 +8,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Record, Strategy
 from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.recovery import NOT_RECORDED, Recovered, played, recover
 from endturn.stop import Resume, Stop, StopReason
+from endturn.transcript import NOT_RECORDED, Recovered, played, recover
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
 pytestmark = pytest.mark.behaviour(28)
@@ -175,17 +174,6 @@ def test_a_line_is_one_json_object_that_says_what_it_is(tmp_path: Path) -> None:
     assert lines[3]["message"] == {"role": "user", "content": PROMPT, "synthetic": True}
     assert lines[5]["message"] == "response"
     assert lines[-1]["ended"] == {"outcome": "completed"}
-
-
-def test_calls_that_were_handed_over_do_not_dangle(tmp_path: Path) -> None:
-    """A host that runs its tools itself finds the calls, answered, in the recovered history."""
-    path = tmp_path / "turns.jsonl"
-    controller = ContinuationController(Played(calling(call())), policy=ContinuationPolicy(transcript=path))
-    result = controller.run(REQUEST)
-    assert [made.id for made in result.calls] == ["call_1"]
-    turn = only(path)
-    assert turn.messages[-1] == Message(role="tool", content=NOT_RECORDED, tool_call_id="call_1", is_error=True)
-    assert_sendable(turn.messages)
 
 
 def test_nothing_is_written_without_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,25 +537,6 @@ def test_what_json_cannot_say_breaks_no_turn(
     assert len(recwarn) == 0
 
 
-def test_a_lost_permission_drops_lines_and_the_turn_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that could not be written are a hole: the outcome is known, the rest is not made up."""
-    path = tmp_path / "turns.jsonl"
-    controller = ContinuationController(Played(*SCRIPTS["calls"]), **settings(path))
-    real, seen = os.write, []
-
-    def write(descriptor: int, data: bytes) -> int:
-        seen.append(data)
-        if len(seen) == 4:
-            raise PermissionError(13, "Permission denied")
-        return real(descriptor, data)
-
-    monkeypatch.setattr(os, "write", write)
-    assert controller.run(REQUEST).text == "Found."
-    turn = only(path)
-    assert (turn.damaged, turn.outcome) == (True, "completed")
-    assert_sendable(turn.messages)
-
-
 def test_a_turn_is_on_the_disk_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One fsync for the folder of a new file, one for each turn."""
     synced: list[str] = []
@@ -597,28 +566,6 @@ result = play(path, [cut(varied(500)), said(" end")])
 print(result.text == varied(500) + " end", path.stat().st_size)
 """
 
-KILLED = """
-import mmap, os, random, signal, sys, time
-from pathlib import Path
-import endturn.continuation.fit  # else each child would spend its life importing jsonschema
-from tests.test_transcript import long_turn
-folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
-chance = random.Random(20)
-for number in range(rounds):
-    calls = mmap.mmap(-1, 8)
-    child = os.fork()
-    if child == 0:
-        try:
-            long_turn(folder / f"{number}.jsonl", lambda count: calls.__setitem__(slice(0, 8), count.to_bytes(8)))
-        finally:
-            os._exit(1)
-    while not calls[7]:
-        time.sleep(0.0005)
-    time.sleep(chance.uniform(0, 0.06))
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    print(number, int.from_bytes(calls[:8]), os.WTERMSIG(status))
-"""
 
 WRITER = """
 import sys
@@ -651,48 +598,6 @@ def varied(words: int) -> str:
     return " ".join(str(word * 7_919) for word in range(words))
 
 
-def endless(number: int) -> ChatResponse:
-    """The numbered response of a turn that does not end: cut text, then a call, with much of both."""
-    if number % 3:
-        return cut(f"{number}: {varied(2_000 * (number % 7))}")
-    return calling(call(id=f"call_{number}"), text=f"{number} ")
-
-
-def long_turn(path: Path, calling_now: Callable[[int], object]) -> None:
-    """A turn that lasts until its process is killed; tells how many calls have begun."""
-    number = 0
-
-    def provider(request: Request) -> ChatResponse:
-        nonlocal number
-        number += 1
-        calling_now(number)
-        return endless(number)
-
-    limits = ("attempts", "total_completion_tokens", "output_chars")
-    endless_ones = {f"continuation_max_{limit}": 10**12 for limit in limits}
-    arguments = settings(path, max_iterations=10**12, **endless_ones)
-    ContinuationController(provider, **arguments).run(REQUEST)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-def test_a_killed_process_loses_the_last_line_at_most(tmp_path: Path) -> None:
-    """25 kills at random moments: each call but the one under way is there, and the history can be sent."""
-    rounds = [tuple(map(int, line.split())) for line in done(process(KILLED, tmp_path, 25)).splitlines()]
-    assert len(rounds) == 25
-    for number, begun, signalled in rounds:
-        assert signalled == 9
-        turn = only(tmp_path / f"{number}.jsonl")
-        assert (turn.ended, turn.damaged) == (False, False)
-        assert begun - 1 <= len(turn.answers) <= begun
-        for index, answer in enumerate(turn.answers, 1):
-            assert answer.response == endless(index)
-        assert sum(message.role == "assistant" for message in turn.segments) >= begun - 2
-        assert_sendable(turn.messages)
-        assert_resumable_or_over(turn)
-        assert turn.resume().request == REQUEST
-    assert len({begun for _, begun, _ in rounds}) > 1  # killed at different moments, however fast the machine is
-
-
 def test_a_disk_that_fills_up_in_mid_line_breaks_no_turn(tmp_path: Path) -> None:
     """Half a line was written: the turn ends well, and the next one is whole."""
     path = tmp_path / "turns.jsonl"
@@ -714,22 +619,3 @@ def test_two_processes_may_append_to_one_file(tmp_path: Path, caplog: pytest.Log
     assert all(turn.ended and not turn.damaged for turn in turns)
     assert all(turn.text.startswith(turn.turn_id.replace("-", " ")) for turn in turns)
     assert caplog.messages == []
-
-
-def test_turns_in_threads_share_a_file(tmp_path: Path) -> None:
-    """One controller, many turns at once: each is read back as its own."""
-    path = tmp_path / "turns.jsonl"
-
-    def provider(request: Request) -> ChatResponse:
-        text = request.messages[0].text
-        return said("end") if len(request.messages) > 1 else cut(f"{text} " + varied(2_000))
-
-    policy = ContinuationPolicy(transcript=path)
-    controller = ContinuationController(provider, policy=policy)
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda number: controller.run(ask(f"question {number}")), range(60)))
-    turns = {turn.request.messages[0].text: turn for turn in recover(path)}
-    assert len(turns) == 60
-    for number, result in enumerate(results):
-        turn = turns[f"question {number}"]
-        assert (turn.messages, turn.outcome, turn.damaged) == (result.messages, "completed", False)

@@ -17,24 +17,24 @@ from __future__ import annotations
 import base64
 import inspect
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn.chat import ChatResponse, Delta, Json, Request
-from endturn.clients import AsyncClient, Client
-from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError
+from endturn.clients import AsyncClient, Client, cut_by, unreachable
+from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.formats import Context, Event, dialect_in, format_of
 from endturn.formats.errors import error_of, shortened
-from endturn.formats.format import Format
 from endturn.formats.reading import count, member
 from endturn.providers import provider_at
-from endturn.sdk_errors import Told, is_of, lost, told
+from endturn.sdk_errors import ErrorAnswer, answer_in, is_of, lost
 from endturn.sdk_objects import dumped
 
 __all__ = ["SdkProvider", "provider"]
@@ -191,30 +191,6 @@ def _function(method: Any) -> Any:
     return getattr(method, "__func__", method)
 
 
-@dataclass(frozen=True, slots=True)
-class SdkProvider:
-    """A provider function that asks through an SDK; made by `provider`. Its attributes are read by the controller.
-
-    Attributes:
-        format: the name of the format in which it is asked.
-        provider: as in `gen_ai.provider.name`.
-        dialect: whose variant of the format.
-        retrieves: it fetches a response by its id.
-        follows_tokens: the SDK takes continuation tokens up by itself.
-    """
-
-    format: str
-    provider: str
-    dialect: str
-    retrieves: bool
-    follows_tokens: bool
-    ask: Callable[[Request], Any] = field(repr=False)
-
-    def __call__(self, request: Request) -> Any:
-        """The response, its coroutine, or the iterator of a stream, sync or async as the client is."""
-        return self.ask(request)
-
-
 def provider(
     client: Any, *, stream: bool = False, format: str | None = None, dialect: str | None = None, **options: Any
 ) -> Callable[[Request], Any]:
@@ -242,33 +218,32 @@ def provider(
     """
     if format is None:
         refuse_method(client)
-    if isinstance(client, Client | AsyncClient) or (callable(client) and format is None):
-        if format or dialect or options or (stream and not isinstance(client, Client | AsyncClient)):
+    is_ours = isinstance(client, Client | AsyncClient)
+    if is_ours or (callable(client) and format is None):
+        if format or dialect or options or (stream and not is_ours):
             raise UsageError(
                 f"{_a(client)} is a provider function, and is asked as it is: make it so that it streams, or has other "
                 "settings; or give format, if it is a function that takes the members of a body"
             )
         return client.stream if stream else client  # type: ignore[no-any-return]
-    sdk = None if callable(client) else _sdk_of(client)
-    if sdk is None:
+    if callable(client):
         way, speaks, name = _Way(), format_of(format or ""), ""
     else:
+        sdk = _sdk_of(client)
         named = format or next(iter(sdk.ways))
         if named not in sdk.ways:
             raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.ways)}")
         way, speaks, name = sdk.ways[named], format_of(named), _provider_of(client) or sdk.provider
-    if dialect is None:
-        dialect = dialect_in(speaks, name)
-    name = name or speaks.provider
-    asking = _Asking(client, way, speaks, name, dialect, options)
-    ask = (_astream if stream else _acomplete) if _is_async(client) else (_stream if stream else _complete)
     return SdkProvider(
         format=speaks.name,
-        provider=name,
-        dialect=dialect,
+        provider=name or speaks.provider,
+        dialect=dialect_in(speaks, name) if dialect is None else dialect,
         retrieves=bool(way.fetches),
         follows_tokens=way.follows_tokens or options.get("automatic_continuation") is True,
-        ask=partial(ask, asking),
+        client=client,
+        way=way,
+        options=options,
+        stream=stream,
     )
 
 
@@ -321,52 +296,68 @@ def _provider_of(client: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """Whom to ask, and how."""
+class SdkProvider:
+    """A provider function that asks through an SDK; made by `provider`. Its attributes are read by the controller.
 
-    client: Any
-    way: _Way
-    format: Format
+    Attributes:
+        format: the name of the format in which it is asked.
+        provider: as in `gen_ai.provider.name`.
+        dialect: whose variant of the format.
+        retrieves: it fetches a response by its id.
+        follows_tokens: the SDK takes continuation tokens up by itself.
+    """
+
+    format: str
     provider: str
     dialect: str
-    options: Mapping[str, Any]
+    retrieves: bool
+    follows_tokens: bool
+    client: Any = field(repr=False)
+    way: _Way = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False)
+    stream: bool = False
+
+    def __call__(self, request: Request) -> Any:
+        """The response, its coroutine, or the iterator of a stream, sync or async as the client is."""
+        call = _SdkCall(self, request)
+        if _is_async(self.client):
+            return _astream(call) if self.stream else _acomplete(call)
+        return _stream(call) if self.stream else _complete(call)
 
     def method(self, path: str) -> Callable[..., Any]:
         """A method of the client. Looked up for each call: it may have been instrumented since the last."""
         return attrgetter(path)(self.client) if path else self.client  # type: ignore[no-any-return]
 
 
-class _Exchange:
+class _SdkCall:
     """One call to an SDK, whether its answer is waited for or awaited."""
 
-    def __init__(self, asking: _Asking, request: Request, *, stream: bool) -> None:
-        self._asking = asking
+    def __init__(self, provider: SdkProvider, request: Request) -> None:
+        self._provider = provider
         self._request = request
-        self._stream = stream
-        self._body = asking.format.encode(request, stream=stream, dialect=asking.dialect)
+        self._format = format_of(provider.format)
+        self._body = self._format.encode(request, stream=provider.stream, dialect=provider.dialect)
         fetched = {"background": True} if request.retrieve is not None else {}
-        asked = asking.format.request_summary({"model": request.model, "stream": stream, **fetched, **self._body})
-        self._context = Context(asking.dialect, asking.provider, asked)
-        self._decoder = asking.format.decoder(self._context)
+        said = {"model": request.model, "stream": provider.stream, **fetched, **self._body}
+        self._context = Context(provider.dialect, provider.provider, self._format.request_summary(said))
+        self._decoder = self._format.decoder(self._context)
         self._begun = False
         self._lost: str | None = None
 
     def send(self) -> Any:
         """Call the SDK's method. What it gives may have to be awaited."""
-        way, options = self._asking.way, self._asking.options
+        way, options, stream = self._provider.way, self._provider.options, self._provider.stream
         if self._request.retrieve is not None and way.fetches:
-            method = self._asking.method(way.fetches)
+            method = self._provider.method(way.fetches)
             known = _named(_function(method))
             given = {name: value for name, value in {**options, **self._request.extra}.items() if name in known}
-            return method(self._request.retrieve, **given, **({"stream": True} if self._stream else {}))
-        body = dict(self._body)
-        if way.streams:
-            body.pop("stream", None)
-        method = self._asking.method((self._stream and way.streams) or way.asks)
+            return method(self._request.retrieve, **given, **({"stream": True} if stream else {}))
+        body = {name: value for name, value in self._body.items() if name != "stream" or not way.streams}
+        method = self._provider.method((stream and way.streams) or way.asks)
         return method(**way.arguments(method, self._request, body, options))
 
     @contextmanager
-    def step(self) -> Iterator[None]:
+    def io(self) -> Iterator[None]:
         """Around the SDK's work: what it raises becomes ours; a connection that is lost in a stream ends that.
 
         Raises:
@@ -375,46 +366,41 @@ class _Exchange:
         try:
             yield
         except Exception as error:
-            said, failure = told(error), lost(error)
-            if self._begun and said is not None:
-                self._broken(said, error)
-            elif self._begun and failure:
+            answer, failure, name = answer_in(error), lost(error), self._provider.provider
+            if answer is not None and self._begun:
+                self._fail_within(answer, error)
+            elif answer is not None:
+                raise self._rejection(answer) from error
+            elif failure and self._begun:
                 self._lost = failure
-            elif said is not None:
-                raise self._rejection(said) from error
             elif failure:
-                # Not the SDK's own words: they may quote what was sent.
-                kind = ProviderTimeout if failure == "timeout" else ProviderUnavailable
-                what = "no answer in time" if failure == "timeout" else "the connection failed"
-                name = self._asking.provider
-                raise kind(f"{name}: {what} ({type(error).__name__})", provider=name) from error
+                raise unreachable(failure, name, name, error) from error
             else:
                 raise
 
-    def _rejection(self, said: Told) -> ProviderError:
-        if said.is_answer:
-            name = self._asking.provider
-            readable = shortened(said.content.decode("utf-8", "replace"))
-            what = f"{name} answered {said.status} with what its SDK cannot read"
-            return DecodeError(what, provider=name, status=said.status, body=readable)
-        return error_of(said.status, said.headers, said.content, ctx=self._context)
+    def _rejection(self, answer: ErrorAnswer) -> ProviderError:
+        if not answer.is_unread:
+            return error_of(answer.status, answer.headers, answer.content, ctx=self._context)
+        name, readable = self._provider.provider, shortened(answer.content.decode("utf-8", "replace"))
+        what = f"{name} answered {answer.status} with what its SDK cannot read"
+        return DecodeError(what, provider=name, status=answer.status, body=readable)
 
-    def _broken(self, said: Told, error: Exception) -> None:
+    def _fail_within(self, answer: ErrorAnswer, error: Exception) -> None:
         """An error within a stream, which the SDK raised: shown to the decoder as the event that it was."""
-        try:
-            for _ in self._decoder.feed(Event(None, said.event)) if not said.is_answer else ():
-                pass
-        except ProviderError as failure:
-            raise failure from error
+        if not answer.is_unread:
+            try:
+                deque(self._decoder.feed(Event(None, answer.event)))
+            except ProviderError as failure:
+                raise failure from error
         came = self._decoder.close()
         if not came.stop.terminal_seen:  # else the error came too late to matter
-            rejection = self._rejection(said)
+            rejection = self._rejection(answer)
             rejection.partial = came
             raise rejection from error
 
     def events(self, answer: Any) -> Any:
         """The stream in what the SDK gave."""
-        name = self._asking.way.events
+        name = self._provider.way.events
         return answer[name] if name else answer
 
     def feed(self, event: Any) -> Iterator[Delta]:
@@ -439,72 +425,64 @@ class _Exchange:
         about = member(answer, "ResponseMetadata")
         if about is not None and isinstance(answer, Mapping) and len(answer) == 1:
             # boto3 reads half a body, and none, as an empty answer.
-            name, status = self._asking.provider, count(member(about, "HTTPStatusCode"))
+            name, status = self._provider.provider, count(member(about, "HTTPStatusCode"))
             what = f"{name} answered {status} with a body that is empty, or was cut on its way: its SDK read nothing"
             raise DecodeError(what, provider=name, status=status)
-        headers = member(about, "HTTPHeaders")
-        return self._asking.format.decode(dumped(answer), ctx=self._context, headers=headers)
+        return self._format.decode(dumped(answer), ctx=self._context, headers=member(about, "HTTPHeaders"))
 
     def response(self) -> ChatResponse:
         """What a stream came to."""
-        response = self._decoder.close()
-        if self._lost is not None and response.stop.detail in (None, "stream_cut"):
-            return response.with_stop(detail=self._lost)
-        return response
+        return cut_by(self._lost, self._decoder.close())
 
 
-def _complete(asking: _Asking, request: Request) -> ChatResponse:
-    exchange = _Exchange(asking, request, stream=False)
-    with exchange.step():
-        answer = exchange.send()
-    return exchange.whole(answer)
+def _complete(call: _SdkCall) -> ChatResponse:
+    with call.io():
+        answer = call.send()
+    return call.whole(answer)
 
 
-async def _acomplete(asking: _Asking, request: Request) -> ChatResponse:
-    exchange = _Exchange(asking, request, stream=False)
-    with exchange.step():
-        answer = await exchange.send()
-    return exchange.whole(answer)
+async def _acomplete(call: _SdkCall) -> ChatResponse:
+    with call.io():
+        answer = await call.send()
+    return call.whole(answer)
 
 
-def _stream(asking: _Asking, request: Request) -> Generator[Delta | ChatResponse]:
-    exchange = _Exchange(asking, request, stream=True)
-    with exchange.step():
-        events = exchange.events(exchange.send())
+def _stream(call: _SdkCall) -> Generator[Delta | ChatResponse]:
+    with call.io():
+        events = call.events(call.send())
     try:
         pulled = iter(events)
         while True:
             event = _END
-            with exchange.step():
+            with call.io():
                 event = next(pulled, _END)
             if event is _END:
                 break
-            yield from exchange.feed(event)
+            yield from call.feed(event)
     finally:
         getattr(events, "close", _nothing)()
-    yield exchange.response()
+    yield call.response()
 
 
-async def _astream(asking: _Asking, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
-    exchange = _Exchange(asking, request, stream=True)
-    with exchange.step():
-        answer = exchange.send()
-        events = exchange.events(await answer if inspect.isawaitable(answer) else answer)
+async def _astream(call: _SdkCall) -> AsyncGenerator[Delta | ChatResponse]:
+    with call.io():
+        answer = call.send()
+        events = call.events(await answer if inspect.isawaitable(answer) else answer)
     try:
         pulled = aiter(events)
         while True:
             event = _END
-            with exchange.step():
+            with call.io():
                 event = await anext(pulled, _END)
             if event is _END:
                 break
-            for delta in exchange.feed(event):
+            for delta in call.feed(event):
                 yield delta
     finally:
         closed = getattr(events, "aclose", getattr(events, "close", _nothing))()
         if inspect.isawaitable(closed):
             await closed
-    yield exchange.response()
+    yield call.response()
 
 
 def _nothing() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, TypeAdapter
 
 from endturn.stop import TRUNCATED, Stop, StopReason
 
@@ -109,6 +109,9 @@ def _blocks(value: Any) -> Blocks | None:
     raise ValueError("blocks are {'format': name, 'items': [objects]}")
 
 
+_StoredBlocks = Annotated[SkipValidation[Blocks] | None, BeforeValidator(_blocks)]
+
+
 class Message(_Model):
     """One entry of a conversation, as it is stored.
 
@@ -128,7 +131,7 @@ class Message(_Model):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     is_error: bool = False
-    blocks: Annotated[SkipValidation[Blocks] | None, BeforeValidator(_blocks)] = None
+    blocks: _StoredBlocks = None
     finish_reason: FinishReason | None = None
     stop_reason: StopReason | None = None
     synthetic: bool = False
@@ -168,10 +171,13 @@ class Request(_Model):
     extra: Json = Field(default_factory=dict)
 
 
+_STOP: Final = TypeAdapter(Stop)
+
+
 def _stop(value: Any) -> Stop:
-    """A Stop, as it is or from a reason of ours; of a provider's own value only its table knows what it means."""
-    if isinstance(value, Stop):
-        return value
+    """A Stop, as it is, as JSON has it, or from a reason of ours; of a provider's own value only its table knows."""
+    if isinstance(value, Stop | dict):
+        return _STOP.validate_python(value)
     if not isinstance(value, str):
         raise ValueError("it should be a Stop, as endturn.normalize gives one, or a StopReason")
     try:
@@ -203,7 +209,7 @@ class ChatResponse(_Model):
     stop: Annotated[SkipValidation[Stop], BeforeValidator(_stop)]
     id: str | None = None
     model: str | None = None
-    blocks: SkipValidation[Blocks] | None = None
+    blocks: _StoredBlocks = None
     token: str | None = None
     quota: dict[str, str] = Field(default_factory=dict)
 

@@ -10,44 +10,377 @@ and the detail "connection" or "timeout".
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import aclosing, closing
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit, urlunsplit
 
+from endturn import hooks, signing
 from endturn.chat import ChatResponse, Delta, Request
-from endturn.errors import UsageError
-from endturn.exchange import Endpoint, Exchange, shown
-from endturn.formats import capabilities
-from endturn.providers import PROVIDERS
+from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError, did_you_mean
+from endturn.formats import TAIL, Context, Event, capabilities, dialect_in, format_of, framing, known_dialect
+from endturn.formats.errors import error_of, quota, request_id, shortened
+from endturn.formats.format import Format
+from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
+from endturn.replies import begins_stream
+from endturn.scopes import Layer, open_call
+from endturn.signing import Signer
+from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = ["PROVIDERS", "AsyncClient", "Client"]
 
+_REGION: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
 
-_OTHER = {"Client": "AsyncClient", "AsyncClient": "Client"}
+_SECRETS: Final = frozenset({"authorization", "proxy-authorization", "cookie", *(auth.value for auth in Auth)})
+"""Headers whose values no error may show."""
+
+_SHORTEST_SECRET: Final = 8
+"""Characters; what is shorter ("none", "EMPTY") is no secret, and may be a word of the answer."""
+
+_HEADER: Final = re.compile(r"[\x21-\x7e]+")
 
 
-def _library(http: object) -> Any:
-    """httpx, or whichever of httpx and httpx2 a client that the host made belongs to."""
-    for kind in type(http).__mro__:
-        root = kind.__module__.partition(".")[0]
-        if root in ("httpx", "httpx2"):
-            return import_module(root)
-    return import_module("httpx")
+# --- Where a request goes, and as whom ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """Where both colours of client send a request, and as whom.
+
+    Attributes:
+        url: up to the format's own path; a query that it has is every request's.
+        signer: adds AWS's signature to a request's headers; None where a key says who asks.
+    """
+
+    provider: str
+    format: Format
+    dialect: str
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    signer: Signer | None = field(default=None, repr=False)
+
+    def route(self, request: Request, *, stream: bool) -> tuple[str, str]:
+        """The method and the URL of a request."""
+        method, path = self.format.route(request, stream=stream, dialect=self.dialect)
+        base = urlsplit(self.url)
+        path, _, query = path.partition("?")
+        parts = base._replace(path=base.path.rstrip("/") + path, query="&".join(filter(None, (base.query, query))))
+        return method, urlunsplit(parts)
+
+    def signed(self, method: str, url: str, content: bytes) -> dict[str, str]:
+        """The headers of a request. A signature holds for minutes, so each is made when it is sent."""
+        return self.headers if self.signer is None else self.signer(method, url, self.headers, content)
+
+    def without_secrets(self, said: str) -> str:
+        """What a provider said, without the key that it may quote."""
+        for name, value in self.headers.items():
+            if name.lower() in _SECRETS and len(secret := value.removeprefix("Bearer ")) >= _SHORTEST_SECRET:
+                said = said.replace(secret, "[removed]")
+        return said
+
+
+def _endpoint(
+    provider: str,
+    key: str | None,
+    base_url: str | None,
+    format_name: str | None,
+    dialect: str | None,
+    headers: Mapping[str, str] | None,
+) -> _Endpoint:
+    """The endpoint that a client's arguments and the environment name.
+
+    Raises:
+        UsageError: they name none.
+    """
+    if not isinstance(provider, str):  # such as a Request: it is not quoted
+        raise UsageError(f"provider is a name like 'openai', not a value of type {type(provider).__name__}")
+    if provider not in PROVIDERS and (format_name is None or base_url is None):
+        hint = did_you_mean(canonical(provider), PROVIDERS)
+        raise UsageError(f"no provider is known as {provider!r}: {hint} Any other needs format and base_url")
+    known = PROVIDERS.get(provider, ProviderEndpoint())
+    speaks = format_of(format_name or known.format)
+    key = key or os.environ.get(known.key_variable or "")
+    auth = _auth(known, speaks, key)
+    if key is not None and not _HEADER.fullmatch(key):
+        # Sent as it is, it would come back within the HTTP library's error message.
+        raise UsageError(f"the API key for {provider!r} holds a space, a line end or another character no key has")
+    given = base_url or os.environ.get(known.base_url_variable or "")
+    if key is None and known.key_variable and given is None and auth is not Auth.SIGV4:
+        raise UsageError(f"no API key for {provider!r}: give api_key, or set {known.key_variable}")
+    url = _base_url(provider, known, speaks, given)
+    credentials = {} if key is None else {auth.value: f"Bearer {key}" if auth is Auth.BEARER else key}
+    sent = {"content-type": "application/json", **PROVIDERS[speaks.provider].headers, **credentials}
+    return _Endpoint(
+        provider=provider,
+        format=speaks,
+        dialect=known_dialect(speaks, dialect_in(speaks, provider) if dialect is None else dialect),
+        url=url,
+        headers={**sent, **(headers or {})},
+        signer=signing.signer(_region(url)) if auth is Auth.SIGV4 and key is None else None,
+    )
+
+
+def _base_url(provider: str, known: ProviderEndpoint, speaks: Format, given: str | None) -> str:
+    address = given or (known.base_url or "").format(region=_region())
+    if not address:
+        variable = f", or set {known.base_url_variable}" if known.base_url_variable else ""
+        raise UsageError(f"no address is known of {provider!r}: give base_url{variable}")
+    url = urlsplit(address)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise UsageError(f"base_url is not an address: {given!r}; give one like 'https://host/v1'")
+    if url.path in ("", "/") and known.base_path:
+        return address.rstrip("/") + known.base_path
+    if speaks.routed("POST", url.path) is not None:
+        raise UsageError(f"base_url has the format's own path already: cut it off from {url.path!r}")
+    return address
+
+
+def _auth(known: ProviderEndpoint, speaks: Format, key: str | None) -> Auth:
+    """How a provider is told who asks. Another format than its own brings that format's way; Azure keeps its own."""
+    keeps = known.format == speaks.name or known.auth is Auth.API_KEY
+    auth = known.auth if keeps else PROVIDERS[speaks.provider].auth
+    return Auth.BEARER if auth is Auth.SIGV4 and key is not None else auth
+
+
+def _region(url: str = "") -> str:
+    """The region to ask and to sign for: the one that AWS's own host names, else the environment's."""
+    named = _REGION.search(urlsplit(url).hostname or "")
+    return named[1] if named else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it: user, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+# --- One call, without its I/O ------------------------------------------------------------------------------------
+
+
+def unreachable(lost: str, who: str, provider: str, error: Exception) -> ProviderUnavailable:
+    """The exception for a call that got no answer. It has not the library's own words: they may quote what was sent.
+
+    Args:
+        lost: "timeout" or "connection".
+    """
+    kind, what = (
+        (ProviderTimeout, "no answer in time") if lost == "timeout" else (ProviderUnavailable, "the connection failed")
+    )
+    return kind(f"{who}: {what} ({type(error).__name__})", provider=provider)
+
+
+def cut_by(lost: str | None, response: ChatResponse) -> ChatResponse:
+    """A stream's response, with how its connection was lost where that is all that is known of its end."""
+    if lost is None or response.stop.detail not in (None, "stream_cut"):
+        return response
+    return response.with_stop(detail=lost)
+
+
+class _HttpCall:
+    """One call without its I/O: what to send, what the answer means, and the scope in which it is announced."""
+
+    def __init__(self, endpoint: _Endpoint, library: Any, request: Request, *, stream: bool) -> None:
+        if not isinstance(request, Request):
+            raise UsageError(f"a client is given a Request(model=…, messages=…), not a {type(request).__name__}")
+        body = endpoint.format.encode(request, stream=stream, dialect=endpoint.dialect)
+        asked = endpoint.format.request_summary({"model": request.model, "stream": stream, **body})
+        # What is fetched by its id is made in the background, whether or not the answer says so.
+        asked.background = asked.background or request.retrieve is not None
+        self._endpoint = endpoint
+        self._library = library
+        self._request = request
+        self._context = Context(endpoint.dialect, endpoint.provider, asked)
+        self._method, self._url = endpoint.route(request, stream=stream)
+        try:
+            self._content = json.dumps(body, allow_nan=False).encode() if self._method == "POST" else b""
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"the request cannot be written as JSON: {error}") from None
+        self._decoder = endpoint.format.decoder(self._context)
+        self._events = framing.decoder(endpoint.format.framing)
+        self._headers: Mapping[str, str] = {}
+        self._streaming = self._begun = False
+        self._lost: str | None = None
+        self._whole: list[bytes] | None = None
+        self._scope = None
+        if hooks.listening():
+            where = urlsplit(endpoint.url)
+            self._scope = open_call(
+                Layer.CLIENT,
+                asked,
+                provider=endpoint.provider,
+                model=request.model,
+                stream=stream,
+                server_address=where.hostname,
+                server_port=where.port,
+            )
+
+    def outgoing(self, http: Any) -> Any:
+        """The HTTP request, built by the client that will send it."""
+        headers = self._endpoint.signed(self._method, self._url, self._content)
+        return http.build_request(self._method, self._url, content=self._content or None, headers=headers)
+
+    @contextmanager
+    def io(self) -> Iterator[None]:
+        """Around each piece of I/O: the call is current within, so that no layer below announces it again.
+
+        A connection that is lost ends a stream; before that it is an error.
+        """
+        try:
+            with nullcontext() if self._scope is None else self._scope.step():
+                yield
+        except self._library.RequestError as error:
+            lost = "timeout" if isinstance(error, self._library.TimeoutException) else "connection"
+            if not self._streaming:
+                provider = self._endpoint.provider
+                raise unreachable(lost, f"{provider} at {_shown(self._url)}", provider, error) from error
+            self._lost = lost
+
+    def whole(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:
+        """What a complete answer means.
+
+        Raises:
+            RequestRejected, ProviderUnavailable: it is an error.
+            DecodeError: it is not in the provider's format.
+        """
+        if not 200 <= status < 300:
+            raise self.rejection(status, headers, content)
+        response = self._decoded(status, headers, content)
+        self._end(response)
+        return response
+
+    def rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
+        """What an answer says that is not a success. A key that it quotes is taken out before anything is shortened."""
+        said = self._endpoint.without_secrets(content.decode("utf-8", "surrogateescape"))
+        return error_of(status, headers, said.encode("utf-8", "surrogateescape"), ctx=self._context)
+
+    def _decoded(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:
+        self._headers = headers
+        try:
+            return self._endpoint.format.decode(framing.parse(content), ctx=self._context, headers=headers)
+        except DecodeError as error:
+            error.body = shortened(self._endpoint.without_secrets(content.decode("utf-8", "replace")))
+            raise self._described(error, status) from None
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """A stream's headers have arrived."""
+        self._headers = headers
+        self._streaming = True
+
+    def feed(self, chunk: bytes) -> Iterator[Delta]:
+        """The deltas that the next bytes of a stream complete.
+
+        Raises:
+            DecodeError: the stream is not in the provider's format; `partial` is what came before.
+        """
+        if self._scope is not None:
+            self._scope.chunk()
+        if not self._begun and chunk.strip():
+            self._begun = True
+            # Asked for a stream, some servers and proxies answer with one document: JSON, or a page.
+            self._whole = None if begins_stream(chunk, self._endpoint.format.framing) else []
+        if self._whole is not None:
+            self._whole.append(chunk)
+            return
+        yield from self._deltas(self._events.feed(chunk))
+
+    def finish(self) -> Iterator[Delta | ChatResponse]:
+        """What a stream's end completes; the response is the last item.
+
+        Raises:
+            ProviderError: what came is no stream, and no response either.
+        """
+        if self._whole is not None and self._lost is None:
+            response = self._decoded(200, self._headers, b"".join(self._whole))
+            if response.text:
+                yield Delta(text=response.text)
+        else:
+            yield from self._deltas(self._events.close())
+            response = self._decoder.close()
+        response = cut_by(self._lost, response.but(quota=quota(self._headers)))
+        self._end(response)
+        yield response
+
+    def _deltas(self, events: Iterable[Event]) -> Iterator[Delta]:
+        try:
+            for event in events:
+                yield from self._decoder.feed(event)
+        except DecodeError as error:
+            error.partial = error.partial or self._decoder.close()
+            raise self._described(error, 200) from None
+
+    def _described(self, error: DecodeError, status: int) -> DecodeError:
+        error.provider, error.status = self._endpoint.provider, status
+        error.args = (f"{error.provider}: {error}",)
+        return error
+
+    def failed(self, error: BaseException) -> None:
+        """End the call with what was raised. The provider's key is taken out of what a ProviderError says."""
+        if isinstance(error, ProviderError):
+            clean = self._endpoint.without_secrets
+            error.request_id = error.request_id or request_id(self._headers)
+            error.args = tuple(clean(arg) if isinstance(arg, str) else arg for arg in error.args)
+            error.body = None if error.body is None else clean(error.body)
+            if error.stop is not None and error.stop.detail is not None:
+                error.stop = replace(error.stop, detail=clean(error.stop.detail))
+        stop = getattr(error, "stop", None)
+        if not isinstance(error, Exception):  # cancelled, interrupted, or a consumer that closed the stream
+            stop = Stop(StopReason.CANCELLED, terminal_seen=False, incomplete=True)
+        elif stop is None:
+            detail = "timeout" if isinstance(error, ProviderTimeout) else None
+            stop = Stop(StopReason.ERROR, detail=detail, terminal_seen=False, incomplete=True)
+        partial = getattr(error, "partial", None) or self._decoder.close()
+        self._end(partial, stop, None if isinstance(error, GeneratorExit) else error)
+
+    def _end(self, response: ChatResponse, stop: Stop | None = None, error: BaseException | None = None) -> None:
+        if self._scope is None or self._scope.ended:
+            return
+        if hooks.takes_content():
+            self._scope.said(self._request, response, beside=self._context.asked.system is not None)
+        self._scope.end(
+            stop or response.stop,
+            usage=response.usage,
+            response_id=response.id,
+            response_model=response.model,
+            reasons=(response.stop.raw,),
+            output_chars=len(response.text),
+            tail=response.text[-TAIL:],
+            error=error,
+        )
+
+
+@contextmanager
+def _calling(endpoint: _Endpoint, library: Any, request: Request, *, stream: bool) -> Iterator[_HttpCall]:
+    """One call; its scope is closed whatever happens within."""
+    call = _HttpCall(endpoint, library, request, stream=stream)
+    try:
+        yield call
+    except BaseException as error:
+        call.failed(error)
+        raise
+
+
+# --- The clients --------------------------------------------------------------------------------------------------
 
 
 def _opened(http: Any, kind: str, timeout: float | None) -> tuple[Any, Any, bool]:
-    """The HTTP library, its client, and whether the client is ours to close."""
-    library = _library(http)
-    if hasattr(http, "send"):
-        if iscoroutinefunction(http.send) is not (kind == "AsyncClient"):
-            raise UsageError(f"http is a {type(http).__name__}, which goes with {_OTHER[kind]}; this is {kind}")
-        return library, http, False
-    return library, getattr(library, kind)(transport=http, timeout=timeout), True
+    """The HTTP library (httpx2 where the host's client is of that), its client, and whether the client is ours."""
+    roots = (each.__module__.partition(".")[0] for each in type(http).__mro__)
+    library = import_module(next((root for root in roots if root in ("httpx", "httpx2")), "httpx"))
+    if not hasattr(http, "send"):
+        return library, getattr(library, kind)(transport=http, timeout=timeout), True
+    if iscoroutinefunction(http.send) is not (kind == "AsyncClient"):
+        other = "Client" if kind == "AsyncClient" else "AsyncClient"
+        raise UsageError(f"http is a {type(http).__name__}, which goes with {other}; this is {kind}")
+    return library, http, False
 
 
 class Client:
@@ -79,9 +412,7 @@ class Client:
         timeout: float | None = 600.0,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._endpoint = Endpoint.of(
-            provider, api_key=api_key, base_url=base_url, format_name=format, dialect=dialect, headers=headers
-        )
+        self._endpoint = _endpoint(provider, api_key, base_url, format, dialect, headers)
         self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
         self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "Client", timeout)
@@ -92,10 +423,10 @@ class Client:
         Raises:
             ProviderError: there was none; its type says whose fault that is.
         """
-        with Exchange(self._endpoint, self._library, request, stream=False) as exchange:
-            with exchange.step(), exchange.connecting():
-                answer = self._http.send(exchange.outgoing(self._http))
-            return exchange.whole(answer.status_code, answer.headers, answer.content)
+        with _calling(self._endpoint, self._library, request, stream=False) as call:
+            with call.io():
+                answer = self._http.send(call.outgoing(self._http))
+            return call.whole(answer.status_code, answer.headers, answer.content)
 
     __call__ = complete
 
@@ -107,24 +438,24 @@ class Client:
         Raises:
             ProviderError: no stream began, or (DecodeError) it is not in the provider's format.
         """
-        with Exchange(self._endpoint, self._library, request, stream=True) as exchange:
-            with exchange.step(), exchange.connecting():
-                answer = self._http.send(exchange.outgoing(self._http), stream=True)
+        with _calling(self._endpoint, self._library, request, stream=True) as call:
+            with call.io():
+                answer = self._http.send(call.outgoing(self._http), stream=True)
             with closing(answer):
                 if not answer.is_success:
-                    with exchange.step(), exchange.connecting():
-                        content = answer.read()
-                    raise exchange.rejection(answer.status_code, answer.headers, content)
-                exchange.begin(answer.headers)
+                    with call.io():
+                        answer.read()
+                    raise call.rejection(answer.status_code, answer.headers, answer.content)
+                call.begin(answer.headers)
                 chunks = answer.iter_bytes()
                 while True:
                     chunk = b""
-                    with exchange.step(), exchange.reading():
+                    with call.io():
                         chunk = next(chunks, b"")
                     if not chunk:
                         break
-                    yield from exchange.feed(chunk)
-            yield from exchange.finish()
+                    yield from call.feed(chunk)
+            yield from call.finish()
 
     def close(self) -> None:
         """Close the connections, unless they are the host's."""
@@ -138,7 +469,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Client({self.provider!r}, format={self.format!r}, url={shown(self._endpoint.url)!r})"
+        return f"Client({self.provider!r}, format={self.format!r}, url={_shown(self._endpoint.url)!r})"
 
 
 class AsyncClient:
@@ -156,42 +487,40 @@ class AsyncClient:
         timeout: float | None = 600.0,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._endpoint = Endpoint.of(
-            provider, api_key=api_key, base_url=base_url, format_name=format, dialect=dialect, headers=headers
-        )
+        self._endpoint = _endpoint(provider, api_key, base_url, format, dialect, headers)
         self.provider, self.format, self.dialect = provider, self._endpoint.format.name, self._endpoint.dialect
         self.retrieves = capabilities.of(self.format, self.dialect, "").retrieve
         self._library, self._http, self._owned = _opened(http, "AsyncClient", timeout)
 
     async def complete(self, request: Request) -> ChatResponse:
         """One request, one whole response; see `Client.complete`."""
-        with Exchange(self._endpoint, self._library, request, stream=False) as exchange:
-            with exchange.step(), exchange.connecting():
-                answer = await self._http.send(exchange.outgoing(self._http))
-            return exchange.whole(answer.status_code, answer.headers, answer.content)
+        with _calling(self._endpoint, self._library, request, stream=False) as call:
+            with call.io():
+                answer = await self._http.send(call.outgoing(self._http))
+            return call.whole(answer.status_code, answer.headers, answer.content)
 
     __call__ = complete
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
         """The response's deltas, and at last the response; see `Client.stream`."""
-        with Exchange(self._endpoint, self._library, request, stream=True) as exchange:
-            with exchange.step(), exchange.connecting():
-                answer = await self._http.send(exchange.outgoing(self._http), stream=True)
+        with _calling(self._endpoint, self._library, request, stream=True) as call:
+            with call.io():
+                answer = await self._http.send(call.outgoing(self._http), stream=True)
             async with aclosing(answer), aclosing(answer.aiter_bytes()) as chunks:
                 if not answer.is_success:
-                    with exchange.step(), exchange.connecting():
-                        content = await answer.aread()
-                    raise exchange.rejection(answer.status_code, answer.headers, content)
-                exchange.begin(answer.headers)
+                    with call.io():
+                        await answer.aread()
+                    raise call.rejection(answer.status_code, answer.headers, answer.content)
+                call.begin(answer.headers)
                 while True:
                     chunk = b""
-                    with exchange.step(), exchange.reading():
+                    with call.io():
                         chunk = await anext(chunks, b"")
                     if not chunk:
                         break
-                    for delta in exchange.feed(chunk):
+                    for delta in call.feed(chunk):
                         yield delta
-            for item in exchange.finish():
+            for item in call.finish():
                 yield item
 
     async def aclose(self) -> None:
@@ -206,4 +535,4 @@ class AsyncClient:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"AsyncClient({self.provider!r}, format={self.format!r}, url={shown(self._endpoint.url)!r})"
+        return f"AsyncClient({self.provider!r}, format={self.format!r}, url={_shown(self._endpoint.url)!r})"

@@ -26,7 +26,6 @@ from typing import Any, Final
 from pydantic_core import to_jsonable_python
 
 from endturn import adapters, events, formats
-from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
 from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, Wait
@@ -38,9 +37,9 @@ from endturn.errors import ProviderError, UsageError
 from endturn.events import Turn
 from endturn.formats.settings import tool_schemas
 from endturn.hooks import takes_content
+from endturn.scopes import Call, Layer, ToolRun, TurnScope, open_call, start_tool, start_turn
 from endturn.stop import Stop, StopReason
 from endturn.transcript import Transcript
-from endturn.turns import ToolRun, TurnScope, start_tool, start_turn
 
 __all__ = ["AsyncContinuationController", "ContinuationController", "Resumption", "TurnResult"]
 

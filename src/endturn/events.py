@@ -19,17 +19,16 @@ MOST: Final = 2**31 - 1
 count in 32 bits, and what 64 bits must hold, the sum over a process's calls, has room for four thousand million such.
 A larger figure is a server's mistake; exported, it would cost the host a whole batch, its own metrics among them."""
 
-_FIGURES: Final = {
-    "maximum": (0, MOST),
+_TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+
+_BOUNDS: Final = {
+    **dict.fromkeys(("maximum", "top_k", *_TOKENS), (0, MOST)),
+    **dict.fromkeys(("temperature", "top_p"), (-MOST, MOST)),
     "choices": (1, MOST),
-    "temperature": (-MOST, MOST),
-    "top_p": (-MOST, MOST),
-    "top_k": (0, MOST),
     "seed": (-(2**63), 2**63 - 1),
     "server_port": (0, 65_535),
 }
-"""Of a call's facts those that are numbers, and what each may be."""
-_NUMBERS: Final = (int, float)
+"""What the numbers that are told of a call may be."""
 
 MOST_SEQUENCES: Final = 16
 """Stop sequences that are told of; most providers allow four or five."""
@@ -109,6 +108,12 @@ class TurnKind(StrEnum):
     OBSERVED = "observed"
     IMPLICIT = "implicit"
 
+
+_SUMMED: Final = (
+    *("iterations", "continuations", "repairs", "resumes"),
+    *("input_tokens", "output_tokens", "output_chars"),
+)
+"""What of a turn's tally is the sum over its parts."""
 
 CUT_ANSWERS: Final = 256
 """How many cut answers of one turn are remembered at most: an agent's span may stay open for ever."""
@@ -255,17 +260,12 @@ class Turn:
         if not outer.provider or (self.truncated and not outer.truncated):
             outer.provider, outer.model = self.provider, self.model
         outer.agent, outer.conversation = outer.agent or self.agent, outer.conversation or self.conversation
-        outer.iterations += self.iterations
-        outer.continuations += self.continuations
-        outer.repairs += self.repairs
-        outer.resumes += self.resumes
+        for name in _SUMMED:
+            setattr(outer, name, getattr(outer, name) + getattr(self, name))
         outer.truncated |= self.truncated
-        outer.cut |= self.cut
-        outer.input_tokens += self.input_tokens
-        outer.output_tokens += self.output_tokens
         outer.estimated |= self.estimated
+        outer.cut |= self.cut
         outer.answer_tokens = max(outer.answer_tokens, self.answer_tokens)
-        outer.output_chars += self.output_chars
         outer.last_call, outer.last_s = self.last_call or outer.last_call, self.last_s or outer.last_s
         outer.inner = self.outcome
         outer.open_streams -= 1
@@ -323,11 +323,17 @@ class CallStarted:
     started_s: float
 
 
+def _is_plausible(name: str, figure: Any) -> bool:
+    least, most = _BOUNDS[name]
+    return figure is None or (
+        isinstance(figure, int | float) and figure.__class__ is not bool and least <= figure <= most
+    )
+
+
 def drop_implausible(facts: dict[str, Any]) -> None:
     """Take out of the facts of a call what cannot be: a host, or a server, may say anything."""
-    for name, (least, most) in _FIGURES.items():
-        figure = facts.get(name)
-        if figure is not None and not (_is_number(figure) and least <= figure <= most):
+    for name in facts.keys() & _BOUNDS.keys():
+        if not _is_plausible(name, facts[name]):
             del facts[name]
     for name in ("provider", "model"):
         facts[name] = name_shown(facts.get(name) or "")
@@ -340,30 +346,15 @@ def drop_implausible(facts: dict[str, Any]) -> None:
 
 def name_shown(name: str) -> str:
     """A name that somebody chose, such as a model's or an id: of its usual length, in characters that can be sent."""
-    return (
-        name
-        if len(name) <= LONGEST_NAME and name.isascii()
-        else name[:LONGEST_NAME].encode("utf-8", "replace").decode()
-    )
+    if len(name) <= LONGEST_NAME and name.isascii():
+        return name
+    return name[:LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
 def plausible(usage: Usage | None) -> Usage | None:
     """A usage in which figures that cannot be are unknown: that very one where there are none."""
-    if usage is None:
-        return None
-    wild: dict[str, Any] = {}
-    for name in _TOKENS:
-        figure = getattr(usage, name)
-        if figure is not None and not (_is_number(figure) and 0 <= figure <= MOST):
-            wild[name] = None
-    return replace(usage, **wild) if wild else usage
-
-
-def _is_number(figure: object) -> bool:
-    return isinstance(figure, _NUMBERS) and figure.__class__ is not bool
-
-
-_TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+    wild: dict[str, Any] = {name: None for name in _TOKENS if not _is_plausible(name, getattr(usage, name, None))}
+    return replace(usage, **wild) if usage is not None and wild else usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

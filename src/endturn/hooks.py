@@ -1,4 +1,4 @@
-"""Who is told of what happened: the listeners.
+"""The listeners, which are told what happened.
 
 The core emits; telemetry listens. Nobody listening costs one truth test. A listener that raises loses that record
 only: it is counted, logged once, and detached after 100 failures in a row. `strict()` re-raises instead, for tests.
@@ -69,20 +69,19 @@ def subscribe(listener: Listener) -> Callable[[], None]:
     with _lock:
         if listener not in _listeners:
             _failures.pop(listener, None)
-            _told((*_listeners, listener))
+            _set_listeners((*_listeners, listener))
         else:
-            _told(_listeners)
+            _set_listeners(_listeners)
 
     def stop() -> None:
         with _lock:
-            _told(tuple(other for other in _listeners if other != listener))
+            _set_listeners(tuple(other for other in _listeners if other != listener))
             _failures.pop(listener, None)
 
     return stop
 
 
-def _told(listeners: tuple[Listener, ...]) -> None:
-    """These are told from now on."""
+def _set_listeners(listeners: tuple[Listener, ...]) -> None:
     global _listeners, _awake, _content
     _listeners = listeners
     _awake = tuple(awake for each in listeners if (awake := getattr(each, "awake", _always)) is not None)
@@ -173,7 +172,7 @@ def failed(listener: Callable[..., object]) -> None:
         row = _failures.get(listener, 0) + 1
         _failures[listener] = row
         if row >= FAILURES_BEFORE_DETACHING:
-            _told(tuple(other for other in _listeners if other != listener))
+            _set_listeners(tuple(other for other in _listeners if other != listener))
     if row == 1:
         log.exception("endturn: listener %s failed; the call that it watched goes on", name)
     elif row == FAILURES_BEFORE_DETACHING:

@@ -1,19 +1,19 @@
-"""Who answers: the one table of providers, by their names in `gen_ai.provider.name`.
+"""Who answers: the one table of providers, by their names in `gen_ai.provider.name`, read from data/providers.toml.
 
-Clients, instrumentation, frameworks, the Collector's rules and docs/providers.md read it. A new provider is one row;
-one with stop reasons of its own also needs a row of data/dialects.tsv, which its `dialect` names, and its values in
-data/stop_reasons.tsv.
+Clients, instrumentation, frameworks, the Collector's rules and docs/providers.md read it.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn.stop_reasons import COMPATIBLE
+from endturn.tables import shipped
 
 
 class Auth(StrEnum):
@@ -28,7 +28,7 @@ class Auth(StrEnum):
     """A signature over the request, made with the credentials that AWS's SDKs find."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderEndpoint:
     """Where a provider answers, in which format, and how it is asked.
 
@@ -48,7 +48,6 @@ class ProviderEndpoint:
     base_url: str | None = None
     key_variable: str | None = None
     dialect: str = COMPATIBLE
-    _: KW_ONLY
     format: str = "openai_chat"
     base_url_variable: str | None = None
     base_path: str = ""
@@ -59,132 +58,13 @@ class ProviderEndpoint:
     aliases: tuple[str, ...] = ()
 
 
+def _value(key: str, value: Any) -> Any:
+    return Auth(value) if key == "auth" else tuple(value) if isinstance(value, list) else value
+
+
 PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {
-    "ai21": ProviderEndpoint(hosts=("api.ai21.com",)),
-    "alibaba_cloud": ProviderEndpoint(
-        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com")
-    ),
-    "anthropic": ProviderEndpoint(
-        "https://api.anthropic.com",
-        "ANTHROPIC_API_KEY",
-        "",
-        format="anthropic",
-        base_url_variable="ANTHROPIC_BASE_URL",
-        auth=Auth.X_API_KEY,
-        headers={"anthropic-version": "2023-06-01"},
-        hosts=("claude.googleapis.com",),
-    ),
-    "aws.bedrock": ProviderEndpoint(
-        "https://bedrock-runtime.{region}.amazonaws.com",
-        "AWS_BEARER_TOKEN_BEDROCK",
-        format="bedrock_converse",
-        base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
-        auth=Auth.SIGV4,
-        hosts=("amazonaws.com", "api.aws"),
-        aliases=("amazon_bedrock", "bedrock", "bedrock_converse"),
-    ),
-    "azure.ai.inference": ProviderEndpoint(
-        dialect="azure", hosts=("services.ai.azure.com", "models.inference.ai.azure.com")
-    ),
-    "azure.ai.openai": ProviderEndpoint(
-        None,
-        "AZURE_OPENAI_API_KEY",
-        "azure",
-        base_url_variable="AZURE_OPENAI_ENDPOINT",
-        base_path="/openai/v1",
-        auth=Auth.API_KEY,
-        hosts=("openai.azure.com", "openai.azure.us", "openai.azure.cn", "cognitiveservices.azure.com"),
-        paths=("api-version=", "/openai/deployments/"),
-        aliases=("azure", "azure_openai"),
-    ),
-    "baseten": ProviderEndpoint(hosts=("inference.baseten.co",)),
-    "cerebras": ProviderEndpoint("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
-    "cohere": ProviderEndpoint(
-        "https://api.cohere.com",
-        "CO_API_KEY",
-        format="cohere",
-        base_url_variable="CO_API_URL",
-        hosts=("api.cohere.ai",),
-        paths=("/v1/generate",),
-    ),
-    "deepinfra": ProviderEndpoint(hosts=("api.deepinfra.com",)),
-    "deepseek": ProviderEndpoint("https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),
-    "fireworks": ProviderEndpoint(
-        "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "fireworks", aliases=("fireworks_ai",)
-    ),
-    "gcp.gemini": ProviderEndpoint(
-        "https://generativelanguage.googleapis.com/v1beta",
-        "GEMINI_API_KEY",
-        format="gemini",
-        base_url_variable="GOOGLE_GEMINI_BASE_URL",
-        base_path="/v1beta",
-        auth=Auth.X_GOOG_API_KEY,
-        aliases=("gemini", "google", "google_genai", "google_gla"),
-    ),
-    # Either of Google's two, by the conventions.
-    "gcp.gen_ai": ProviderEndpoint(format="gemini"),
-    "gcp.vertex_ai": ProviderEndpoint(
-        None,
-        "GOOGLE_ACCESS_TOKEN",
-        "vertex",
-        format="gemini",
-        hosts=("aiplatform.googleapis.com",),
-        paths=("/publishers/",),
-        aliases=("google_cloud", "google_vertex", "google_vertexai", "vertex_ai", "vertexai"),
-    ),
-    "github_copilot": ProviderEndpoint("https://api.githubcopilot.com", "GITHUB_COPILOT_TOKEN", "copilot"),
-    "github_models": ProviderEndpoint(hosts=("models.github.ai",)),
-    "groq": ProviderEndpoint("https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
-    "huggingface": ProviderEndpoint(
-        "https://router.huggingface.co/v1", "HF_TOKEN", "huggingface", hosts=("endpoints.huggingface.cloud",)
-    ),
-    "hyperbolic": ProviderEndpoint(hosts=("api.hyperbolic.xyz",)),
-    "ibm.watsonx.ai": ProviderEndpoint(
-        None,
-        "WATSONX_TOKEN",
-        "watsonx",
-        base_url_variable="WATSONX_URL",
-        base_path="/ml/v1?version=2025-02-11",
-        hosts=("ml.cloud.ibm.com",),
-    ),
-    "lmstudio": ProviderEndpoint("http://localhost:1234/v1", None, "lmstudio"),
-    "minimax": ProviderEndpoint(hosts=("api.minimax.io", "api.minimaxi.com")),
-    "mistral_ai": ProviderEndpoint(
-        "https://api.mistral.ai/v1",
-        "MISTRAL_API_KEY",
-        "mistral",
-        hosts=("codestral.mistral.ai",),
-        paths=("/v1/fim/",),
-        aliases=("mistral", "mistralai"),
-    ),
-    "moonshot_ai": ProviderEndpoint(
-        "https://api.moonshot.ai/v1",
-        "MOONSHOT_API_KEY",
-        "moonshot",
-        hosts=("api.moonshot.cn",),
-        aliases=("moonshotai",),
-    ),
-    "nebius": ProviderEndpoint(hosts=("api.studio.nebius.com", "api.tokenfactory.nebius.com")),
-    "novita": ProviderEndpoint(hosts=("api.novita.ai",)),
-    "nvidia": ProviderEndpoint(hosts=("integrate.api.nvidia.com",)),
-    "ollama": ProviderEndpoint("http://localhost:11434", None, "ollama", format="ollama", hosts=("ollama.com",)),
-    "openai": ProviderEndpoint("https://api.openai.com/v1", "OPENAI_API_KEY", "", base_url_variable="OPENAI_BASE_URL"),
-    "openrouter": ProviderEndpoint("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter"),
-    "perplexity": ProviderEndpoint(hosts=("api.perplexity.ai",)),
-    "sambanova": ProviderEndpoint(hosts=("api.sambanova.ai",)),
-    "siliconflow": ProviderEndpoint(hosts=("api.siliconflow.cn", "api.siliconflow.com")),
-    "together": ProviderEndpoint(
-        "https://api.together.xyz/v1", "TOGETHER_API_KEY", "together", hosts=("together.ai",), aliases=("togetherai",)
-    ),
-    "venice": ProviderEndpoint(hosts=("api.venice.ai",)),
-    "vercel": ProviderEndpoint(hosts=("ai-gateway.vercel.sh",)),
-    "vllm": ProviderEndpoint("http://localhost:8000/v1", None, "vllm"),
-    "volcengine": ProviderEndpoint(hosts=("volces.com",)),
-    "writer": ProviderEndpoint(hosts=("api.writer.com",)),
-    "x_ai": ProviderEndpoint("https://api.x.ai/v1", "XAI_API_KEY", "xai", aliases=("xai",)),
-    "z_ai": ProviderEndpoint(
-        "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "zai", hosts=("open.bigmodel.cn",), aliases=("zai",)
-    ),
+    name: ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
+    for name, row in tomllib.loads(shipped().joinpath("providers.toml").read_text("utf-8")).items()
 }
 """The providers known by name; names of the conventions where they have one. A client asks others too, by address.
 

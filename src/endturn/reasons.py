@@ -15,6 +15,7 @@ from endturn.formats.errors import says_of_stop
 from endturn.providers import ALIASES, PROVIDERS
 from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
 from endturn.stop_reasons import COMPATIBLE, Api, apis as apis_of
+from endturn.tables import lines, shipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,38 +55,17 @@ class Entry:
         }
 
 
-MEANING: Final[Mapping[StopReason, str]] = {
-    StopReason.END_TURN: "the model finished what it had to say",
-    StopReason.TOOL_CALL: "the model asks for tools to be run",
-    StopReason.MAX_TOKENS: "cut off: the output reached the token limit",
-    StopReason.CONTEXT_WINDOW_EXCEEDED: "cut off: prompt and output together filled the model's window",
-    StopReason.SAFETY_BLOCKED: "a filter around the model withheld the output",
-    StopReason.REFUSED: "the model itself declined",
-    StopReason.PAUSED: "the provider interrupted a long run and expects to be asked again",
-    StopReason.CANCELLED: "the caller, or someone on its behalf, stopped the generation",
-    StopReason.ERROR: "the generation ended abnormally",
-    StopReason.MISSING: "cut off: no reason arrived at all",
-    StopReason.UNKNOWN: "a reason that says nothing",
-}
-
-RESUMES: Final[Mapping[Resume, str]] = {
-    Resume.NONE: "it is not taken up again",
-    Resume.PROMPT: "asked to continue: the partial answer, then a prompt (or, where the model takes one, a prefill)",
-    Resume.RESEND_UNCHANGED: "sent again unchanged, the answer so far included, and no prompt after it",
-    Resume.NATIVE_TOKEN: "asked again with the token that the response carries",
-    Resume.RETRIEVE_SAME_ID: "fetched by its id: the provider is still making it",
-    Resume.SERVER: "the server goes on by itself: asking would start a second answer",
-    Resume.REPAIR: "asked again for the malformed tool call",
-}
+def _meanings(kind: str) -> dict[str, str]:
+    return {word: says for _, (of, word, says) in lines(shipped(), "meanings.tsv", range(3, 4)) if of == kind}
 
 
-def table() -> tuple[Entry, ...]:
-    """Every entry, by API in the order of the formats, then of the frameworks."""
-    return _table()
+MEANING: Final[Mapping[StopReason, str]] = {StopReason(word): says for word, says in _meanings("reason").items()}
+RESUMES: Final[Mapping[Resume, str]] = {Resume(word): says for word, says in _meanings("resume").items()}
 
 
 @cache
-def _table() -> tuple[Entry, ...]:
+def table() -> tuple[Entry, ...]:
+    """Every entry, by API in the order of the formats, then of the frameworks."""
     found: dict[tuple[str, str], Entry] = {}
     for entry in (*_of_formats(), *_of_frameworks()):
         key = (entry.api.name, entry.raw)

@@ -95,17 +95,21 @@ def _parsed(given: Iterable[Chunk], stream: Framing) -> Any:
             if b"\n{" not in lines:
                 raise
         return framing.events([lines], Framing.NDJSON)
-    if not _begins(data, stream):
+    if not begins_stream(data, stream):
         readable = shortened(data.decode("utf-8", "replace"))
         raise DecodeError(f"neither JSON nor a stream of that format: {readable[:80]!r}", body=readable)
-    of_lines = stream is Framing.SSE and all(_begins(each, stream) for each in chunks)
+    of_lines = stream is Framing.SSE and all(begins_stream(each, stream) for each in chunks)
     return framing.events([lines if of_lines else data], stream)
 
 
-def _begins(data: bytes, stream: Framing) -> bool:
-    """Whether a stream may begin so, even one that is cut within its first word."""
-    if stream is Framing.SSE:
-        field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
-        return any(known.startswith(field) for known in (b"data", b"event", b"id", b"retry"))
-    # A message of AWS's begins with its length, which is below 16 MiB.
-    return not data or (stream is Framing.EVENTSTREAM and data[:1] == b"\0")
+def begins_stream(data: bytes, stream: Framing) -> bool:
+    """Whether a stream of that framing may begin so, even one that is cut within its first word."""
+    data = data.lstrip(_BLANK)
+    match stream:
+        case Framing.SSE:
+            field = data.partition(b"\n")[0].partition(b":")[0].rstrip()
+            return any(known.startswith(field) for known in (b"data", b"event", b"id", b"retry"))
+        case Framing.NDJSON:
+            return not data or data[:1] == b"{"
+        case Framing.EVENTSTREAM:  # a message begins with its length, which is below 16 MiB
+            return not data or data[:1] == b"\0"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from endturn.formats.reading import count, member, text
-
-__all__ = ["Told", "is_of", "lost", "told"]
 
 
 def is_of(kind: type, module: str, name: str) -> bool:
@@ -18,20 +16,20 @@ def is_of(kind: type, module: str, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ErrorAnswer:
     """What a provider answered, in what an SDK raised.
 
     Attributes:
         content: the answer's body.
         event: the same as the event of a stream.
-        is_answer: it is no error, but the SDK could not read it.
+        is_unread: it is no error, but the SDK could not read it.
     """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
-    event: Any
-    is_answer: bool = False
+    event: Any = None
+    is_unread: bool = False
 
 
 _LOST: Final = (
@@ -61,17 +59,17 @@ def lost(error: Exception) -> str | None:
     return "timeout" if any("Timeout" in kind.__name__ for kind in type(error).__mro__) else "connection"
 
 
-def _is_any(error: Exception, known: Iterable[tuple[str, str]]) -> bool:
+def _is_any(error: BaseException, known: tuple[tuple[str, str], ...]) -> bool:
     return any(is_of(kind, module, name) for kind in type(error).__mro__ for module, name in known)
 
 
-def told(error: Exception) -> Told | None:
+def answer_in(error: BaseException) -> ErrorAnswer | None:
     """The provider's answer in what an SDK raised; None where there is none."""
     if _is_any(error, _UNREADABLE):
-        return Told(200, {}, _bytes(getattr(error, "doc", "")), None, is_answer=True)
+        return ErrorAnswer(200, {}, _bytes(getattr(error, "doc", "")), is_unread=True)
     answer: Any = getattr(error, "response", None)
-    if isinstance(answer, Mapping):  # botocore
-        return _told_by_aws(answer)
+    if isinstance(answer, Mapping):
+        return _aws(answer)
     if answer is None:
         answer = getattr(error, "raw_response", None)  # mistralai
     statuses = (getattr(error, "status_code", None), getattr(error, "code", None), member(answer, "status_code"))
@@ -79,33 +77,30 @@ def told(error: Exception) -> Told | None:
     bodies = (getattr(error, name, None) for name in ("details", "body", "error"))  # google-genai; most; ollama
     body = next((each for each in bodies if each), None)
     headers = _headers(member(answer, "headers")) or _headers(getattr(error, "headers", None))
-    content = _content(answer)
+    content = _content(answer) or _bytes(body)
+    event = body if member(body, "error") else {"error": body}
     if status is not None and 400 <= status < 600:
-        event = body if isinstance(member(body, "error"), Mapping) else {"error": body}
-        return Told(status, headers, content or _bytes(body), event)
-    if member(body, "error"):  # anthropic: within a stream
-        return Told(200, headers, _bytes(body), body)
+        return ErrorAnswer(status, headers, content, event)
+    if event is body:  # anthropic: within a stream
+        return ErrorAnswer(200, headers, _bytes(body), body)
     if status is not None and (answer is not None or headers):  # cohere has the answer's headers alone
-        return Told(status, headers, content or _bytes(body), None, is_answer=True)
+        return ErrorAnswer(status, headers, content, is_unread=True)
     if isinstance(body, Mapping):  # openai: within a stream
-        return Told(200, headers, _bytes({"error": body}), {"error": body})
+        return ErrorAnswer(200, headers, _bytes(event), event)
     return None
 
 
-def _told_by_aws(answer: Mapping[str, Any]) -> Told:
-    said, about = answer.get("Error") or {}, answer.get("ResponseMetadata") or {}
-    word, message = text(said.get("Code")), {"message": text(said.get("Message"))}
+def _aws(answer: Mapping[str, Any]) -> ErrorAnswer:
+    """What botocore says of an answer."""
+    error, about = answer.get("Error") or {}, answer.get("ResponseMetadata") or {}
+    word, message = text(error.get("Code")), {"message": text(error.get("Message"))}
     headers = {**_headers(about.get("HTTPHeaders")), "x-amzn-errortype": word}
-    status = count(about.get("HTTPStatusCode"))
-    event = {word: message}
-    return Told(status or 200, headers, _bytes(message if status else event), event)
+    status, event = count(about.get("HTTPStatusCode")), {word: message}
+    return ErrorAnswer(status or 200, headers, _bytes(message if status else event), event)
 
 
 def _headers(headers: Any) -> dict[str, str]:
-    try:
-        return {str(name): str(value) for name, value in headers.items()}
-    except AttributeError:
-        return {}
+    return {str(name): str(value) for name, value in headers.items()} if hasattr(headers, "items") else {}
 
 
 def _content(answer: Any) -> bytes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from endturn.chat import Json
 
-_UNSET: Final = ("REASON_INVALID", "INVALID_ROLE", "TOOL_CALL_TYPE_INVALID")
-"""The zeros of xAI's enums: protocol messages say them where nothing was said."""
+_CLIENTS_CALL: Final = "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL"
 
 
 def dumped(thing: Any, *, choices: int = 1) -> Any:
@@ -29,60 +29,46 @@ def dumped(thing: Any, *, choices: int = 1) -> Any:
         return inner if isinstance(inner, dict) and "choices" in inner else wrapped
     message = getattr(thing, "proto", thing)
     kind = getattr(getattr(message, "DESCRIPTOR", None), "name", None)
-    if kind in ("GetChatCompletionResponse", "GetChatCompletionChunk"):
-        return _in_chat_format(message, choices, whole=kind == "GetChatCompletionResponse")
-    return thing
+    if kind not in ("GetChatCompletionResponse", "GetChatCompletionChunk"):
+        return thing
+    said = import_module("google.protobuf.json_format").MessageToDict(message, preserving_proto_field_name=True)
+    return _in_chat_format(said, choices, whole=kind == "GetChatCompletionResponse")
 
 
-def _in_chat_format(message: Any, choices: int, *, whole: bool) -> Json:
-    """A GetChatCompletionResponse, or a GetChatCompletionChunk, in the chat format."""
+def _in_chat_format(said: Json, choices: int, *, whole: bool) -> Json:
+    """xAI's message in the chat format. Of what it says, zeros are left out: of an enum, that nothing was said."""
     found: list[Json] = []
-    for output in message.outputs:
-        part = output.message if whole else output.delta
-        if _name(part, "role") == "ROLE_TOOL":
+    content = "message" if whole else "delta"
+    for output in said.get("outputs", ()):
+        part = output.get(content, {})
+        if part.get("role") == "ROLE_TOOL":
             continue  # What a tool of xAI's own gave.
-        calls = [call for call in part.tool_calls if _name(call, "type") in (None, "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL")]
+        calls = part.get("tool_calls", [])
+        clients = [call for call in calls if call.get("type", _CLIENTS_CALL) == _CLIENTS_CALL]
         # An output that calls xAI's own tools is a step of the answer, whose end comes with a later output.
-        goes_on = len(part.tool_calls) > 0 and not calls
-        reason = _name(output, "finish_reason")
+        goes_on = bool(calls) and not clients
         found.append(
             {
-                "index": output.index if choices > 1 else 0,
-                "message" if whole else "delta": {
-                    "content": part.content,
-                    "reasoning_content": part.reasoning_content,
-                    "tool_calls": [_call(call) for call in calls],
+                "index": output.get("index", 0) if choices > 1 else 0,
+                content: {
+                    "content": part.get("content", ""),
+                    "reasoning_content": part.get("reasoning_content", ""),
+                    "tool_calls": [{"id": call.get("id"), "function": call.get("function", {})} for call in clients],
                 },
-                "finish_reason": None if goes_on else reason or ("REASON_INVALID" if whole else None),
+                "finish_reason": None if goes_on else output.get("finish_reason", "REASON_INVALID" if whole else None),
             }
         )
     if whole and choices == 1:
         for step in found[:-1]:
             step["finish_reason"] = None  # The last output's counts, as in the SDK's own `finish_reason`.
-    return {"id": message.id, "model": message.model, "choices": found, "usage": _usage(message)}
-
-
-def _name(message: Any, field: str) -> str | None:
-    """The name of an enum's value; None for its zero."""
-    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
-    number = getattr(message, field)
-    name = values[number].name if number in values else str(number)
-    return None if name in _UNSET else name
-
-
-def _call(call: Any) -> Json:
-    """A client's call. xAI sends each whole, in one chunk."""
-    return {"id": call.id, "function": {"name": call.function.name, "arguments": call.function.arguments}}
-
-
-def _usage(message: Any) -> Json | None:
-    if not message.HasField("usage"):
-        return None
-    usage = message.usage
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_prompt_text_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
+    usage = said.get("usage")
+    if usage is not None:
+        usage = {
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "total_tokens": 0,
+            **usage,
+            "prompt_tokens_details": {"cached_tokens": usage.get("cached_prompt_text_tokens", 0)},
+            "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning_tokens", 0)},
+        }
+    return {"id": said.get("id"), "model": said.get("model"), "choices": found, "usage": usage}

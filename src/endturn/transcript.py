@@ -1,6 +1,10 @@
-"""What was said in every turn, appended to a file as it happens; `endturn.recovery` reads it back.
+"""What was said in every turn, appended to a file as it happens, and turns read back from it.
 
     controller = ContinuationController(provider, policy=ContinuationPolicy(transcript="turns.jsonl"))
+
+    for turn in recover("turns.jsonl"):  # after a crash
+        if not turn.ended:
+            result = controller.run(turn.resume())
 
 **The file holds what was said**: questions, answers, tools' arguments and results. It is therefore off unless the
 policy names a path, and a file that is made here can be read and written by its owner alone (0600; a file that exists
@@ -31,25 +35,113 @@ import errno
 import json
 import logging
 import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Final, Literal, assert_never
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Usage
+from endturn import formats
+from endturn.chat import ChatResponse, Message, Request, Usage
+from endturn.continuation.asking import RESUMING, repair_prompt
 from endturn.continuation.entry import Answered, Began, Ended, Entered, Entry, Tell
+from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import Counters
+from endturn.continuation.policy import PROMPT
+from endturn.continuation.result import AFRESH, Resumption
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
-from endturn.events import TurnOutcome
-from endturn.stop import Stop
+from endturn.events import Strategy, TurnOutcome
+from endturn.stop import Resume, Stop, StopReason
 
 log = logging.getLogger("endturn")
 
 VERSION: Final = 1
 AS_IT_CAME: Final = "response"
 """Stands for a message that is all of the last response."""
+NOT_RECORDED: Final = "the result of this call was not recorded: it may have been run, or not"
+"""What a call is answered with whose result is not in the transcript."""
+
+
+# --- Lines --------------------------------------------------------------------------------------------------------
+
+_ERRORS: Final = {kind.__name__: kind for kind in (RequestRejected, ProviderUnavailable, ProviderTimeout, DecodeError)}
+
+
+class _Raised(BaseModel):
+    """What a provider function raised."""
+
+    type: str
+    message: str
+    status: int | None = None
+    stop: Stop | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> _Raised:
+        known = {"status": error.status, "stop": error.stop} if isinstance(error, ProviderError) else {}
+        return cls(type=type(error).__name__, message=str(error), **known)
+
+    def error(self, partial: ChatResponse) -> ProviderError:
+        """One like it; of a type that is not ours, a ProviderError."""
+        kind = _ERRORS.get(self.type, ProviderError)
+        return kind(self.message, status=self.status, stop=self.stop, partial=partial)
+
+
+class _Line(BaseModel):
+    """One line: an entry of a turn, in one of the four members that say which, and its place."""
+
+    v: Literal[1]
+    turn: str
+    n: int
+    began: Began | None = None
+    response: ChatResponse | None = None
+    raised: _Raised | None = None
+    message: Message | Literal["response"] | None = None
+    counters: Counters | None = None
+    usage: Usage | None = None
+    ended: Ended | None = None
+
+    @classmethod
+    def of(cls, turn: str, number: int, entry: Entry, last: ChatResponse | None) -> _Line:
+        """An entry's line; `last`: the response before it."""
+        line = cls.model_construct(v=VERSION, turn=turn, n=number)
+        match entry:
+            case Began():
+                line.began = entry
+            case Answered(response, raised):
+                line.response, line.raised = response, None if raised is None else _Raised.of(raised)
+            case Entered(message, counters, usage):
+                is_whole = counters is not None and last is not None and message == last.message(include_cut=True)
+                line.message = AS_IT_CAME if is_whole else message
+                line.counters, line.usage = counters, usage
+            case Ended():
+                line.ended = entry
+            case _:
+                assert_never(entry)
+        return line
+
+    def written(self) -> bytes:
+        """The line in ASCII, defaults left out."""
+        # A warning would show the value: it is content.
+        said = self.model_dump(mode="json", exclude_defaults=True, warnings=False)
+        return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+    def entry(self, last: ChatResponse | None) -> Answered | Entered | Ended:
+        """The entry of a line within a turn.
+
+        Raises:
+            ValueError: it tells of none.
+        """
+        if self.ended is not None:
+            return self.ended
+        if self.response is not None:
+            return Answered(self.response, None if self.raised is None else self.raised.error(self.response))
+        message = last.message(include_cut=True) if self.message == AS_IT_CAME and last is not None else self.message
+        if not isinstance(message, Message):
+            raise ValueError("it has no entry")
+        return Entered(message, self.counters, self.usage)
 
 
 # --- Writing ------------------------------------------------------------------------------------------------------
@@ -72,7 +164,7 @@ class Transcript:
             os.close(self._open())
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"the transcript {str(path)!r} cannot be opened ({why(error)}): name a file that this process may "
+                f"the transcript {str(path)!r} cannot be opened ({_why(error)}): name a file that this process may "
                 "read and write, in a folder that exists"
             ) from None
         if is_new:
@@ -87,20 +179,19 @@ class Transcript:
             nonlocal last
             if isinstance(entry, Answered):
                 last = entry.response
-            self._append({"v": VERSION, "turn": turn, "n": next(numbers)}, entry, last)
+            self._append(turn, next(numbers), entry, last)
 
         return tell
 
-    def _append(self, head: Json, entry: Entry, last: ChatResponse | None) -> None:
+    def _append(self, turn: str, number: int, entry: Entry, last: ChatResponse | None) -> None:
         try:
-            line = json.dumps(head | _written(entry, last), separators=(",", ":"))
-            self._write(line.encode() + b"\n", is_last=isinstance(entry, Ended))
+            self._write(_Line.of(turn, number, entry, last).written(), is_last=isinstance(entry, Ended))
         except Exception as error:  # whatever it is, the turn goes on
             if next(self._failures) == 0:
                 log.warning(
                     "[transcript] %r cannot be written (%s): lines are missing from here on",
                     str(self._path),
-                    why(error),
+                    _why(error),
                 )
 
     def _write(self, line: bytes, *, is_last: bool) -> None:
@@ -135,101 +226,373 @@ def _sync_folder(path: Path) -> None:
             os.close(descriptor)
 
 
-def why(error: Exception) -> str:
+def _why(error: Exception) -> str:
     """What went wrong, without a word of what was to be written."""
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
-# --- Lines --------------------------------------------------------------------------------------------------------
+# --- Reading ------------------------------------------------------------------------------------------------------
 
-_BEGAN: Final = TypeAdapter(Began)
-_COUNTERS: Final = TypeAdapter(Counters)
-_USAGE: Final = TypeAdapter(Usage)
-_STOP: Final = TypeAdapter(Stop)
-_BLOCKS: Final = TypeAdapter(Blocks)
-
-_ERRORS: Final = {
-    kind.__name__: kind for kind in (RequestRejected, ProviderUnavailable, ProviderTimeout, DecodeError, ProviderError)
+_RESUMABLE: Final = AFRESH | {
+    TurnOutcome.PROVIDER_ERROR,
+    TurnOutcome.STREAM_CUT,
+    TurnOutcome.CANCELLED,
+    TurnOutcome.LEFT_PAUSED,
 }
+_KEEPING: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
+"""The pauses after which the rest comes: what had come enters the turn. After any other, all of it comes again."""
+_CUT: Final = frozenset(
+    {StopReason.MAX_TOKENS, StopReason.MISSING, StopReason.ERROR, StopReason.CANCELLED, StopReason.TOOL_CALL}
+)
+"""The reasons of an answer without calls that leave something to be said. `tool_call`: its calls were not used."""
 
 
-def _written(entry: Entry, last: ChatResponse | None) -> Json:
-    """What a line says of an entry."""
-    match entry:
-        case Began():
-            return {"began": _dumped(_BEGAN, entry)}
-        case Answered(response, None):
-            return {"response": _model(response)}
-        case Answered(response, raised):
-            assert raised is not None
-            said: Json = {"type": type(raised).__name__, "message": str(raised)}
-            if isinstance(raised, ProviderError):
-                said["status"] = raised.status
-                said["stop"] = None if raised.stop is None else _dumped(_STOP, raised.stop)
-            return {"response": _model(response), "raised": said}
-        case Entered(message, None, _):
-            return {"message": _model(message)}
-        case Entered(message, counters, usage):
-            is_whole = last is not None and message == last.message(include_cut=True)
-            return {
-                "message": AS_IT_CAME if is_whole else _model(message),
-                "counters": _dumped(_COUNTERS, counters),
-                "usage": _dumped(_USAGE, usage),
-            }
-        case Ended(outcome):
-            return {"ended": {"outcome": outcome.value}}
-        case _:
-            assert_never(entry)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """A turn as its transcript has it.
+
+    Attributes:
+        turn_id: its id.
+        began: how it began.
+        entries: what was told since, in order.
+        outcome: how it ended; None where it did not, or that line is lost.
+        damaged: lines in the middle of it are missing. What follows the first of them is not among the entries.
+    """
+
+    turn_id: str
+    began: Began
+    entries: tuple[Answered | Entered, ...]
+    outcome: TurnOutcome | None
+    damaged: bool
+
+    @property
+    def ended(self) -> bool:
+        """Whether the turn came to its end."""
+        return self.outcome is not None
+
+    @property
+    def request(self) -> Request:
+        """What the host asked for."""
+        return self.began.request
+
+    @property
+    def answers(self) -> tuple[Answered, ...]:
+        """What each call came to, in order."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Answered))
+
+    @property
+    def segments(self) -> tuple[Message, ...]:
+        """The turn's messages one by one, nudges included, as `TurnResult.segments`.
+
+        A last nudge, which nothing answers, is left out. A call without a result is answered with an error.
+        """
+        told = [*self.began.segments, *(entry.message for entry in self._entered)]
+        while told and told[-1].synthetic:
+            told.pop()
+        return tuple(_answered(told))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation, as `TurnResult.messages`: it can be sent, with another user message after it."""
+        return collapse((*self.request.messages, *self.segments))
+
+    @property
+    def text(self) -> str:
+        """The turn's answers, merged."""
+        return _text(collapse(self.segments))
+
+    @property
+    def usage(self) -> Usage:
+        """The sum over the responses that were judged."""
+        return self._spent[1]
+
+    @property
+    def _entered(self) -> tuple[Entered, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, Entered))
+
+    @property
+    def _spent(self) -> tuple[Counters, Usage]:
+        for entry in reversed(self._entered):
+            if not entry.message.synthetic and entry.counters is not None and entry.usage is not None:
+                return entry.counters, entry.usage
+        return self.began.counters, self.began.usage
+
+    @property
+    def _cut_calls(self) -> tuple[str, ...]:
+        """The names of the tool calls of the last response, where they were neither run nor answered."""
+        judged = [entry.response for entry in self.answers if entry.raised is None and not _is_nothing(entry.response)]
+        entered = [entry.message for entry in self._entered if not entry.message.synthetic]
+        if not judged or not entered or entered[-1].role != "assistant" or entered[-1].tool_calls:
+            return ()
+        return tuple(call.name for call in judged[-1].tool_calls)
+
+    def resume(self, *, prompt: str = PROMPT) -> Resumption:
+        """What takes the turn up where its transcript ends: give it to a controller with the same tools.
+
+        What was cut is asked for as it was, where a prompt for it had been written; else with `prompt`, whatever else
+        the model takes. After a limit the limits begin anew; else they go on.
+
+        Raises:
+            UsageError: there is nothing to take up: the answer is whole, asking again would not help, or lines of the
+                turn are missing.
+        """
+        if self.damaged:
+            raise UsageError(f"lines of the turn {self.turn_id!r} are missing: what it did is not known, start another")
+        told = self.segments[:-1] if self.segments and _is_nothing(self.segments[-1]) else self.segments
+        history = collapse((*self.request.messages, *told))
+        last = history[-1] if len(history) > len(self.request.messages) else None
+        pause = self._pause()
+        strategy = self._strategy(last, pause.response)
+        wanted = self._cut_calls if strategy is Strategy.PROMPT else ()
+        if wanted:
+            strategy, prompt = Strategy.REPAIR, repair_prompt(prompt, wanted)
+        unanswered = self._entered[-1].message if self._entered else None
+        if unanswered is not None and unanswered.synthetic:
+            prompt = unanswered.text
+        segments, shown = self.segments, self.segments
+        after = self.request.but(messages=history)
+        pending: tuple[Message, ...] = ()
+        if strategy is Strategy.RETRIEVE:
+            assert pause.response is not None
+            if pause.is_written:  # when the turn ended; it comes again
+                segments, pending = _split_prompts(segments[:-1])
+            asked = (*collapse((*self.request.messages, *segments)), *pending)
+            after = self.request.but(messages=asked, retrieve=pause.response.id)
+            came = () if pause.passing is None else (record(pause.passing, ()),)
+            shown = (*segments, *pending, *came)
+        elif strategy is not None:
+            is_begun = last is not None and last.role == "assistant"
+            before = self.request.but(messages=history[:-1] if is_begun else history)
+            cut = _cut(last if is_begun else None, pause.response)
+            format, dialect = formats.format_of(self.began.format), self.began.dialect
+            asks = Strategy.PROMPT if strategy is Strategy.REPAIR else strategy
+            after = format.resume(before, cut, prompt=prompt, strategy=asks, dialect=dialect)
+            pending = tuple(message for message in after.messages[len(before.messages) :] if message.synthetic)
+        counters, usage = self._spent
+        answers = collapse(shown)
+        answer = answers[-1].text if answers and answers[-1].role == "assistant" else ""
+        resumption = Resumption(
+            request=self.request,
+            next=after,
+            pending=pending,
+            strategy=strategy,
+            earlier=_text(answers).removesuffix(answer),
+            text=answer,
+            seam=strategy in (Strategy.PROMPT, Strategy.REPAIR),
+            segments=segments,
+            tool_results=tuple(message for message in segments if message.role == "tool"),
+            usage=usage,
+            counters=counters,
+            passing=pause.passing,
+            wanted=wanted,
+        )
+        return resumption.afresh() if self.outcome in AFRESH else resumption
+
+    def _pause(self) -> _Pause:
+        """The pause that the turn stands in: a call that was lost leaves it as it was, unless something of it stays."""
+        pause = _Pause(self.began.paused, None)
+        if pause.is_fetched:
+            pause.passing = self.began.paused
+        heard: ChatResponse | None = None
+        for entry in self.entries:
+            match entry:
+                case Answered(response, raised):
+                    is_lost = raised is not None or response.stop.reason is StopReason.MISSING
+                    heard = None if is_lost else response
+                    is_paused = not is_lost and response.stop.reason is StopReason.PAUSED
+                    if is_paused and response.stop.resume not in _KEEPING:
+                        pause = _Pause(heard, pause.passing)
+                    if pause.is_fetched and (pause.passing is None or len(pause.passing.text) <= len(response.text)):
+                        pause.passing = response
+                case Entered(message) if message.role == "assistant":
+                    if not pause.is_fetched and _is_nothing(message):
+                        continue
+                    if pause.is_fetched and (heard is None or heard is pause.response):
+                        pause.is_written = True
+                    else:
+                        pause = _Pause(heard if message.stop_reason is StopReason.PAUSED else None, None)
+        return pause
+
+    def _strategy(self, last: Message | None, paused: ChatResponse | None) -> Strategy | None:
+        """How the next call asks; None for an ordinary one. `last`: the turn's last message."""
+        over = UsageError(f"the turn {self.turn_id!r} cannot be taken up again: it has its answer, start another")
+        if self.outcome is not None and self.outcome not in _RESUMABLE:
+            raise over
+        if paused is not None and paused.stop.resume not in RESUMING:
+            raise over
+        if paused is not None and paused.stop.resume is not Resume.RESEND_UNCHANGED:
+            return RESUMING[paused.stop.resume]
+        if last is None or last.role != "assistant":
+            return None
+        if last.stop_reason is StopReason.PAUSED:
+            return Strategy.RESEND
+        if last.stop_reason not in _CUT:
+            raise over
+        return Strategy.PROMPT
 
 
-def _model(value: BaseModel) -> Json:
-    # A warning would show the value: it is content.
-    return value.model_dump(mode="json", exclude_defaults=True, warnings=False)
+@dataclass(slots=True)
+class _Pause:
+    """Where a turn stands paused.
+
+    Attributes:
+        response: what paused it; None where it is not.
+        passing: the longest of what has come of a response that is to be fetched as a whole.
+        is_written: that is the turn's last message.
+    """
+
+    response: ChatResponse | None
+    passing: ChatResponse | None
+    is_written: bool = False
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether the whole of it is to come again."""
+        return self.response is not None and self.response.stop.resume is Resume.RETRIEVE_SAME_ID
 
 
-def _dumped(kind: TypeAdapter[Any], value: object) -> Any:
-    return kind.dump_python(value, mode="json", exclude_defaults=True, warnings=False)
+def _cut(last: Message | None, paused: ChatResponse | None) -> ChatResponse:
+    """The turn's last answer, its segments merged, as the response that is to be taken up."""
+    if paused is not None:
+        return paused if last is None else paused.but(text=last.text, tool_calls=last.tool_calls, blocks=last.blocks)
+    assert last is not None
+    assert last.stop_reason is not None
+    resume = Resume.RESEND_UNCHANGED if last.stop_reason is StopReason.PAUSED else Resume.PROMPT
+    stop = Stop(last.stop_reason, last.finish_reason, resume=resume)
+    return ChatResponse(text=last.text, stop=stop, blocks=last.blocks)
 
 
-def entry_of(line: Json, last: ChatResponse | None) -> Entry:
-    """The entry that a line tells of; `last`: the response before it. What it raises says that it tells of none."""
-    if "began" in line:
-        began = line["began"]
-        for message in (*began["request"]["messages"], *began.get("segments", ())):
-            _revive(message)
-        if "paused" in began:
-            began["paused"] = _response(began["paused"])
-        return _BEGAN.validate_python(began)
-    if "ended" in line:
-        return Ended(TurnOutcome(line["ended"]["outcome"]))
-    if "response" in line:
-        response = _response(line["response"])
-        return Answered(response, _error(line["raised"], response) if "raised" in line else None)
-    if line["message"] == AS_IT_CAME and last is not None:
-        message = last.message(include_cut=True)
-    else:
-        message = Message.model_validate(_revive(line["message"]))
-    if "counters" not in line:
-        return Entered(message)
-    return Entered(message, _COUNTERS.validate_python(line["counters"]), _USAGE.validate_python(line["usage"]))
+def _is_nothing(said: Message | ChatResponse) -> bool:
+    """Whether a message or a response is all that came of a lost call, and says nothing."""
+    return said.stop_reason is StopReason.MISSING and not said.text.strip() and not said.tool_calls
 
 
-def _response(told: Json) -> ChatResponse:
-    return ChatResponse.model_validate(_revive(told) | {"stop": _STOP.validate_python(told["stop"])})
+def _split_prompts(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The messages, and the nudges at their end."""
+    kept = len(messages)
+    while kept and messages[kept - 1].synthetic:
+        kept -= 1
+    return messages[:kept], messages[kept:]
 
 
-def _revive(told: Json) -> Json:
-    """What was told of a message or response, its blocks made ours again: pydantic takes them as they are."""
-    if told.get("blocks") is not None:
-        told["blocks"] = _BLOCKS.validate_python(told["blocks"])
-    return told
+def _text(messages: Iterable[Message]) -> str:
+    return "".join(message.text for message in messages if message.role == "assistant")
 
 
-def _error(raised: Json, partial: ChatResponse) -> ProviderError:
-    stop = raised.get("stop")
-    return _ERRORS.get(raised["type"], ProviderError)(
-        raised["message"],
-        status=raised.get("status"),
-        stop=None if stop is None else _STOP.validate_python(stop),
-        partial=partial,
-    )
+def _answered(messages: Iterable[Message]) -> list[Message]:
+    """The messages, and an error for each call that has no result."""
+    answered: list[Message] = []
+    waiting: tuple[str, ...] = ()
+
+    def give_up() -> None:
+        nonlocal waiting
+        answered.extend(Message(role="tool", content=NOT_RECORDED, tool_call_id=id_, is_error=True) for id_ in waiting)
+        waiting = ()
+
+    for message in messages:
+        if message.role == "tool":
+            waiting = tuple(id_ for id_ in waiting if id_ != message.tool_call_id)
+        else:
+            give_up()
+            waiting = tuple(call.id for call in message.tool_calls)
+        answered.append(message)
+    give_up()
+    return answered
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A turn, while a file is read."""
+
+    began: Began
+    entries: list[Answered | Entered] = field(default_factory=list)
+    outcome: TurnOutcome | None = None
+    damaged: bool = False
+    next: int = 1
+
+    def take(self, line: _Line) -> None:
+        """Take the turn's next line.
+
+        Raises:
+            ValueError: lines are missing before it, or it tells of nothing.
+        """
+        self.damaged = self.damaged or line.n != self.next
+        if self.damaged and line.ended is None:
+            raise ValueError("lines are missing before this one")
+        last = next((entry.response for entry in reversed(self.entries) if isinstance(entry, Answered)), None)
+        entry = line.entry(last)
+        self.next = line.n + 1
+        if isinstance(entry, Ended):
+            self.outcome = entry.outcome
+        else:
+            self.entries.append(entry)
+
+
+def recover(path: str | Path, turn_id: str | None = None) -> list[Recovered]:
+    """The turns of a transcript, in the order in which they began. It may still be written to.
+
+    A last line that was not written whole is passed over. Any other line that cannot be read is passed over too, and
+    reported by its number as a warning of the logger `endturn`; a turn that misses it is `damaged`.
+
+    Args:
+        turn_id: the turns of this id only (the host's own ids may repeat).
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    found: list[tuple[str, _Reading]] = []
+    latest: dict[str, _Reading] = {}
+    try:
+        with open(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                if not raw.strip():
+                    continue
+                try:
+                    line = _Line.model_validate(json.loads(raw))
+                    if turn_id is not None and line.turn != turn_id:
+                        continue
+                    if line.began is not None:
+                        latest[line.turn] = _Reading(line.began)
+                        found.append((line.turn, latest[line.turn]))
+                    else:
+                        latest[line.turn].take(line)
+                except (ValueError, KeyError, RecursionError):
+                    if raw.endswith(b"\n"):
+                        log.warning(
+                            "[transcript] line %d of %r is passed over: it, or one of its turn before it, is damaged",
+                            number,
+                            str(path),
+                        )
+    except OSError as error:
+        raise UsageError(f"the transcript {str(path)!r} cannot be read: {_why(error)}") from None
+    return [
+        Recovered(
+            turn_id=id_, began=turn.began, entries=tuple(turn.entries), outcome=turn.outcome, damaged=turn.damaged
+        )
+        for id_, turn in found
+    ]
+
+
+def played(turn: Recovered) -> Callable[[Request], ChatResponse]:
+    """A provider function that gives a turn's recorded responses again, and raises its errors, call by call.
+
+    A controller with the same policy, tools and clock that is given `turn.request` then makes the same of them: the
+    same result, and the same records. An error of a type that is not ours comes as a ProviderError. Not reproduced: a
+    turn that was interrupted, or that was itself taken up again; how a stream was cut into deltas.
+    """
+    answers = iter(turn.answers)
+
+    def provider(request: Request) -> ChatResponse:
+        answer = next(answers, None)
+        if answer is None:
+            raise UsageError(f"the turn {turn.turn_id!r} made no further call: give its request, policy and tools")
+        if answer.raised is not None:
+            raise answer.raised
+        return answer.response
+
+    began = turn.began
+    provider.__dict__.update(
+        format=began.format, provider=began.provider, dialect=began.dialect, retrieves=began.retrieves,
+        follows_tokens=began.follows_tokens,
+    )  # fmt: skip
+    return provider

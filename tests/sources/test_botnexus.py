@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from endturn import ContinuationPolicy, Message, ScriptedProvider, StopReason, TurnOutcome
-from endturn.recovery import recover
 from endturn.scripted import Ending, Reply, call, partial_call, reason, say
+from endturn.transcript import recover
 from tests.support.scripted_turns import (
     DEPLOY,
     FORMATS,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from endturn import ContinuationController, ContinuationPolicy, ScriptedProvider, StopReason, Usage
-from endturn.recovery import recover
 from endturn.scripted import block, call, partial_call, pause, reason, say
+from endturn.transcript import recover
 from tests.support.processes import REPOSITORY
 from tests.support.scripted_turns import (
     ask,

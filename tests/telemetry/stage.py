@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from endturn import events
 from endturn.chat import Usage
 from endturn.events import CallEnded, CallStarted, Turn, TurnEnded, TurnKind, TurnOutcome, TurnStarted
+from endturn.scopes import TURN, Step
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import schema
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
-from endturn.turns import TURN, Step
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -14,8 +14,8 @@ from endturn.chat import Json
 from endturn.events import Turn, TurnKind, TurnOutcome
 from endturn.instrumentation import background_responses
 from endturn.instrumentation.decorators import observe_turn
+from endturn.scopes import start_turn
 from endturn.stop import StopReason
-from endturn.turns import start_turn
 from tests.formats import replies_openai_responses as replies
 from tests.telemetry.mocked import Records, achat, body, chat, events, settle
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import endturn
-from endturn.calls import Call
+from endturn.scopes import Call
 from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, STREAM, WHOLE, Server, body, chat, events
 
 Hook = Callable[[httpx2.Request], object]

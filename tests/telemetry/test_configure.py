@@ -23,7 +23,7 @@ CALL = """
 import os, sys
 import endturn
 from endturn import hooks
-from endturn.calls import Layer, open_call
+from endturn.scopes import Layer, open_call
 from endturn.chat import Usage
 from endturn.stop import Stop, StopReason
 

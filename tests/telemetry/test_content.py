@@ -16,7 +16,6 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from endturn import hooks
-from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
@@ -25,6 +24,7 @@ from endturn.formats import Context, format_of
 from endturn.instrumentation.body import capture
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.scopes import Layer, open_call
 from endturn.scripted import ScriptedProvider, call, cut, fail, say, think, truncate
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, content, messages, schema

@@ -19,13 +19,13 @@ from opentelemetry.sdk.metrics import Histogram
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import hooks
-from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Request, Usage
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import ContinuationController
 from endturn.events import MOST, plausible
 from endturn.formats.reading import count, number, seed_of
 from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.scopes import Layer, open_call
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.instruments import LOST
 from tests.formats.replies import chat_body

@@ -18,16 +18,15 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn import events, hooks
-from endturn.calls import Layer, open_call
 from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
+from endturn.scopes import Layer, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, continue_prompts
 from endturn.telemetry.continue_prompts import ContinuePrompts
 from endturn.telemetry.fingerprints import digests
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
-from endturn.turns import infer_with, start_turn
 from tests.formats.replies import chat_body, message, say
 from tests.telemetry.mocked import Records, body, chat, claude
 

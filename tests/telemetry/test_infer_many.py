@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from endturn import hooks
-from endturn.calls import Layer, open_call
 from endturn.events import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary
+from endturn.scopes import Layer, TurnScope, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry.turn_inference import OPEN_TURNS, TurnInference
-from endturn.turns import TurnScope, infer_with, start_turn
 
 SYSTEM = {"role": "system", "content": "You are one of many agents."}
 SHARED = {"role": "user", "content": "Write a long report."}

@@ -23,9 +23,9 @@ from endturn.errors import ProviderUnavailable, UsageError
 from endturn.events import Strategy, TurnKind, TurnOutcome, TurnStarted
 from endturn.formats import FORMATS, Context, format_of
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
+from endturn.scopes import current_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
-from endturn.turns import current_turn
 from tests.formats.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
 from tests.support.processes import REPOSITORY
 from tests.telemetry.mocked import Records, Server, achat, body, events
@@ -239,11 +239,11 @@ def explode(*args: object, **kwargs: object) -> Any:
     [
         "endturn.instrumentation.decorators.open_call",
         "endturn.instrumentation.decorators.start_turn",
-        "endturn.calls.Call.end",
-        "endturn.calls.Call.step",
-        "endturn.calls.Call.chunk",
-        "endturn.turns.TurnScope.step",
-        "endturn.turns.TurnScope.end",
+        "endturn.scopes.Call.end",
+        "endturn.scopes.Call.step",
+        "endturn.scopes.Call.chunk",
+        "endturn.scopes.TurnScope.step",
+        "endturn.scopes.TurnScope.end",
         "endturn.instrumentation.decorators._asked",
         "endturn.instrumentation.decorators._CallRun._see",
         "endturn.telemetry.turn_inference.TurnInference.resolve",

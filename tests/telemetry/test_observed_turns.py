@@ -17,8 +17,8 @@ from endturn.errors import ProviderUnavailable
 from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.instrumentation.decorators import observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
+from endturn.scopes import infer_with, start_turn
 from endturn.stop import StopReason
-from endturn.turns import infer_with, start_turn
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, said
 from tests.telemetry.mocked import CUT, CUT_STREAM, STREAM, WHOLE, Records, achat, body, chat, events
 

@@ -14,8 +14,8 @@ from endturn.continuation.standing import Standing
 from endturn.continuation.toolgate import Repair
 from endturn.errors import ProviderError
 from endturn.events import COMPLETE, Strategy, TurnOutcome, plausible
+from endturn.scopes import end_turn
 from endturn.stop import StopReason
-from endturn.turns import end_turn
 
 _POINTLESS: Final = frozenset(
     {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from endturn.errors import UsageError
 from endturn.formats.reading import count, items, member, text, text_or_none
-from endturn.frameworks.paths import METADATA, PATHS, PROVIDERS_REASON, answer_of, asked, at, holds, speaks, wrong
+from endturn.frameworks.paths import METADATA, PROVIDERS_REASON, READS, answer_of, asked, at, holds, speaks, wrong
 from endturn.frameworks.rows import (
     LANGCHAIN,
     LITELLM,
@@ -37,10 +37,10 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     Raises:
         UsageError: that is no answer of LangChain's, or a state without one.
     """
-    paths, answer = PATHS["langchain"], _langchain_answer(answer)
-    generation = at(answer, paths.answer) or answer
-    message = at(generation, paths.message) or generation
-    found = (at(generation, (path,)) for path in paths.metadata)
+    answer = _langchain_answer(answer)
+    generation = at(answer, "generations/0/0", "generations/0") or answer
+    message = member(generation, "message") or generation
+    found = (at(generation, each) for each in ("message/response_metadata", "response_metadata", "generation_info"))
     metadata: list[Any] = [each for each in found if isinstance(each, Mapping) and each] or [answer]
     raw, rows, detail = _said(metadata, member(answer, "llm_output"))
     broken = items(member(message, "invalid_tool_calls"))
@@ -50,13 +50,13 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
         raw,
         rows,
         terminal_seen=not streaming or raw_text(raw) is not None,
-        calls=len(items(at(message, paths.calls))) + len(broken),
+        calls=len(items(member(message, "tool_calls"))) + len(broken),
         calls_closed=not broken,
-        output_tokens=count(at(message, paths.output)),
-        prompt_tokens=count(at(message, paths.prompt)),
+        output_tokens=count(at(message, "usage_metadata/output_tokens")),
+        prompt_tokens=count(at(message, "usage_metadata/input_tokens")),
         maximum=maximum,
         window=window,
-        refused=refused or bool(text(at(message, paths.declined))),
+        refused=refused or bool(text(at(message, "additional_kwargs/refusal"))),
         detail=detail,
     )
 
@@ -76,7 +76,7 @@ def _langchain_answer(answer: Any) -> Any:
             if member(each, "type") in ("ai", "AIMessageChunk"):
                 return each
         raise UsageError(
-            f"langchain() reads {PATHS['langchain'].reads}; this state has no AI message among its {len(history)}"
+            f"langchain() reads {READS['langchain']}; this state has no AI message among its {len(history)}"
         )
     if isinstance(answer, Mapping) and (not answer or any(name in answer for name in METADATA)):
         return answer
@@ -91,10 +91,10 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
         if text(status) and (member(known, "object") == "response" or member(known, "incomplete_details") is not None):
             return *_responses(known), None
         for path, formats in PROVIDERS_REASON.items():
-            if raw_text(raw := at(known, (path,))) is not None:
+            if raw_text(raw := at(known, path)) is not None:
                 whose = tuple(rows for name in formats for rows in tables_in(name, rest=True))
                 rows = meaning(raw, (*whose, *tables)) or _own(known, raw)
-                return raw, rows, text_or_none(at(known, PATHS["langchain"].detail))
+                return raw, rows, text_or_none(member(known, "stop_sequence"))
         blocked = member(member(known, "prompt_feedback"), "block_reason")
         if blocked:
             return blocked, _blocked(blocked), None
@@ -104,7 +104,7 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
 
 def _own(known: Any, raw: object) -> Mapping[str, Row]:
     """LangChain's own word (its JavaScript sets one), for a provider's value that no table has."""
-    word, value = text(at(known, PATHS["langchain"].word)), raw_text(raw)
+    word, value = text(member(known, "normalized_finish_reason")), raw_text(raw)
     row = LANGCHAIN.get(word)
     return {} if value is None or row is None or row.reason is StopReason.UNKNOWN else {value: row}
 
@@ -147,22 +147,22 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
     Raises:
         UsageError: that is no answer of LiteLLM's.
     """
-    paths, answer = PATHS["litellm"], answer_of("litellm", answer)
-    choice = at(answer, paths.answer) or answer
-    native, word = at(choice, paths.raw), at(choice, paths.word)
+    answer = answer_of("litellm", answer)
+    choice = at(answer, "choices/0") or answer
+    native = at(choice, "provider_specific_fields/native_finish_reason", "native_finish_reason")
+    word, part = member(choice, "finish_reason"), member(choice, "message")
     raw, row = _upstream(native, word)
-    part = at(choice, paths.message)
     legacy = member(part, "function_call")
     return find_stop(
         raw,
         _one(raw, row),
         terminal_seen=part is not None or raw_text(raw) is not None,
-        calls=len(items(at(choice, paths.calls))) + bool(legacy),
-        output_tokens=count(at(answer, paths.output)),
-        prompt_tokens=count(at(answer, paths.prompt)),
+        calls=len(items(member(part, "tool_calls"))) + bool(legacy),
+        output_tokens=count(at(answer, "usage/completion_tokens")),
+        prompt_tokens=count(at(answer, "usage/prompt_tokens")),
         maximum=maximum,
         window=window,
-        refused=bool(text(at(choice, paths.declined))),
+        refused=bool(text(member(part, "refusal"))),
         detail="litellm" if raw_text(native) is None and raw_text(word) is not None else None,
     )
 
@@ -191,7 +191,8 @@ def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
         speaks("vercel", finish_reason)
         # An empty object is a reason that did not come.
         found = finish_reason if finish_reason == {} else answer_of("vercel", finish_reason)
-        word, raw = at(found, PATHS["vercel"].word), at(found, PATHS["vercel"].raw)
+        word = at(found, "unified/unified", "finishReason/unified", "unified", "finishReason")
+        raw = at(found, "raw", "rawFinishReason", "unified/raw", "finishReason/raw")
     return _framed(raw, word, VERCEL, tables_of(provider or ""), calls=0)
 
 
@@ -205,9 +206,9 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     Raises:
         UsageError: that is no ModelResponse, and has none.
     """
-    paths, response = PATHS["pydantic_ai"], _model_response(response)
+    response = _model_response(response)
     details = member(response, "provider_details") or member(response, "vendor_details")
-    raw, word, state = at(response, paths.raw), at(response, paths.word), member(response, "state")
+    raw, word, state = member(details, "finish_reason"), member(response, "finish_reason"), member(response, "state")
     tables = tables_of(text(member(response, "provider_name")))
     if raw_text(raw) is None and raw_text(member(details, "block_reason")) is not None:
         raw = member(details, "block_reason")
@@ -218,12 +219,12 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
         PYDANTIC_AI,
         tables,
         # Calls of tools that the provider runs are "builtin-tool-call".
-        calls=sum(member(part, "part_kind") == "tool-call" for part in items(at(response, paths.calls))),
+        calls=sum(member(part, "part_kind") == "tool-call" for part in items(member(response, "parts"))),
         terminal_seen=state != "incomplete",
-        output_tokens=count(at(response, paths.output)),
-        prompt_tokens=count(at(response, paths.prompt)),
+        output_tokens=count(at(response, "usage/output_tokens")),
+        prompt_tokens=count(at(response, "usage/input_tokens")),
         maximum=maximum,
-        detail=text_or_none(at(response, paths.detail)),
+        detail=text_or_none(member(details, "refusal_category")),
     )
     if state == "suspended" and stop.reason is not StopReason.PAUSED:
         # Anthropic's pause_turn has its own row; the other case is a background job, polled by its id.
@@ -265,7 +266,7 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
     """
     if not isinstance(finished, str | list | tuple):
         known: Any = _span_attributes(finished)
-        reasons = at(known, PATHS["otel"].raw)
+        reasons = at(known, "gen_ai.response.finish_reasons", "llm.finish_reason")  # the second is OpenInference's
         provider = provider or text_or_none(member(known, "gen_ai.provider.name"))
         status = status or text_or_none(member(known, "gen_ai.response.status"))
     else:
@@ -281,7 +282,7 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
     return find_stop(
         raw,
         rows,
-        output_tokens=count(at(known, PATHS["otel"].output)),
+        output_tokens=count(member(known, "gen_ai.usage.output_tokens")),
         maximum=count(member(known, "gen_ai.request.max_tokens")),
     )
 

@@ -15,6 +15,7 @@ from endturn.formats.errors import error_of
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
 from endturn.frameworks.rows import meaning, tables_in
+from endturn.sdk_errors import answer_in
 from endturn.sdk_objects import dumped
 from endturn.stop import Resume, Stop, StopReason, find_stop
 from endturn.stop_reasons import COMPATIBLE
@@ -91,9 +92,7 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
     for _ in range(DEPTH + 1):
         yield each
         group = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
-        wrapped = getattr(
-            each, "original_exception", None
-        )  # strands EventLoopException, litellm MidStreamFallbackError
+        wrapped = getattr(each, "original_exception", None)  # strands EventLoopException, litellm MidStreamFallback
         context = None if each.__suppress_context__ else each.__context__
         each = group[-1] if group else wrapped if isinstance(wrapped, BaseException) else each.__cause__ or context
         if each is None:
@@ -160,44 +159,10 @@ def _dumped(body: Any) -> ResponseSummary | None:
 
 def _answered(error: BaseException) -> Stop | None:
     """What the error answer that an SDK raised says of the stop."""
-    answer = getattr(error, "response", None)
-    status = (
-        count(getattr(error, "status_code", None))
-        or count(member(answer, "status_code"))
-        or count(getattr(error, "code", None))  # google-genai
-        or count(member(member(answer, "ResponseMetadata"), "HTTPStatusCode"))  # botocore
-        or 0
-    )
-    body = next(
-        (
-            found
-            for found in (
-                _content(answer),
-                getattr(error, "body", None),
-                getattr(error, "details", None),  # google-genai
-                answer if isinstance(answer, Mapping) else None,  # botocore: {"Error": {…}}
-                getattr(error, "error", None),  # ollama
-            )
-            if found
-        ),
-        None,
-    )
-    # Without a status only what has the shape of an error is one: an error event within a stream.
-    if body is None or not (status >= 400 or (isinstance(body, Mapping) and {"error", "code", "type"} & body.keys())):
+    answer = answer_in(error)
+    if answer is None or answer.is_unread:
         return None
-    if isinstance(body, Mapping) and isinstance(body.get("Error"), Mapping):
-        body = {name.lower(): value for name, value in body["Error"].items()}
-    if not isinstance(body, bytes):
-        body = (body if isinstance(body, str) else json.dumps(body, default=str)).encode()
-    return error_of(status, {}, body, ctx=Context()).stop
-
-
-def _content(answer: Any) -> bytes | None:
-    """The body of an HTTP response, if it was read."""
-    with suppress(Exception):  # httpx: ResponseNotRead
-        content = getattr(answer, "content", None)
-        return content if isinstance(content, bytes) else None
-    return None
+    return error_of(answer.status, answer.headers, answer.content, ctx=Context()).stop
 
 
 def _said(error: BaseException) -> Stop | None:

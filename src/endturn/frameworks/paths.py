@@ -1,93 +1,32 @@
-"""Where each framework's answers say what the readers ask: a table each. What is no such answer is refused by it."""
+"""Where answers of frameworks say something, and what is an answer at all: the rest is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from endturn.errors import UsageError
 from endturn.formats.reading import PLAIN, items, member
 
-
-class Paths(NamedTuple):
-    """Where an answer says something: members of members, `/` between them, `0` for the first of a list.
-
-    Of several paths the first that says something counts.
-
-    Attributes:
-        reads: what the reader takes, for the error.
-        marks: paths of which an answer has one at least, whatever stands there.
-        answer: the one answer of several. message: what holds its content. metadata: what the provider said beside it.
-        raw: the provider's value. word: the framework's own. detail: beside it.
-        calls: the client's tool calls. declined: the model's words of refusal.
-        output, prompt: tokens.
-    """
-
-    reads: str
-    marks: tuple[str, ...] = ()
-    answer: tuple[str, ...] = ()
-    message: tuple[str, ...] = ()
-    metadata: tuple[str, ...] = ()
-    raw: tuple[str, ...] = ()
-    word: tuple[str, ...] = ()
-    detail: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
-    declined: tuple[str, ...] = ()
-    output: tuple[str, ...] = ()
-    prompt: tuple[str, ...] = ()
-
-
-PATHS: Final[Mapping[str, Paths]] = {
-    "langchain": Paths(
-        reads="an AIMessage, a generation, an LLMResult, their metadata, or a graph's state",
-        marks=(
-            *("response_metadata", "generation_info", "generations"),
-            *("message/response_metadata", "message/generation_info", "message/generations"),
-        ),
-        answer=("generations/0/0", "generations/0"),
-        message=("message",),
-        metadata=("message/response_metadata", "response_metadata", "generation_info"),
-        word=("normalized_finish_reason",),  # set by its JavaScript
-        detail=("stop_sequence",),
-        calls=("tool_calls",),
-        declined=("additional_kwargs/refusal",),
-        output=("usage_metadata/output_tokens",),
-        prompt=("usage_metadata/input_tokens",),
-    ),
-    "litellm": Paths(
-        reads="a ModelResponse, a chunk, or one of their choices",
-        marks=("choices", "finish_reason", "native_finish_reason", "delta"),
-        answer=("choices/0",),
-        message=("message",),
-        raw=("provider_specific_fields/native_finish_reason", "native_finish_reason"),
-        word=("finish_reason",),
-        calls=("message/tool_calls",),
-        declined=("message/refusal",),
-        output=("usage/completion_tokens",),
-        prompt=("usage/prompt_tokens",),
-    ),
-    "vercel": Paths(
-        reads="{unified, raw}, {finishReason, rawFinishReason}, or the word alone",
-        marks=("unified", "raw", "finishReason", "rawFinishReason"),
-        raw=("raw", "rawFinishReason", "unified/raw", "finishReason/raw"),
-        word=("unified/unified", "finishReason/unified", "unified", "finishReason"),
-    ),
-    "pydantic_ai": Paths(
-        reads="a ModelResponse, or the result of a run that has one",
-        raw=("provider_details/finish_reason", "vendor_details/finish_reason"),
-        word=("finish_reason",),
-        detail=("provider_details/refusal_category", "vendor_details/refusal_category"),
-        calls=("parts",),
-        output=("usage/output_tokens",),
-        prompt=("usage/input_tokens",),
-    ),
-    "otel": Paths(
-        reads="a span's attributes or its finish reasons",
-        raw=("gen_ai.response.finish_reasons", "llm.finish_reason"),  # the second is OpenInference's
-        output=("gen_ai.usage.output_tokens",),
-    ),
+READS: Final[Mapping[str, str]] = {
+    "langchain": "an AIMessage, a generation, an LLMResult, their metadata, or a graph's state",
+    "litellm": "a ModelResponse, a chunk, or one of their choices",
+    "vercel": "{unified, raw}, {finishReason, rawFinishReason}, or the word alone",
+    "pydantic_ai": "a ModelResponse, or the result of a run that has one",
+    "otel": "a span's attributes or its finish reasons",
 }
+"""What each reader takes, for the error."""
+
+_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "langchain": (
+        *("response_metadata", "generation_info", "generations"),
+        *("message/response_metadata", "message/generation_info", "message/generations"),
+    ),
+    "litellm": ("choices", "finish_reason", "native_finish_reason", "delta"),
+    "vercel": ("unified", "raw", "finishReason", "rawFinishReason"),
+}
+"""Paths of which an answer has one at least, whatever stands there."""
 
 PROVIDERS_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     "finish_reason": (),
@@ -108,8 +47,11 @@ METADATA: Final = (
 """Members of which LangChain's integrations put one at least into the metadata of an answer."""
 
 
-def at(thing: Any, paths: tuple[str, ...]) -> Any:
-    """What stands at the first path that says something; None where none does."""
+def at(thing: Any, *paths: str) -> Any:
+    """What stands at the first path that says something; None where none does.
+
+    A path is members of members, `/` between them, `0` for the first of a list.
+    """
     for path in paths:
         found = thing
         for step in path.split("/"):
@@ -133,7 +75,7 @@ def answer_of(framework: str, thing: Any) -> Any:
 
 def holds(framework: str, thing: Any) -> bool:
     """Whether a thing has what marks an answer of the framework's."""
-    return any(_has(thing, mark) for mark in PATHS[framework].marks)
+    return any(_has(thing, mark) for mark in _MARKS[framework])
 
 
 def _has(thing: Any, path: str) -> bool:
@@ -159,7 +101,7 @@ def speaks(framework: str, thing: Any) -> None:
         UsageError: it is text, a number, a list or nothing.
     """
     if thing is None or isinstance(thing, PLAIN):
-        raise UsageError(f"{framework}() reads {PATHS[framework].reads}, not {type(thing).__name__} {thing!r:.40}")
+        raise UsageError(f"{framework}() reads {READS[framework]}, not {type(thing).__name__} {thing!r:.40}")
 
 
 def wrong(framework: str, thing: Any) -> UsageError:
@@ -169,4 +111,4 @@ def wrong(framework: str, thing: Any) -> UsageError:
         what = f"a mapping with {sorted(map(str, thing))[:5]}"
     elif isinstance(thing, PLAIN):
         what = f"{what} {thing!r:.40}"
-    return UsageError(f"{framework}() reads {PATHS[framework].reads}, not {what}")
+    return UsageError(f"{framework}() reads {READS[framework]}, not {what}")

@@ -14,13 +14,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from endturn.calls import Call
 from endturn.events import TurnKind
 from endturn.formats import ResponseSummary
 from endturn.instrumentation.body import end_call
+from endturn.scopes import Call, end_turn
 from endturn.stop import Resume
 from endturn.telemetry import cleanup
-from endturn.turns import end_turn
 
 if TYPE_CHECKING:
     from endturn.instrumentation.exchange import Exchange

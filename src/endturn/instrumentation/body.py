@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from endturn.calls import Call
 from endturn.chat import ChatResponse, Request
 from endturn.errors import DecodeError, ProviderError
 from endturn.events import Content
@@ -19,6 +18,7 @@ from endturn.formats.errors import error_of
 from endturn.formats.framing import CONTENT_TYPE, DONE, decoder, parse
 from endturn.formats.request_body import request_of
 from endturn.hooks import log_internal_error
+from endturn.scopes import Call
 from endturn.stop import Stop, StopReason
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
 from endturn import hooks
-from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.events import Turn, TurnKind, TurnOutcome
@@ -23,10 +22,10 @@ from endturn.hooks import log_internal_error
 from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
 from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
 from endturn.instrumentation.wrapping import Begin, Run, wrap
+from endturn.scopes import Call, Layer, TurnScope, open_call, start_turn
 from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
-from endturn.turns import TurnScope, start_turn
 
 if TYPE_CHECKING:
     from endturn.formats.format import Format, Summarizer

@@ -24,12 +24,12 @@ from weakref import WeakSet
 from opentelemetry import context as contexts
 
 from endturn import hooks
-from endturn.calls import Call, Layer, open_call
 from endturn.errors import DecodeError
 from endturn.formats import Context, ResponseSummary
 from endturn.hooks import log_internal_error
 from endturn.instrumentation import background_responses, body
 from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
+from endturn.scopes import Call, Layer, open_call
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.foreign_spans import AdoptedSpan

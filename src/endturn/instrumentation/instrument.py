@@ -18,13 +18,13 @@ from opentelemetry import _logs, metrics, trace
 from endturn import hooks
 from endturn.hooks import log_internal_error
 from endturn.instrumentation import http_clients
+from endturn.scopes import infer_with
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.instruments import is_owned
 from endturn.telemetry.otel_providers import Options, Providers, installed
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
-from endturn.turns import infer_with
 
 log = logging.getLogger("endturn")
 

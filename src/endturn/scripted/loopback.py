@@ -72,17 +72,17 @@ class Transport:
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request that a sync client sends."""
-        play = _Playback(request, self._respond(_asked(request, request.read())))
+        play = _Playback(request, self._respond(_summary(request, request.read())))
         for pause_s in play.before():
             time.sleep(pause_s)
-        return play.response(play.sync_stream())
+        return play.response()
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request that an async client sends."""
-        play = _Playback(request, self._respond(_asked(request, await request.aread())))
+        play = _Playback(request, self._respond(_summary(request, await request.aread())))
         for pause_s in play.before():
             await asyncio.sleep(pause_s)
-        return play.response(play.async_stream())
+        return play.response()
 
     def __enter__(self) -> Transport:
         return self
@@ -103,7 +103,7 @@ class Transport:
         """Nothing is held."""
 
 
-def _asked(request: Any, body: bytes) -> RequestSummary:
+def _summary(request: Any, body: bytes) -> RequestSummary:
     path = request.url.raw_path.decode("ascii")
     return RequestSummary(method=request.method, path=path, headers=dict(request.headers), body=body)
 
@@ -123,16 +123,11 @@ class _Playback:
         if self._answer.ending is Ending.HUNG_UP:
             raise self._broken("Server disconnected without sending a response.")
 
-    def response(self, stream: Any) -> Any:
-        headers = dict(self._answer.headers)
-        if self._answer.length is not None:
-            headers["content-length"] = str(self._answer.length)
-        return self._library.Response(self._answer.status, headers=headers, stream=stream, request=self._request)
+    def response(self) -> Any:
+        """The answer as the library's own response, to be read by a sync or an async client."""
+        steps, library = self._steps(), self._library
 
-    def sync_stream(self) -> Any:
-        steps = self._steps()
-
-        class Stream(self._library.SyncByteStream):  # type: ignore[misc,name-defined]  # either library's base class
+        class Stream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc,name-defined]  # of either
             def __iter__(self) -> Iterator[bytes]:
                 for step in steps:
                     if isinstance(step, bytes):
@@ -140,12 +135,6 @@ class _Playback:
                     else:
                         time.sleep(step)
 
-        return Stream()
-
-    def async_stream(self) -> Any:
-        steps = self._steps()
-
-        class Stream(self._library.AsyncByteStream):  # type: ignore[misc,name-defined]  # either library's base class
             async def __aiter__(self) -> AsyncIterator[bytes]:
                 for step in steps:
                     if isinstance(step, bytes):
@@ -153,7 +142,10 @@ class _Playback:
                     else:
                         await asyncio.sleep(step)
 
-        return Stream()
+        headers = dict(self._answer.headers)
+        if self._answer.length is not None:
+            headers["content-length"] = str(self._answer.length)
+        return library.Response(self._answer.status, headers=headers, stream=Stream(), request=self._request)
 
     def _steps(self) -> Iterator[bytes | float]:
         """What arrives, and the pauses in seconds between; raises as the library's connection would."""
@@ -176,14 +168,17 @@ class _Playback:
         return error
 
 
+# --- A server -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """An HTTP/1.1 server on a free port of the loopback interface, in threads of this process.
 
     Connections are kept alive; stopping closes them, waits for their threads and leaves nothing open.
     """
 
-    def __init__(self, respond: Respond) -> None:
-        self._respond = respond
+    respond: Respond
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
@@ -192,7 +187,7 @@ class Server:
         A process that was forked within it has no thread that serves: it closes its copy of the socket and goes on.
         """
         pid = os.getpid()
-        listener = _Listener((HOST, 0), _handler(self._respond))
+        listener = _Listener(self.respond)
         thread = threading.Thread(target=listener.serve_forever, args=(0.02,), name="endturn-scripted", daemon=True)
         thread.start()
         try:
@@ -212,11 +207,12 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = False  # joined by server_close
     allow_reuse_address = False
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, respond: Respond) -> None:
+        self.respond = respond
+        self.stopping = threading.Event()
         self._open: set[socket.socket] = set()
         self._guard = threading.Lock()
-        self.stopping = threading.Event()
-        super().__init__(*args)
+        super().__init__((HOST, 0), _Handler)
 
     def server_bind(self) -> None:
         """Bind, without looking the host's name up as HTTPServer does: that may take seconds."""
@@ -246,69 +242,60 @@ class _Listener(ThreadingHTTPServer):
         log.exception("endturn: a scripted answer was not delivered")
 
 
-def _handler(respond: Respond) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        server: _Listener
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Listener
 
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError):  # the client went away, as clients do
-                super().handle()
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # the client went away, as clients do
+            super().handle()
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Tests and demos want a quiet server."""
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests and demos want a quiet server."""
 
-        def do_GET(self) -> None:
-            self._answer(b"")
+    def do_GET(self) -> None:
+        self._answer(b"")
 
-        def do_POST(self) -> None:
-            self._answer(self._body())
+    def do_POST(self) -> None:
+        self._answer(self._body())
 
-        def _body(self) -> bytes:
-            if self.headers.get("transfer-encoding", "").lower() != "chunked":
-                return self.rfile.read(int(self.headers.get("content-length", 0)))
-            body = b""
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                body += self.rfile.read(size)
-                self.rfile.readline()
+    def _body(self) -> bytes:
+        if self.headers.get("transfer-encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
             self.rfile.readline()
-            return body
+        self.rfile.readline()
+        return body
 
-        def _answer(self, body: bytes) -> None:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            answer = respond(RequestSummary(method=self.command, path=self.path, headers=headers, body=body))
-            self._pause(answer.delay_s)
-            if answer.ending is Ending.HUNG_UP:
-                self.close_connection = True
-                return
-            head = self._head(answer)
-            if answer.length is not None:
-                # One send for head and body: two would wait for the client's delayed acknowledgement.
-                self.wfile.write(head + b"".join(answer.chunks))
-            else:
-                self._stream(head, answer)
-            self.close_connection = self.close_connection or answer.ending is Ending.BROKEN
+    def _answer(self, body: bytes) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        summary = RequestSummary(method=self.command, path=self.path, headers=headers, body=body)
+        answer = self.server.respond(summary)
+        self._pause(answer.delay_s)
+        self.close_connection = self.close_connection or answer.ending in (Ending.HUNG_UP, Ending.BROKEN)
+        if answer.ending is Ending.HUNG_UP:
+            return
+        head = self._head(answer)
+        if answer.length is not None:
+            # One send for head and body: two would wait for the client's delayed acknowledgement.
+            self.wfile.write(head + b"".join(answer.chunks))
+            return
+        for number, chunk in enumerate(answer.chunks):
+            if number:
+                self._pause(answer.pace_s)
+            self.wfile.write(head + b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            head = b""
+        self.wfile.write(head if answer.ending is Ending.BROKEN else head + b"0\r\n\r\n")
 
-        def _stream(self, head: bytes, answer: Answer) -> None:
-            for number, chunk in enumerate(answer.chunks):
-                if number:
-                    self._pause(answer.pace_s)
-                self.wfile.write(head + b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                head = b""
-            if answer.ending is not Ending.BROKEN:
-                head += b"0\r\n\r\n"
-            if head:
-                self.wfile.write(head)
+    def _head(self, answer: Answer) -> bytes:
+        framing = {"transfer-encoding": "chunked"} if answer.length is None else {"content-length": answer.length}
+        lines = [f"HTTP/1.1 {answer.status} {responses.get(answer.status, '')}"]
+        lines += [f"{name}: {value}" for name, value in {**answer.headers, **framing}.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
-        def _head(self, answer: Answer) -> bytes:
-            framing = {"transfer-encoding": "chunked"} if answer.length is None else {"content-length": answer.length}
-            lines = [f"HTTP/1.1 {answer.status} {responses.get(answer.status, '')}"]
-            lines += [f"{name}: {value}" for name, value in {**answer.headers, **framing}.items()]
-            return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-        def _pause(self, seconds: float) -> None:
-            if seconds > 0 and self.server.stopping.wait(seconds):
-                raise ConnectionAbortedError("the server is stopping")
-
-    return Handler
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0 and self.server.stopping.wait(seconds):
+            raise ConnectionAbortedError("the server is stopping")

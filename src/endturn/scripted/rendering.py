@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from endturn.chat import ChatResponse, Delta, Json, Request, Usage
-from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
+from endturn.errors import ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, format_of, framing
 from endturn.formats.errors import error_of
 from endturn.formats.scripting import listed, reasons_of
 from endturn.scripted.loopback import Answer
 from endturn.scripted.script import Ending, Failure, Reply, tokens
-from endturn.stop import Row, Stop, StopReason
+from endturn.stop import Stop, StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +40,41 @@ class Rendering:
 
     def answer(self) -> Answer:
         """The reply as an HTTP response."""
-        reply, failure = self.reply, self.reply.failure
-        if failure is not None and not (reply.text and self._received.stream):
-            return _timed(self._refusal(failure), reply)
-        if self._received.stream:
-            headers = self._headers(framing.CONTENT_TYPE[self._format.framing])
-            chunks = tuple(framing.frame(event, self._format.framing) for event in self._events())
-            return _timed(Answer(headers=headers, chunks=chunks), reply)
-        content = self._content()
-        # A body that breaks off announces its whole length; one that is tidily cut announces what it has.
-        chunk = content if reply.ending is Ending.WHOLE else content[: len(content) // 2]
-        length = len(chunk if reply.ending is Ending.TIDY else content)
-        return _timed(Answer(headers=self._headers("application/json"), chunks=(chunk,), length=length), reply)
+        reply, failure, stream = self.reply, self.reply.failure, self._received.stream
+        length = None
+        if failure is not None and not (reply.text and stream):
+            answer = refusal(self._received.format, failure, number=self._number)
+            status, headers, chunks, length = answer.status, answer.headers, answer.chunks, answer.length
+        else:
+            status, kind = 200, framing.CONTENT_TYPE[self._format.framing] if stream else "application/json"
+            headers = {"content-type": kind, self._format.voice.request_id: f"req_{self._number:08d}"}
+            said = self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
+            if isinstance(said, list):
+                chunks = tuple(framing.frame(event, self._format.framing) for event in [*said, *self._error_event()])
+            else:
+                content = json.dumps(said, separators=(",", ":")).encode()
+                # A body that breaks off announces its whole length; one that is tidily cut announces what it has.
+                chunks = (content if reply.ending is Ending.WHOLE else content[: len(content) // 2],)
+                length = len(chunks[0] if reply.ending is Ending.TIDY else content)
+        return Answer(
+            status=status,
+            headers={**headers, **reply.headers},
+            chunks=chunks,
+            length=length,
+            ending=reply.ending,
+            delay_s=reply.delay_s,
+            pace_s=reply.pace_s,
+        )
+
+    def _error_event(self) -> list[Event]:
+        failure = self.reply.failure
+        if failure is None:
+            return []
+        error = self._format.reply_error(
+            failure.status, failure.code, failure.message, number=self._number, stream=True
+        )
+        assert isinstance(error, Event)
+        return [error]
 
     def response(self) -> ChatResponse:
         """The reply as a client would return it.
@@ -59,16 +82,11 @@ class Rendering:
         Raises:
             ProviderError: the reply is a failure, or does not arrive.
         """
-        self._check()
-        provider = self._context.provider
-        match self.reply.ending:
-            case Ending.WHOLE:
-                body = json.loads(self._content())
-                return self._format.decode(body, ctx=self._context, headers=self._headers("application/json"))
-            case Ending.TIDY:
-                raise DecodeError(f"{provider} answered 200 with half a body", provider=provider, status=200)
-            case _:
-                raise self._lost()
+        answer = self.answer()
+        self._check(answer)
+        if answer.ending is Ending.BROKEN:
+            raise self._lost()
+        return self._format.decode(framing.parse(answer.chunks[0]), ctx=self._context, headers=answer.headers)
 
     def items(self) -> Iterator[Delta | ChatResponse | float]:
         """The reply as a client would stream it, the response last; numbers are pauses in seconds.
@@ -76,58 +94,27 @@ class Rendering:
         Raises:
             ProviderError: the reply is a failure, or does not begin.
         """
-        reply = self.reply
-        yield float(reply.delay_s)
-        if not reply.text:
-            self._check()
-        if reply.ending is Ending.HUNG_UP:
-            raise self._lost()
-        decoder = self._format.decoder(self._context)
-        for number, event in enumerate(self._events()):
-            if number and reply.pace_s:
-                yield float(reply.pace_s)
-            yield from decoder.feed(event)
+        answer = self.answer()
+        yield float(answer.delay_s)
+        self._check(answer)
+        decoder, events = self._format.decoder(self._context), framing.decoder(self._format.framing)
+        for number, chunk in enumerate(answer.chunks):
+            if number and answer.pace_s:
+                yield float(answer.pace_s)
+            for event in events.feed(chunk):
+                yield from decoder.feed(event)
         response = decoder.close()
-        yield response.with_stop(detail="connection") if reply.ending is Ending.BROKEN else response
+        yield response.with_stop(detail="connection") if answer.ending is Ending.BROKEN else response
+
+    def _check(self, answer: Answer) -> None:
+        if answer.ending is Ending.HUNG_UP:
+            raise self._lost()
+        if answer.status != 200:
+            raise error_of(answer.status, answer.headers, answer.chunks[0], ctx=self._context)
 
     def _lost(self) -> ProviderError:
         provider = self._context.provider
         return ProviderUnavailable(f"{provider}: the connection failed", provider=provider)
-
-    def _check(self) -> None:
-        if self.reply.failure is not None:
-            raise self._error(self.reply.failure)
-
-    def _error(self, failure: Failure) -> ProviderError:
-        """What a client would raise for the failure."""
-        answer = self._refusal(failure)
-        return error_of(answer.status, answer.headers, b"".join(answer.chunks), ctx=self._context)
-
-    def _refusal(self, failure: Failure) -> Answer:
-        answer = refusal(self._received.format, failure, number=self._number)
-        return replace(answer, headers={**answer.headers, **self.reply.headers})
-
-    def _headers(self, content_type: str) -> dict[str, str]:
-        request_id = self._format.voice.request_id
-        return {"content-type": content_type, request_id: f"req_{self._number:08d}", **self.reply.headers}
-
-    def _content(self) -> bytes:
-        return json.dumps(self._said(stream=False), separators=(",", ":")).encode()
-
-    def _events(self) -> list[Event]:
-        events = self._said(stream=True)
-        assert isinstance(events, list)
-        failure = self.reply.failure
-        if failure is not None:
-            error = self._format.reply_error(
-                failure.status, failure.code, failure.message, number=self._number, stream=True
-            )
-            assert isinstance(error, Event)
-            events.append(error)
-        return events
-
-    def _said(self, *, stream: bool) -> Json | list[Event]:
-        return self._format.reply(self._response(), stream=stream, dialect=self._context.dialect)
 
     def _response(self) -> ChatResponse:
         reply, voice = self.reply, self._format.voice
@@ -154,7 +141,7 @@ class Rendering:
         if not isinstance(value, StopReason):
             return Stop(StopReason.UNKNOWN, value, mapped=False)
         words, name = self._format.voice.words, self._format.name
-        has = reasons_of(self._rows) | words.keys()
+        has = reasons_of(self._format.reasons.get(self._context.dialect) or self._format.reasons[""]) | words.keys()
         if value not in has:
             raise UsageError(
                 f"the {name} format has no word for {value.value!r}, only for {listed(has)}; "
@@ -169,10 +156,6 @@ class Rendering:
             )
         return Stop(value, words.get(value))
 
-    @property
-    def _rows(self) -> Mapping[str, Row]:
-        return self._format.reasons.get(self._context.dialect) or self._format.reasons[""]
-
     def _usage(self) -> Usage | None:
         usage, received = self.reply.usage, self._received
         if received.stream and not self._context.asked.stream_usage:
@@ -182,10 +165,6 @@ class Rendering:
         asked = sum(len(tokens(message.text)) for message in received.request.messages)
         thought = None if self.reply.reasoning is None else len(tokens(self.reply.reasoning))
         return Usage(asked, self.reply.output_tokens, thought)
-
-
-def _timed(answer: Answer, reply: Reply) -> Answer:
-    return replace(answer, ending=reply.ending, delay_s=reply.delay_s, pace_s=reply.pace_s)
 
 
 def refusal(format_name: str, failure: Failure, *, number: int = 0) -> Answer:

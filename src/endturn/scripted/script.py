@@ -221,52 +221,44 @@ def fail(
     return Reply(text=text, failure=Failure(status, code, message, retry_after_s))
 
 
-NUDGE: Final = re.compile(r"\b(continu\w*|resum\w*|keep going|go on|cut off|left off|truncated)\b", re.IGNORECASE)
+CONTINUE_PROMPT: Final = re.compile(
+    r"\b(continu\w*|resum\w*|keep going|go on|cut off|left off|truncated)\b", re.IGNORECASE
+)
 """What a short user message says that asks for the rest of the answer before it."""
 
 
-def asks_to_continue(message: str) -> bool:
-    """Whether a user message is a nudge: at most 600 characters, with a word of continuing."""
-    return len(message) <= 600 and NUDGE.search(message) is not None
+def essay(text: str) -> Callable[[Request], Reply]:
+    """A model that wants to say `text`: each reply is the next piece, as long as the request's max_tokens allows.
 
-
-def essay(
-    text: str, *, limit: int | None = None, nudged: Callable[[str], bool] = asks_to_continue
-) -> Callable[[Request], Reply]:
-    """A model that wants to say `text`: each reply is the next piece, as long as max_tokens (else `limit`) allows.
-
-    What was said already is read from the conversation: the assistant's text since the last user message that is no
-    nudge. So an agent that continues gets the rest, one that does not stays truncated, and a new question gets the
-    text from its beginning. White space that was stripped from the end of a piece is said again.
-
-    Args:
-        text: the whole answer.
-        limit: the most tokens of one reply where the request does not say.
-        nudged: tells a request to continue from a new question.
+    What it has said already is read from the conversation: the assistant's text since the last user message that does
+    not ask to continue. So an agent that continues gets the rest, one that does not stays truncated, and a new question
+    gets the text from its beginning. White space that was stripped from the end of a piece is said again.
     """
 
     def reply(request: Request) -> Reply:
-        at = said(text, request, nudged)
-        maximum = request.max_tokens or limit
-        return Reply(text=text[at:], fit=True).clipped(maximum)
+        rest = text[_length_said(text, request) :]
+        return Reply(text=rest, fit=True).clipped(request.max_tokens)
 
     return reply
 
 
-def said(text: str, request: Request, nudged: Callable[[str], bool] = asks_to_continue) -> int:
+def _length_said(text: str, request: Request) -> int:
     """How many characters of `text` the assistant has said since the last question."""
     at = 0
     for message in request.messages:
-        if message.role == "user" and not nudged(message.text):
+        if message.role == "user" and not (len(message.text) <= 600 and CONTINUE_PROMPT.search(message.text)):
             at = 0
         elif message.role == "assistant":
-            piece = message.text.strip()
-            start = at + len(text[at:]) - len(text[at:].lstrip())
+            piece, start = message.text.strip(), at + _leading_space(text[at:])
             if piece and text.startswith(piece, start):
                 at = start + len(piece)
                 if message.text[-1:].isspace():
-                    at += len(text[at:]) - len(text[at:].lstrip())
+                    at += _leading_space(text[at:])
     return at
+
+
+def _leading_space(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 Line = Reply | Callable[[Request], Reply]
@@ -290,24 +282,14 @@ def _checked(lines: object) -> Sequence[Line] | Callable[[Request], Reply]:
     if not isinstance(lines, Sequence) or isinstance(lines, str | bytes):
         raise UsageError(f"a script is a list of replies, [say('…')], or a function, not a {type(lines).__name__}")
     for line in lines:
-        _line(line)
+        if not isinstance(line, Reply) and not callable(line):
+            raise UsageError(f"a script's lines are replies, like say('…'), or functions, not a {type(line).__name__}")
     return lines
-
-
-def _line(line: object) -> None:
-    if not isinstance(line, Reply) and not callable(line):
-        raise UsageError(f"a script's lines are replies, like say('…'), or functions, not a {type(line).__name__}")
 
 
 def by_conversation(request: Request) -> str:
     """What tells conversations apart: the first message that is not the system's."""
     return next((message.text for message in request.messages if message.role != "system"), "")
-
-
-def _reply(made: object) -> Reply:
-    if not isinstance(made, Reply):
-        raise UsageError(f"a function of the script gives a reply, like say('…'), not a {type(made).__name__}")
-    return made
 
 
 class Prompter:
@@ -316,10 +298,8 @@ class Prompter:
     def __init__(self, script: Script, *, key: Callable[[Request], str], exhausted: Exhausted) -> None:
         if exhausted not in get_args(Exhausted):
             raise UsageError(f"exhausted={exhausted!r}: use one of {', '.join(get_args(Exhausted))}")
-        # Without models, everything is said to any.
-        by_model = script if isinstance(script, Mapping) else {"": script}
+        by_model = script if isinstance(script, Mapping) else {"*": script}
         self._script = {model: _checked(lines) for model, lines in by_model.items()}
-        self._by_model = isinstance(script, Mapping)
         self._key = key
         self._exhausted = exhausted
         self._places: Counter[tuple[str, str]] = Counter()
@@ -331,28 +311,26 @@ class Prompter:
         Raises:
             UsageError: the script is exhausted, or has no lines for the request's model.
         """
-        name, lines = self._lines(request.model)
-        if callable(lines):
-            return _reply(lines(request))
+        name = request.model if request.model in self._script else "*"
+        if name not in self._script:
+            known = ", ".join(map(repr, self._script))
+            raise UsageError(
+                f"the script has no lines for the model {request.model!r}, only for {known}; '*' is any model"
+            )
+        lines = self._script[name]
+        line = lines if callable(lines) else lines[self._place(name, len(lines), request)]
+        made = line(request) if callable(line) else line
+        if not isinstance(made, Reply):
+            raise UsageError(f"a function of the script gives a reply, like say('…'), not a {type(made).__name__}")
+        return made
+
+    def _place(self, name: str, length: int, request: Request) -> int:
         where = (name, self._key(request))
         with self._lock:
             place = self._places[where]
             self._places[where] += 1
-        if place >= len(lines):
-            place = self._again(place, len(lines), request)
-        line = lines[place]
-        return _reply(line(request)) if callable(line) else line
-
-    def _lines(self, model: str) -> tuple[str, Sequence[Line] | Callable[[Request], Reply]]:
-        if not self._by_model:
-            return "", self._script[""]
-        name = model if model in self._script else "*"
-        if name not in self._script:
-            known = ", ".join(map(repr, self._script))
-            raise UsageError(f"the script has no lines for the model {model!r}, only for {known}; '*' is any model")
-        return name, self._script[name]
-
-    def _again(self, place: int, length: int, request: Request) -> int:
+        if place < length:
+            return place
         if self._exhausted == "error" or not length:
             raise UsageError(
                 f"the script of {length} replies is exhausted, and {request.model!r} was asked once more; "

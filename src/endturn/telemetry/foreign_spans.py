@@ -20,13 +20,12 @@ from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, Span, SpanKind
 
 from endturn import hooks
-from endturn.calls import Layer, open_call
 from endturn.events import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.formats.reading import number, text, text_or_none
+from endturn.scopes import Layer, declared_turn, end_turn, open_call
 from endturn.telemetry import cleanup, schema, span_conventions
 from endturn.telemetry.open_span import remember
 from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
-from endturn.turns import declared_turn, end_turn
 
 OPEN: Final = 16_384
 """How many open spans are kept; the oldest is given up first."""

@@ -15,6 +15,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 from endturn import events
 from endturn.events import Record, Turn, TurnKind, TurnOutcome
 from endturn.hooks import Activation, log_internal_error
+from endturn.scopes import completed, outcome_of
 from endturn.stop import StopReason
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.content import as_text
@@ -29,7 +30,6 @@ from endturn.telemetry.open_span import (
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
 from endturn.telemetry.schema import Event, Level
 from endturn.telemetry.span_conventions import Kind, kind_of
-from endturn.turns import completed, outcome_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider

@@ -10,10 +10,10 @@ from opentelemetry.sdk.trace import SpanProcessor
 from endturn import hooks
 from endturn.events import Record
 from endturn.hooks import log_internal_error
+from endturn.scopes import find_turns_with
 from endturn.telemetry import foreign_spans
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
-from endturn.turns import find_turns_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable

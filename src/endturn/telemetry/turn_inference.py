@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Final
 
-from endturn import events, hooks, turns
+from endturn import events, hooks, scopes
 from endturn.events import CallEnded, CallStarted, Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary
 from endturn.formats.history import role, text_of
+from endturn.scopes import end_turn, outcome_of
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
 from endturn.telemetry.fingerprints import digests
-from endturn.turns import end_turn, outcome_of
 
 IDLE_S: Final = 30.0
 """A turn that nobody has continued for so long has been left."""
@@ -361,7 +361,7 @@ def _with_current(do: Callable[[TurnInference], None]) -> Callable[[], None]:
     """Do it with the inference that is in place, if there is one."""
 
     def done() -> None:
-        inference = turns.inference()
+        inference = scopes.inference()
         if isinstance(inference, TurnInference):
             do(inference)
 

@@ -19,7 +19,7 @@ import duckdb
 
 from endturn.errors import UsageError
 from endturn.events import COMPLETE
-from endturn.turns import OUTCOMES
+from endturn.scopes import OUTCOMES
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
 VERSION: Final = 1

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from endturn import hooks
-from endturn.calls import Layer, open_call
 from endturn.chat import ChatResponse, Delta, Message, Request
 from endturn.clients import AsyncClient, Client
 from endturn.errors import ProviderUnavailable, RequestRejected
 from endturn.events import CallEnded, CallStarted, Record, TurnEnded, TurnOutcome
+from endturn.scopes import Layer, open_call
 from endturn.scripted import ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
 
