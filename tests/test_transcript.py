@@ -600,7 +600,7 @@ print(result.text == varied(500) + " end", path.stat().st_size)
 KILLED = """
 import mmap, os, random, signal, sys, time
 from pathlib import Path
-import endturn.continuation.fit  # else each child would spend its life importing jsonschema
+import endturn.continuation.schema_check  # else each child would spend its life importing jsonschema
 from tests.test_transcript import long_turn
 folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
 chance = random.Random(20)

@@ -30,7 +30,7 @@ from endturn.continuation.machine import (
     classify,
 )
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.toolgate import Answer, Refused, Repair, Run
+from endturn.continuation.tool_gate import Answer, Refused, Repair, Run
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
 from endturn.stop import Resume, Stop, StopReason

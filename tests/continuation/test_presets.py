@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from endturn.chat import ChatResponse, Message, Request, ToolCall
-from endturn.continuation.policy import PROMPT, ContinuationPolicy
-from endturn.continuation.presets import ANTHROPIC, FORGEFLARE, PRESETS, WAVE, ZEROCLAW
+from endturn.continuation.policy import PROMPT, ContinuationPolicy, presets
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import UsageError
 from endturn.events import ContinuationAttempted
@@ -298,7 +297,7 @@ def play(scenario: Scenario, policy: ContinuationPolicy) -> tuple[Played, TurnRe
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.preset}: {row.scenario} ({row.source})")
 def test_a_preset_does_what_its_source_does(row: Row) -> None:
     """What is sent, what runs, how the turn ends; nothing that did not run can be replayed."""
-    _, result, sent, ran = play(SCENARIOS[row.scenario], PRESETS[row.preset])
+    _, result, sent, ran = play(SCENARIOS[row.scenario], ContinuationPolicy.preset(row.preset))
     assert (" ".join(sent), " ".join(ran), result.outcome.value) == (row.sent, row.ran, row.outcome)
     answered = {message.tool_call_id for message in result.tool_results}
     assert {each.id for message in result.messages for each in message.tool_calls} <= answered
@@ -308,27 +307,28 @@ def test_a_preset_does_what_its_source_does(row: Row) -> None:
 def test_every_source_is_asked_about_every_scenario() -> None:
     """The table has no holes, and no row twice."""
     cells = [(row.scenario, row.preset) for row in ROWS]
-    assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in PRESETS)
+    assert sorted(cells) == sorted((scenario, preset) for scenario in SCENARIOS for preset in presets())
 
 
 def test_the_prompts_are_the_sources() -> None:
     """Four lines, or one; always the last user message."""
     for name, prompt in (("zeroclaw", PROMPT), ("forgeflare", "Continue from where you left off."), ("wave", PROMPT)):
-        provider, *_ = play(SCENARIOS["text cut"], PRESETS[name])
+        provider, *_ = play(SCENARIOS["text cut"], ContinuationPolicy.preset(name))
         assert provider.requests[1].messages[-1] == Message(role="user", content=prompt, synthetic=True)
 
 
 @pytest.mark.behaviour(25)
-@pytest.mark.parametrize("preset", [FORGEFLARE, WAVE], ids=["forgeflare", "wave"])
-def test_the_parts_of_an_answer_stay_messages_of_their_own(preset: ContinuationPolicy) -> None:
+@pytest.mark.parametrize("preset", ["forgeflare", "wave"])
+def test_the_parts_of_an_answer_stay_messages_of_their_own(preset: str) -> None:
     """Forgeflare's non-goal "merging", wave's messages with their reasons: in the next turn's messages too."""
-    provider, result, *_ = play(SCENARIOS["text cut"], preset)
+    policy = ContinuationPolicy.preset(preset)
+    provider, result, *_ = play(SCENARIOS["text cut"], policy)
     first, nudge, second = result.messages[1:]
-    assert (first.text, first.stop_reason, nudge.text) == ("Hello, wo", "max_tokens", preset.prompt)
+    assert (first.text, first.stop_reason, nudge.text) == ("Hello, wo", "max_tokens", policy.prompt)
     assert (second.text, second.stop_reason) == ("rld.", "end_turn")
     assert result.text == "Hello, world."
     more = REQUEST.but(messages=(*result.messages, Message(role="user", content="And?")))
-    provider, after, *_ = play(Scenario((said("No."),), more), preset)
+    provider, after, *_ = play(Scenario((said("No."),), more), policy)
     assert after.messages[: len(more.messages)] == more.messages
     assert [message.text for message in provider.requests[0].messages] == ["hi", "Hello, world.", "And?"]
 
@@ -337,27 +337,27 @@ def test_the_parts_of_an_answer_stay_messages_of_their_own(preset: ContinuationP
 @pytest.mark.behaviour(25)
 def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_are_sent_again() -> None:
     """A policy that keeps parts keeps those of a pause too; an empty one is none. A provider is sent one message."""
-    _, result, *_ = play(SCENARIOS["pause_turn"], FORGEFLARE.model_copy(update={"continuation_max_resumes": 1}))
+    _, result, *_ = play(SCENARIOS["pause_turn"], ContinuationPolicy.preset("forgeflare", continuation_max_resumes=1))
     assert [message.text for message in result.messages] == ["hi", "Look", " here."]
     again = (*result.messages, Message(role="user", content="And?"))
     provider = Played(said("So."))
-    ContinuationController(provider, policy=FORGEFLARE).run(Request(model="m", messages=again))
+    ContinuationController(provider, policy=ContinuationPolicy.preset("forgeflare")).run(Request(model="m", messages=again))
     assert [message.text for message in provider.requests[0].messages] == ["hi", "Look here.", "And?"]
-    _, result, *_ = play(SCENARIOS["empty max_tokens"], FORGEFLARE)
+    _, result, *_ = play(SCENARIOS["empty max_tokens"], ContinuationPolicy.preset("forgeflare"))
     assert [message.text for message in result.messages] == ["hi"]
 
 
 @pytest.mark.behaviour(25)
 def test_by_default_the_parts_are_one_message() -> None:
     """ZeroClaw merges into one coherent message."""
-    _, result, *_ = play(SCENARIOS["text cut"], ZEROCLAW)
+    _, result, *_ = play(SCENARIOS["text cut"], ContinuationPolicy.preset("zeroclaw"))
     assert [message.text for message in result.messages] == ["hi", "Hello, world."]
 
 
 @pytest.mark.behaviour(38)
 def test_calls_that_a_policy_does_not_promote_are_answered_by_nobody_and_not_replayed() -> None:
     """A clean stop ends the turn with its text; the record of it has no call, the stop says what happened."""
-    _, result, *_ = play(SCENARIOS["stop with calls"], ANTHROPIC)
+    _, result, *_ = play(SCENARIOS["stop with calls"], ContinuationPolicy.preset("anthropic"))
     assert (result.text, result.messages[-1].tool_calls, result.messages[-1].blocks) == ("So: ", (), None)
     assert result.stop is not None
     assert result.stop.promoted_from is StopReason.END_TURN
@@ -367,7 +367,7 @@ def test_calls_that_a_policy_does_not_promote_are_answered_by_nobody_and_not_rep
 def test_a_null_reason_is_no_end_where_it_is_not_promoted() -> None:
     """Complete calls without any reason are not run, and the turn is not called complete."""
     silent = calling(call(), text="So: ").with_stop(promoted_from=StopReason.MISSING, raw=None)
-    _, result, _, ran = play(Scenario((silent, said("never"))), ANTHROPIC)
+    _, result, _, ran = play(Scenario((silent, said("never"))), ContinuationPolicy.preset("anthropic"))
     assert (ran, result.outcome, result.complete) == ([], "stream_cut", False)
 
 
@@ -376,32 +376,33 @@ def test_a_null_reason_is_no_end_where_it_is_not_promoted() -> None:
 def test_no_careful_preset_runs_a_cut_call(name: str) -> None:
     """Under `verified_terminal` and `tool_call_only` no cut call is ever dispatched, an empty object included."""
     for cut_call in (call(), call("now", "{}"), call("now", ""), HALF):
-        *_, ran = play(Scenario((cut("So: ", calls=[cut_call]), said("Done."))), PRESETS[name])
+        *_, ran = play(Scenario((cut("So: ", calls=[cut_call]), said("Done."))), ContinuationPolicy.preset(name))
         assert ran == []
 
 
 # --- By name ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 def test_a_preset_is_had_by_its_name(name: str) -> None:
-    """By name it is the constant, from code, from a variable, and as a key."""
-    expected = PRESETS[name]
-    assert ContinuationPolicy.preset(name) == expected
-    assert ContinuationPolicy.load(environ={"ENDTURN_AGENT_PRESET": name}) == expected
-    assert ContinuationPolicy.load(environ={}, preset=name) == expected
+    """From code, from a variable and as a key it is the same, and every key of its table is in it."""
+    policy = ContinuationPolicy.preset(name)
+    assert ContinuationPolicy.load(environ={"ENDTURN_AGENT_PRESET": name}) == policy
+    assert ContinuationPolicy.load(environ={}, preset=name) == policy
+    assert policy.model_dump(mode="json").items() >= presets()[name].items()
+    assert policy.model_fields_set == presets()[name].keys()
 
 
 def test_the_names_are_the_sources() -> None:
     """Five, in order."""
-    assert list(PRESETS) == sorted(["anthropic", "botnexus", "forgeflare", "wave", "zeroclaw"])
+    assert list(presets()) == ["anthropic", "botnexus", "forgeflare", "wave", "zeroclaw"]
 
 
 def test_a_key_that_is_given_wins_over_the_presets() -> None:
     """The others stay the preset's."""
     policy = ContinuationPolicy.preset("forgeflare", prompt="Go on.", continuation_max_attempts=5)
-    expected = FORGEFLARE.model_copy(update={"prompt": "Go on.", "continuation_max_attempts": 5})
-    assert policy == expected
+    given = {**presets()["forgeflare"], "prompt": "Go on.", "continuation_max_attempts": 5}
+    assert policy == ContinuationPolicy(**given)
 
 
 @pytest.mark.parametrize("name", ["claude", "ZeroClaw", "", 3, ["wave"]])
@@ -414,4 +415,4 @@ def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
 def test_a_preset_sets_only_what_its_source_says() -> None:
     """The rest is the contract's: the seams, the money, the time."""
     ours = {"min_overlap", "max_overlap", "max_cost", "deadline_s", "mode"}
-    assert all(not preset.model_fields_set & ours for preset in PRESETS.values())
+    assert all(not preset.keys() & ours for preset in presets().values())

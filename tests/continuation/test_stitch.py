@@ -11,7 +11,7 @@ from endturn.chat import Delta, Message
 from endturn.continuation.history import collapse
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.seam import Overlap
-from endturn.continuation.signs import (
+from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
     Fence,

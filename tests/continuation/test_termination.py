@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from endturn.chat import ToolCall
-from endturn.continuation.fit import mismatch
+from endturn.continuation.schema_check import mismatch
 from endturn.continuation.termination import (
     EMPTY,
     FINISH_RESPONSE,

@@ -13,7 +13,7 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import AFRESH, Resumption, TurnResult
 from endturn.continuation.stitch import Spans, Stitcher
 from endturn.continuation.termination import Finish, status_of
-from endturn.continuation.toolgate import Ledger
+from endturn.continuation.tool_gate import Ledger
 from endturn.events import COMPLETE, Strategy, TurnOutcome, plausible
 from endturn.stop import Resume, Stop, StopReason
 

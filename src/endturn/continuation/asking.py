@@ -11,7 +11,7 @@ from endturn.continuation.acts import MakeRoom, Reply
 from endturn.continuation.machine import Signal
 from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
-from endturn.continuation.signs import HALF
+from endturn.continuation.text_heuristics import HALF
 from endturn.continuation.standing import Again, Standing
 from endturn.errors import RequestRejected
 from endturn.events import Strategy, TurnOutcome

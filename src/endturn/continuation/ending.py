@@ -11,7 +11,7 @@ from endturn.continuation.entry import Ended
 from endturn.continuation.machine import Signal, State
 from endturn.continuation.result import TurnResult
 from endturn.continuation.standing import Standing
-from endturn.continuation.toolgate import Repair
+from endturn.continuation.tool_gate import Repair
 from endturn.errors import ProviderError
 from endturn.events import COMPLETE, Strategy, TurnOutcome, plausible
 from endturn.stop import StopReason

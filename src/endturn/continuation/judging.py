@@ -11,10 +11,10 @@ from endturn.continuation.account import estimated
 from endturn.continuation.limits import Progress
 from endturn.continuation.machine import Signal
 from endturn.continuation.part import declines
-from endturn.continuation.signs import ends_sentence, is_blank, loop_start, open_fence
+from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.standing import Again, Standing
 from endturn.continuation.termination import Finish, Mode
-from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict, judge
+from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
 from endturn.events import Strategy, TurnOutcome
 from endturn.formats.reading import strict
 from endturn.stop import Resume, StopReason

@@ -27,7 +27,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, assert_never
 
-from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict
+from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
 from endturn.stop import Stop, StopReason

@@ -12,7 +12,7 @@ from endturn.continuation.entry import Entered
 from endturn.continuation.machine import Signal
 from endturn.continuation.standing import Standing
 from endturn.continuation.termination import Finish, Mode, Watchman
-from endturn.continuation.toolgate import Answer, Run
+from endturn.continuation.tool_gate import Answer, Run
 
 
 def show_calls(now: Standing) -> Generator[Delta, Reply, None]:

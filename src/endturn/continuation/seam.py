@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from endturn.continuation.signs import (
+from endturn.continuation.text_heuristics import (
     HALF,
     LEADING_DOTS,
     PREAMBLE,

@@ -17,7 +17,7 @@ from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, Watchman
-from endturn.continuation.toolgate import Verdict
+from endturn.continuation.tool_gate import Verdict
 from endturn.continuation.voice import Voice
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome

@@ -26,7 +26,7 @@ import sys
 
 from endturn.chat import Delta
 from endturn.continuation.seam import Seam
-from endturn.continuation.signs import HALF
+from endturn.continuation.text_heuristics import HALF
 
 Spans = tuple[tuple[int, int], ...]
 """Pieces of a text, in order, each from a place to another."""

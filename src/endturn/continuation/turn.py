@@ -28,7 +28,7 @@ from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.standing import Abilities, Standing, Terms
-from endturn.continuation.toolgate import Run
+from endturn.continuation.tool_gate import Run
 from endturn.continuation.voice import Voice
 from endturn.errors import ProviderError
 from endturn.events import Strategy, Turn, TurnOutcome

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from endturn.chat import ToolCall
 from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
-from endturn.continuation.toolgate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, judge, parse
+from endturn.continuation.tool_gate import Answer, Fault, Ledger, Refused, Repair, Run, Verdict, judge, parse
 from endturn.formats.settings import tool_schemas
 from endturn.stop import Resume, StopReason
 from endturn.telemetry import schema

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, reject, strategies as st
 
 from endturn.chat import Tool
-from endturn.continuation import fit
-from endturn.continuation.fit import mismatch
-from endturn.continuation.toolgate import Fault, parse
+from endturn.continuation import schema_check
+from endturn.continuation.schema_check import mismatch
+from endturn.continuation.tool_gate import Fault, parse
 from tests.support.turns import call
 
 
 @pytest.fixture(autouse=True)
 def _unsaid() -> None:
     """Each test may say for the first time what is said once."""
-    for cache in (fit._ignored, fit._engine):
+    for cache in (schema_check._ignored, schema_check._engine):
         cache.cache_clear()
 
 
@@ -344,11 +344,11 @@ def test_what_the_library_raises_is_an_answer(
 
         return lambda text: Broken()
 
-    monkeypatch.setattr(fit, "_validator", raising(raised))
+    monkeypatch.setattr(schema_check, "_validator", raising(raised))
     answer = mismatch({"a": deep}, takes())
     assert answer is None if told is None else told in (answer or "")
     assert mismatch({"a": 1}, takes()) is None
-    monkeypatch.setattr(fit, "_validator", raising(KeyboardInterrupt))
+    monkeypatch.setattr(schema_check, "_validator", raising(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         mismatch({}, takes())
 
@@ -364,10 +364,10 @@ def test_a_number_that_cannot_be_divided_is_refused() -> None:
 def test_who_has_no_tools_does_not_pay_for_them() -> None:
     """jsonschema is imported when the first call is checked, not before."""
     code = (
-        "import sys; from endturn.continuation import toolgate; from endturn import controller, chat;"
+        "import sys; from endturn.continuation import tool_gate; from endturn import controller, chat;"
         "call = chat.ToolCall(id='1', name='x', arguments_raw='{}');"
         "before = 'jsonschema' in sys.modules;"
-        "toolgate.parse(call, {'x': chat.Tool(name='x')});"
+        "tool_gate.parse(call, {'x': chat.Tool(name='x')});"
         "print(before, 'jsonschema' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

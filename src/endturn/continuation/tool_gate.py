@@ -213,7 +213,7 @@ def _mismatch(given: Json, parameters: Json, tool: str) -> str | None:
     if not parameters:
         return None
     # Here, for it imports jsonschema: a tenth of a second that a host without tools never pays.
-    from endturn.continuation.fit import mismatch
+    from endturn.continuation.schema_check import mismatch
 
     return mismatch(given, parameters, tool=tool)
 
