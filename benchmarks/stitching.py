@@ -38,8 +38,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
-from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.response import IncomingResponse
 from endturn.continuation.stitch import Stitcher
 from endturn.controller import ContinuationController, TurnResult
 from endturn.stop import Stop, StopReason
@@ -115,7 +115,7 @@ def stitcher(streams: list[list[Delta]]) -> str:
     for number, stream in enumerate(streams):
         if number:
             stitched.seam()
-        part = Part(stitched)
+        part = IncomingResponse(stitched)
         for delta in stream:
             for _ in part.feed(delta):
                 pass

@@ -457,7 +457,7 @@ def test_a_refused_repair_is_not_asked_for_again() -> None:
     ("wrong", "reason", "told"),
     [
         (call("find"), "unknown_tool", "there is no tool called 'find'"),
-        (call(arguments="{}"), "schema_mismatch", "arguments.q is missing"),
+        (call(arguments="{}"), "schema_mismatch", 'arguments does not fit {"required": ["q"]}'),
         (call(arguments='{"q": 1, "q": 2}'), "invalid_json", "given twice"),
     ],
 )

@@ -29,11 +29,10 @@ from endturn import adapters, events, formats
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
-from endturn.continuation.acts import CallProvider, MakeRoom, RunTool, ToolRan, Wait
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.standing import Abilities
-from endturn.continuation.turn import Course
+from endturn.continuation.turn import CallProvider, Course, MakeRoom, RunTool, ToolRan, Wait
+from endturn.continuation.turn_state import Abilities
 from endturn.errors import ProviderError, UsageError
 from endturn.events import Turn
 from endturn.formats.settings import tool_schemas
@@ -250,7 +249,7 @@ class _Controller:
 
     def _exchange(self, step: CallProvider, scope: TurnScope) -> Generator[_Act | Delta, Any, Exception | None]:
         """One call to the provider. Returns what it raised, None if it answered."""
-        request, part = step.request, step.part
+        request, part = step.request, step.incoming
         call = open_call(
             Layer.WRAPPER, provider=self._name, model=request.model, maximum=request.max_tokens,
             temperature=request.temperature, seed=request.seed, previous_id=request.previous_id,

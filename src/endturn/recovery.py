@@ -16,12 +16,11 @@ from typing import Final
 
 from endturn import formats
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.continuation.asking import RESUMING, repair_prompt
-from endturn.continuation.entry import Answered, Began, Ended, Entered
+from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.history import collapse, record
-from endturn.continuation.limits import Counters
+from endturn.continuation.limits import RESUMING, Counters
 from endturn.continuation.policy import PROMPT
-from endturn.continuation.result import AFRESH, Resumption
+from endturn.continuation.result import AFRESH, Answered, Began, Ended, Entered, Resumption
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason

@@ -39,8 +39,8 @@ from typing import Any, Final, assert_never
 from pydantic import BaseModel, TypeAdapter
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Usage
-from endturn.continuation.entry import Answered, Began, Ended, Entered, Entry, Tell
 from endturn.continuation.limits import Counters
+from endturn.continuation.result import Answered, Began, Ended, Entered, Entry, Tell
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import TurnOutcome
 from endturn.stop import Stop

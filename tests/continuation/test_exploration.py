@@ -19,14 +19,13 @@ from typing import Any, Final
 import pytest
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
-from endturn.continuation.acts import Act, CallProvider, MakeRoom, Reply, RunTool, ToolRan, Wait
-from endturn.continuation.asking import repair_prompt
+from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.machine import FINAL, INITIAL, TRANSITIONS, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.turn import Course
+from endturn.continuation.turn import Act, CallProvider, Course, MakeRoom, Reply, RunTool, ToolRan, Wait
+from endturn.continuation.turn_state import Abilities
 from endturn.errors import ProviderUnavailable, RequestRejected
 from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.formats import format_of
@@ -333,7 +332,7 @@ def play(world: World, script: Sequence[str], start: Request | Resumption | None
             played.shown += act.text
         elif not isinstance(act, Wait):
             if isinstance(act, CallProvider):
-                asked = course.standing.voice.turn.continuation
+                asked = course.state.turn.continuation
                 played.calls.append((act.request, None if asked is None else asked.strategy))
             if at == len(script):
                 played.act = act
@@ -349,7 +348,7 @@ def _reply(played: Played, act: Act, move: str) -> Reply:
             return TOOLS[move]
         case MakeRoom():
             return ROOM[move]
-        case CallProvider(part=part):
+        case CallProvider(incoming=incoming):
             is_again = played.calls[-1][1] is Strategy.RETRIEVE
             beginning = played.said.pop() if is_again else ""
             given = answer(move, text(len(played.calls)), beginning)
@@ -357,12 +356,12 @@ def _reply(played: Played, act: Act, move: str) -> Reply:
             played.said.append(words(given) or beginning)
             last, error = None, None
             if isinstance(given, Lost):
-                played.shown += "".join(delta.text for delta in part.feed(Delta(text=given.text)))
+                played.shown += "".join(delta.text for delta in incoming.feed(Delta(text=given.text)))
             elif isinstance(given, Exception):
                 last, error = getattr(given, "partial", None), given
             else:
                 last = given
-            played.shown += "".join(delta.text for delta in part.close(last))
+            played.shown += "".join(delta.text for delta in incoming.close(last))
             return error
         case _:
             raise AssertionError(act)
@@ -381,10 +380,10 @@ def moves(world: World, act: Act) -> Sequence[str]:
 
 def configuration(played: Played) -> tuple[object, ...]:
     """All that the rest of a turn depends on."""
-    now = played.course.standing
-    account, counters, sent = now.account, now.account.counters, now.account.sent
-    policy, limit = now.terms.policy, now.terms.policy.continuation_max_output_chars
-    tail, segments, guard = sent.messages[-1], account._segments, now.watchman
+    now = played.course.state
+    counters, sent = now.counters, now.sent
+    policy, limit = now.policy, now.policy.continuation_max_output_chars
+    tail, segments, guard = sent.messages[-1], now.segments, now.guard
     last = segments[-1] if segments else None
     return (
         type(played.act).__name__,
@@ -394,7 +393,7 @@ def configuration(played: Played) -> tuple[object, ...]:
         (counters.iterations, counters.attempts, counters.resumes, counters.repairs, counters.again),
         (counters.tokens, min(counters.chars, limit) if limit < 1_000 else 0, counters.ceiling),
         round(counters.cost, 6) if policy.max_cost is not None else 0,
-        (bool(account.stitcher.text.strip()), bool(account.earlier), bool(now.held)),
+        (bool(now.stitcher.text.strip()), bool(now.earlier), bool(now.held)),
         (sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
         (tail.role, tail.synthetic, tail.stop_reason, bool(tail.text.strip()), len(tail.tool_calls)),
         last and (last.role, last.synthetic, last.stop_reason, bool(last.text.strip()), len(last.tool_calls)),
@@ -490,7 +489,7 @@ def check_result(world: World, played: Played, result: TurnResult) -> None:
         last = played.answers[-1]
         assert isinstance(last, ChatResponse)
         assert not last.stop.truncated
-    assert played.course.standing.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
+    assert played.course.state.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
     assert result.requests == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
     assert not any(message.synthetic for message in result.messages)
     assert_sendable(result.messages[:-1] if result.calls else result.messages)

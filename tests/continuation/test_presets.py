@@ -341,7 +341,9 @@ def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_a
     assert [message.text for message in result.messages] == ["hi", "Look", " here."]
     again = (*result.messages, Message(role="user", content="And?"))
     provider = Played(said("So."))
-    ContinuationController(provider, policy=ContinuationPolicy.preset("forgeflare")).run(Request(model="m", messages=again))
+    ContinuationController(provider, policy=ContinuationPolicy.preset("forgeflare")).run(
+        Request(model="m", messages=again)
+    )
     assert [message.text for message in provider.requests[0].messages] == ["hi", "Look here.", "And?"]
     _, result, *_ = play(SCENARIOS["empty max_tokens"], ContinuationPolicy.preset("forgeflare"))
     assert [message.text for message in result.messages] == ["hi"]

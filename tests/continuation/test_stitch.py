@@ -11,6 +11,7 @@ from endturn.chat import Delta, Message
 from endturn.continuation.history import collapse
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.seam import Overlap
+from endturn.continuation.stitch import Stitcher, stitch
 from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
@@ -21,7 +22,6 @@ from endturn.continuation.text_heuristics import (
     open_fence,
     tells,
 )
-from endturn.continuation.stitch import Stitcher, stitch
 from endturn.controller import ContinuationController, TurnResult
 from endturn.events import TurnOutcome
 from endturn.stop import Resume, StopReason
