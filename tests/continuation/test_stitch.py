@@ -10,12 +10,12 @@ from hypothesis import assume, example, given, strategies as st
 from endturn.chat import Delta, Message
 from endturn.continuation.history import collapse
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.seam import Overlap
 from endturn.continuation.stitch import Stitcher, stitch
 from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
     Fence,
+    Overlap,
     is_preamble,
     loop_start,
     may_become_preamble,
