@@ -1,7 +1,7 @@
 """What joining an answer costs: against a list and `"".join`, on 120,000 characters in chunks of 1, 16 and 1,024.
 
     joining    append each chunk to a list, join it at the end
-    stitcher   the same chunks through `Part` and `Stitcher`, from deltas that are made beforehand
+    stitcher   the same chunks through `IncomingResponse` and `Stitcher`, from deltas that are made beforehand
     stream     the same deltas through a whole turn of `ContinuationController.stream`, continued by prompt at each seam
 
 The text is written in one piece, or in four with three seams; the worst cases have one seam in their middle:

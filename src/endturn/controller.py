@@ -26,7 +26,7 @@ from endturn.continuation import termination
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.turn import CallProvider, Course, MakeRoom, RunTool, ToolRan, Wait
-from endturn.continuation.turn_state import Abilities
+from endturn.continuation.turn_state import Setup
 from endturn.errors import UsageError
 from endturn.events import Turn
 from endturn.formats.settings import tool_schemas
@@ -77,15 +77,18 @@ class _Controller:
         else:
             provider = adapters.provider(provider, format=format or None, dialect=dialect)
         self._provider = provider
-        self._format = formats.format_of(format or _declares(provider, "format") or "openai_chat")
-        self._name = provider_name or _declares(provider, "provider") or self._format.provider
+        kind = formats.format_of(format or _declares(provider, "format") or "openai_chat")
         mode = self._policy.mode
         if mode is not None and self._tools is not None:
             known = {tool.name for tool in self._declared}
             self._declared += tuple(tool for tool, _ in termination.tools(mode) if tool.name not in known)
             self._tools = termination.functions(mode, self._tools)
         self._warned = False
-        self._abilities = Abilities(
+        self._setup = Setup(
+            policy=self._policy,
+            format=kind,
+            provider=provider_name or _declares(provider, "provider") or kind.provider,
+            runnable=None if self._tools is None else self._tools.keys(),
             dialect=_declares(provider, "dialect") or "" if dialect is None else dialect,
             retrieves=_declares(provider, "retrieves") is True,
             follows_tokens=_declares(provider, "follows_tokens") is True,
@@ -111,12 +114,8 @@ class _Controller:
             start = start.but(tools=(*start.tools, *added)) if added else start
             self._warn(start)
         turn = Turn(id=self._new_id(), agent=self._agent, conversation=self._conversation)
-        runnable = None if self._tools is None else frozenset(self._tools)
-        course = Course(
-            start, policy=self._policy, format=self._format, turn=turn, provider=self._name, runnable=runnable,
-            clock=self._clock, abilities=self._abilities,
-            tell=None if self._transcript is None else self._transcript.of(turn.id),
-        )  # fmt: skip
+        tell = None if self._transcript is None else self._transcript.of(turn.id)
+        course = Course(start, self._setup, turn=turn, clock=self._clock, tell=tell)
         scope = start_turn(turn)
         steps = course.steps()
         reply: ToolRan | Exception | Request | None = None
@@ -133,7 +132,7 @@ class _Controller:
                     case Delta():
                         yield step
                     case CallProvider():
-                        reply = yield from call_provider(self._provider, self._name, step, scope)
+                        reply = yield from call_provider(self._provider, self._setup.provider, step, scope)
                     case RunTool():
                         assert self._tools is not None
                         reply = yield from run_tool(self._tools[step.call.name], step.call, scope)

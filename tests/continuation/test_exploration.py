@@ -25,7 +25,7 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.turn import Act, CallProvider, Course, MakeRoom, Reply, RunTool, ToolRan, Wait
-from endturn.continuation.turn_state import Abilities
+from endturn.continuation.turn_state import Setup
 from endturn.errors import ProviderUnavailable, RequestRejected
 from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.formats import format_of
@@ -245,16 +245,15 @@ class World:
 
     def course(self, start: Request | Resumption, refused: set[tuple[str, str]]) -> Course:
         """A turn in this world, at a time that stands still."""
-        return Course(
-            start,
+        setup = Setup(
             policy=self.policy,
             format=self.format,
-            turn=Turn(id="t"),
             provider="p",
             runnable=None if self.hand_over else frozenset({"search", "now", "finish_task"}),
-            clock=lambda: 0.0,
-            abilities=Abilities(retrieves=self.retrieves, refused=refused),
+            retrieves=self.retrieves,
+            refused=refused,
         )
+        return Course(start, setup, turn=Turn(id="t"), clock=lambda: 0.0)
 
     @property
     def budget(self) -> int:

@@ -11,7 +11,7 @@ from endturn.continuation.limits import RESUMING
 from endturn.continuation.policy import ONE_CALL
 from endturn.continuation.result import Resumption
 from endturn.continuation.text_heuristics import HALF
-from endturn.continuation.turn_state import TurnState
+from endturn.continuation.turn_state import TurnState, limited
 from endturn.errors import RequestRejected
 from endturn.events import Continuation, ContinuationAttempted, Strategy, TurnOutcome
 from endturn.stop import Resume, StopReason
@@ -40,20 +40,20 @@ def ask_again(state: TurnState) -> None:
         state.stitcher.seam(prefilled=state.strategy is Strategy.PREFILL)
     if asked.messages is not state.sent.messages:  # the host's: no nudge of ours is in it
         state.forget_pending()
-    maximum = state.limits.clamp(state.terms.maximum_of(asked))
-    state.sent = state.terms.limited(asked.but(retrieve=None), maximum)
+    maximum = state.limits.clamp(state.setup.maximum_of(asked))
+    state.sent = limited(asked.but(retrieve=None), maximum)
     announce(state, Strategy.RETRY)
 
 
 def can_resume(state: TurnState, resume: Resume) -> bool:
     """Whether a pause may be taken up, and the provider function can, and has something new to take it up with."""
-    last, abilities = state.last, state.terms.abilities
+    last, setup = state.last, state.setup
     match resume:
         case Resume.NATIVE_TOKEN:
             is_new = last.token is not None and last.token != state.sent.token
-            can = is_new and not abilities.follows_tokens
+            can = is_new and not setup.follows_tokens
         case Resume.RETRIEVE_SAME_ID:
-            return abilities.retrieves and last.id is not None
+            return setup.retrieves and last.id is not None
         case _:
             can = True
     return can and RESUMING.get(resume) in (*state.policy.continuation_strategies, None)
@@ -75,14 +75,13 @@ def onward(state: TurnState) -> Resumption | None:
 
 def _rest(state: TurnState) -> tuple[Request, Strategy, tuple[Message, ...]]:
     """The request for what follows, how it asks, and those of its messages that are to be recorded."""
-    terms, cut = state.terms, state.last
-    dialect = terms.abilities.dialect
+    format, dialect, cut = state.setup.format, state.setup.dialect, state.last
     sent = state.sent.but(token=None, retrieve=None)  # they took something else up
     if cut.stop.reason is StopReason.PAUSED:
         strategy = RESUMING.get(cut.stop.resume, Strategy.RESEND)
         if strategy is Strategy.RETRIEVE:
             return sent.but(retrieve=cut.id), strategy, ()
-        return terms.format.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
+        return format.resume(sent, cut, prompt="", strategy=strategy, dialect=dialect), strategy, ()
     way = chosen(state)
     assert way is not None
     cut = cut.with_stop(resume=Resume.PROMPT)  # whatever its row says: what follows is asked for
@@ -90,11 +89,11 @@ def _rest(state: TurnState) -> tuple[Request, Strategy, tuple[Message, ...]]:
         cut = cut.but(text=cut.text.rstrip(HALF), blocks=None)
     prompt = repair_prompt(state.policy.prompt, state.wanted) if way is Strategy.REPAIR else state.policy.prompt
     asks = Strategy.PREFILL if way is Strategy.PREFILL else Strategy.PROMPT
-    request = terms.format.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
+    request = format.resume(sent, cut, prompt=prompt, strategy=asks, dialect=dialect)
     if way is Strategy.REPAIR:  # a forced choice of tool stands: a call is what is asked for
         request = request.but(tool_choice=state.base.tool_choice, extra=state.base.extra)
     nudge = tuple(message for message in request.messages[len(sent.messages) :] if message.synthetic)
-    return terms.limited(request, state.limits.clamp(terms.maximum)), way, nudge
+    return limited(request, state.limits.clamp(state.terms.maximum)), way, nudge
 
 
 def chosen(state: TurnState) -> Strategy | None:
@@ -107,8 +106,7 @@ def chosen(state: TurnState) -> Strategy | None:
 
 def _prefills(state: TurnState, cut: ChatResponse) -> bool:
     """Whether the model goes on from its own words: it takes a prefill, does not think, and has said something."""
-    terms = state.terms
-    known = terms.capability.prefill and (terms.provider, state.base.model) not in terms.abilities.refused
+    known = state.terms.capability.prefill and (state.setup.provider, state.base.model) not in state.setup.refused
     thinks = state.limits.thinking > 0 or cut.reasoning is not None
     return known and not thinks and bool(cut.text.rstrip(HALF).strip()) and not cut.tool_calls
 
@@ -161,7 +159,7 @@ def withdraw_prefill(state: TurnState, raised: Exception) -> bool:
         return False
     if not isinstance(raised, RequestRejected) or raised.status not in (400, 422):
         return False
-    state.terms.abilities.refused.add((state.terms.provider, state.base.model))
+    state.setup.refused.add((state.setup.provider, state.base.model))
     state.counters.give_back(state.strategy)
     state.sent, state.response = state.before
     state.forget_pending()

@@ -17,7 +17,7 @@ from endturn.continuation.response import declines
 from endturn.continuation.termination import FUNCTIONS, Finish, Mode
 from endturn.continuation.text_heuristics import ends_sentence, is_blank, loop_start, open_fence
 from endturn.continuation.tool_gate import Answer, Refused, Repair, Run, Verdict, judge
-from endturn.continuation.turn_state import Retry, TurnState
+from endturn.continuation.turn_state import Retry, TurnState, limited
 from endturn.events import DispatchBlocked, PayloadRepaired, Strategy, TurnOutcome, UsageEstimated
 from endturn.formats.reading import strict
 from endturn.stop import Resume, Stop, StopReason
@@ -61,14 +61,14 @@ def evaluate(state: TurnState) -> Signal:
 
 def _gated(state: TurnState, response: ChatResponse) -> Signal:
     """Put a response's calls through the gate."""
-    terms, policy = state.terms, state.policy
+    runnable, policy = state.setup.runnable, state.policy
     state.verdict = judge(
         response,
-        terms.tools,
-        runnable=terms.runnable,
+        state.terms.tools,
+        runnable=runnable,
         dispatch=policy.dispatch,
         suspect_full_budget=policy.suspect_full_budget,
-        promote=policy.promote or not terms.names_calls,
+        promote=policy.promote or not state.terms.names_calls,
     )
     if state.overflowed and response.stop.reason in _OVERFLOWS:
         state.outcome, state.verdict = TurnOutcome.CHAR_BUDGET, Refused("truncated") if response.tool_calls else None
@@ -82,7 +82,7 @@ def _gated(state: TurnState, response: ChatResponse) -> Signal:
         response.stop,
         state.verdict,
         repairing=state.strategy is Strategy.REPAIR,
-        hand_over=terms.runnable is None,
+        hand_over=runnable is None,
         drop=policy.on_cut_call == "drop",
     )
     if signal in (Signal.TOOL_CALL, Signal.INVALID_CALLS) and _is_one_too_many(state, response.tool_calls):
@@ -246,7 +246,7 @@ def _whole(state: TurnState) -> Request:
     left, maximum = state.limits.tokens_left, state.terms.maximum
     if left is None and maximum is not None:
         left = 4 * maximum  # no budget says how much; the same again would be cut again
-    return state.terms.limited(state.sent, left)
+    return limited(state.sent, left)
 
 
 def _less_thinking(state: TurnState) -> Request | None:
@@ -255,7 +255,7 @@ def _less_thinking(state: TurnState) -> Request | None:
     match state.policy.on_reasoning_only:
         case "escalate_once":
             asked = 4 * (state.terms.maximum or state.counters.ceiling or 0) or None
-            return state.terms.limited(state.sent, asked)
+            return limited(state.sent, asked)
         case "reasoning_off_once" if off:
             return state.sent.but(extra={**state.sent.extra, **off})
         case _:

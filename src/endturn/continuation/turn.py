@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -36,15 +36,13 @@ from endturn.continuation.continuation_request import (
 from endturn.continuation.evaluation import evaluate, report_repair
 from endturn.continuation.history import without_empty
 from endturn.continuation.machine import Signal, State, Step
-from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.response import IncomingResponse
 from endturn.continuation.result import Began, Ended, Resumption, Tell, TurnResult
 from endturn.continuation.termination import Finish
 from endturn.continuation.tool_gate import Answer, Repair, Run
-from endturn.continuation.turn_state import Abilities, Retry, TurnState
+from endturn.continuation.turn_state import Retry, Setup, TurnState
 from endturn.errors import ProviderError
 from endturn.events import COMPLETE, Strategy, TerminationSignalled, Turn, TurnOutcome, plausible
-from endturn.formats.format import Format
 from endturn.stop import Resume, Stop, StopReason
 from endturn.turns import end_turn
 
@@ -113,10 +111,7 @@ class Course:
     Args:
         start: a request, or an unfinished turn.
         turn: the announced turn; its scope is the driver's to open, and to make current around each step.
-        provider: the provider's name, for what is announced.
-        runnable: the names of the tools that have a function; None where the host runs tools itself.
         clock: gives seconds.
-        abilities: of the provider function.
         tell: is told all that is worth writing down, at once.
 
     Attributes:
@@ -129,20 +124,13 @@ class Course:
     def __init__(
         self,
         start: Request | Resumption,
+        setup: Setup,
         *,
-        policy: ContinuationPolicy,
-        format: Format,
         turn: Turn,
-        provider: str,
-        runnable: Container[str] | None,
         clock: Callable[[], float],
-        abilities: Abilities | None = None,
         tell: Tell | None = None,
     ) -> None:
-        self.state = TurnState.begin(
-            start, policy=policy, format=format, turn=turn, provider=provider, runnable=runnable, clock=clock,
-            abilities=abilities or Abilities(), tell=tell,
-        )  # fmt: skip
+        self.state = TurnState.begin(start, setup, turn=turn, clock=clock, tell=tell)
 
     def steps(self) -> Steps:
         """Run the turn.
@@ -196,7 +184,7 @@ class Course:
 
 
 def _beginning(state: TurnState) -> Began:
-    abilities, sent = state.terms.abilities, state.sent
+    setup, sent = state.setup, state.sent
     paused: ChatResponse | None = None
     if state.strategy is Strategy.RETRIEVE:
         stop = Stop(StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID)
@@ -206,8 +194,8 @@ def _beginning(state: TurnState) -> Began:
         paused = ChatResponse(stop=stop, token=sent.token, id=sent.previous_id)
     return Began(
         request=state.asked, segments=tuple(state.segments), counters=replace(state.counters), usage=state.usage,
-        paused=paused, format=state.terms.format.name, provider=state.terms.provider, dialect=abilities.dialect,
-        retrieves=abilities.retrieves, follows_tokens=abilities.follows_tokens,
+        paused=paused, format=setup.format.name, provider=setup.provider, dialect=setup.dialect,
+        retrieves=setup.retrieves, follows_tokens=setup.follows_tokens,
     )  # fmt: skip
 
 

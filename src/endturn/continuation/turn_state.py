@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any
 
 from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
@@ -27,117 +27,102 @@ from endturn.formats.settings import limit_in, thinking_budget, tool_schemas, wi
 from endturn.stop import StopReason
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """What the provider function can do beside answering; see `Provider` in `endturn.controller`.
-
-    Attributes:
-        dialect: whose variant of the format it speaks.
-        retrieves: it takes a request to fetch a response by its id.
-        follows_tokens: it takes continuation tokens up by itself, so that nobody else must.
-        refused: (provider, model) of the models that have refused a prefill; shared by the turns of a controller.
-    """
-
-    dialect: str = ""
-    retrieves: bool = False
-    follows_tokens: bool = False
-    refused: set[tuple[str, str]] = field(default_factory=set)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What holds for the whole of a turn.
+class Setup:
+    """What the turns of a controller have in common.
 
     Attributes:
         provider: its name, for what is announced.
-        abilities: of the provider function; capability: of the model.
-        names_calls: the format has a reason of its own for a tool call; in the others every call is a promoted one.
-        tools: those that the request declares, by name.
         runnable: the names of the tools that have a function; None where the host runs tools itself.
-        maximum: of output tokens, that the request sets: as ours, or in the format's own words in its `extra`.
-        is_json: the answer is to be JSON; the request says so in either way.
-        is_held: it is, and is not shown before it is known to be.
-        is_offered: a tool to end the turn with is declared.
+        dialect: whose variant of the format the provider function speaks.
+        retrieves: it takes a request to fetch a response by its id; see `Provider` in `endturn.controller`.
+        follows_tokens: it takes continuation tokens up by itself, so that nobody else must.
+        refused: (provider, model) of the models that have refused a prefill.
     """
 
     policy: ContinuationPolicy
     format: Format
     provider: str
-    abilities: Abilities
+    runnable: Container[str] | None
+    dialect: str = ""
+    retrieves: bool = False
+    follows_tokens: bool = False
+    refused: set[tuple[str, str]] = field(default_factory=set)
+
+    def asked_in(self, request: Request) -> RequestSummary | None:
+        """What a request's settings ask for in the format's own words; None where they are ours alone."""
+        if not request.extra:
+            return None
+        any_message = Message(role="user", content=".")
+        bare = Request(
+            model=request.model, messages=(any_message,), max_tokens=request.max_tokens, format=request.format,
+            extra=request.extra,
+        )  # fmt: skip
+        return self.format.request_summary(self.format.encode(bare, dialect=self.dialect))
+
+    def maximum_of(self, request: Request) -> int | None:
+        """The limit of output tokens that a request sets: as ours, or in the format's own words in its `extra`."""
+        asked = self.asked_in(request)
+        return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a turn's request settles for the whole of it.
+
+    Attributes:
+        capability: of the model.
+        names_calls: the format has a reason of its own for a tool call; in the others every call is a promoted one.
+        tools: those that the request declares, by name.
+        maximum: of output tokens, that it sets.
+        is_json: the answer is to be JSON; the request says so in either way.
+        is_held: it is, and is not shown before it is known to be.
+        is_offered: a tool to end the turn with is declared.
+    """
+
     capability: Capability
     names_calls: bool
     tools: Mapping[str, Tool]
-    runnable: Container[str] | None
     maximum: int | None
     is_json: bool
     is_held: bool
     is_offered: bool
 
     @classmethod
-    def of(
-        cls,
-        base: Request,
-        *,
-        policy: ContinuationPolicy,
-        format: Format,
-        provider: str,
-        runnable: Container[str] | None,
-        abilities: Abilities,
-    ) -> Terms:
+    def of(cls, base: Request, setup: Setup) -> Terms:
         """The terms on which a request is answered.
 
         Raises:
             UsageError: the policy limits money, and gives no price for the model.
         """
+        policy, format = setup.policy, setup.format
         if policy.max_cost is not None and policy.price(base.model) is None:
             raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
         tools = tool_schemas(base)
         if policy.mode == "task" and FINISH_TASK.name in tools:
             tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
-        asked = _asked_in(base, format, abilities.dialect)
+        asked = setup.asked_in(base)
         is_json = base.format is not None or (asked is not None and asked.json_format)
         return cls(
-            policy=policy,
-            format=format,
-            provider=provider,
-            abilities=abilities,
-            capability=capabilities.of(format.name, abilities.dialect, base.model, json_format=base.format),
+            capability=capabilities.of(format.name, setup.dialect, base.model, json_format=base.format),
             names_calls=any(
                 row.reason is StopReason.TOOL_CALL for rows in format.reasons.values() for row in rows.values()
             ),
             tools=tools,
-            runnable=runnable,
-            maximum=base.max_tokens if asked is None or not limit_in(base.extra) else asked.maximum,
+            maximum=setup.maximum_of(base),
             is_json=is_json,
             is_held=is_json and policy.stream_json == "held",
             is_offered=termination.is_offered(policy.mode, tools),
         )
 
-    def maximum_of(self, request: Request) -> int | None:
-        """The limit of output tokens that a request sets."""
-        asked = _asked_in(request, self.format, self.abilities.dialect)
-        return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
 
-    def limited(self, request: Request, maximum: int | None) -> Request:
-        """The request with this limit of output tokens, in `extra` too where that sets one: it is what counts there."""
-        extra = request.extra
-        if maximum is not None:
-            for path in limit_in(extra):
-                extra = with_setting(extra, path, maximum)
-        return request.but(max_tokens=maximum, extra=extra)
-
-
-def _asked_in(request: Request, format: Format, dialect: str) -> RequestSummary | None:
-    """What a request's settings ask for in the format's own words; None where they are ours alone."""
-    if not request.extra:
-        return None
-    bare = Request(
-        model=request.model, messages=(_ANY,), max_tokens=request.max_tokens, format=request.format, extra=request.extra
-    )  # fmt: skip
-    return format.request_summary(format.encode(bare, dialect=dialect))
-
-
-_ANY: Final = Message(role="user", content=".")
+def limited(request: Request, maximum: int | None) -> Request:
+    """The request with this limit of output tokens, in `extra` too where that sets one: it is what counts there."""
+    extra = request.extra
+    if maximum is not None:
+        for path in limit_in(extra):
+            extra = with_setting(extra, path, maximum)
+    return request.but(max_tokens=maximum, extra=extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +162,7 @@ class TurnState:
         same: the tool calls of the latest batch, as text, and how often in a row they came.
     """
 
+    setup: Setup
     terms: Terms
     turn: Turn
     elapsed: Callable[[], float]
@@ -226,31 +212,21 @@ class TurnState:
 
     @classmethod
     def begin(
-        cls,
-        start: Request | Resumption,
-        *,
-        policy: ContinuationPolicy,
-        format: Format,
-        turn: Turn,
-        provider: str,
-        runnable: Container[str] | None,
-        clock: Callable[[], float],
-        abilities: Abilities,
-        tell: Tell | None,
+        cls, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float], tell: Tell | None
     ) -> TurnState:
         """The state of a turn that begins, or is taken up again; see `Course` for the arguments."""
+        policy, began_s = setup.policy, clock()
+
+        def elapsed() -> float:
+            return clock() - began_s
+
         asked = start if isinstance(start, Request) else start.request
         messages = _collapsed(asked.messages, policy)  # it may hold segments of a turn, given back as they are
         base = asked if messages == asked.messages else asked.but(messages=messages)
         if isinstance(start, Request):
             start = Resumption(request=asked, next=base)
-        terms = Terms.of(base, policy=policy, format=format, provider=provider, runnable=runnable, abilities=abilities)
-        guarded = policy.mode is not None and policy.wallet_guard and terms.is_offered
-        began_s = clock()
-
-        def elapsed() -> float:
-            return clock() - began_s
-
+        terms = Terms.of(base, setup)
+        guarded = policy.wallet_guard and terms.is_offered
         stitcher = Stitcher(start.text, start.replaced, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap)
         aside = start.passing is not None and stitcher.is_put_aside
         if start.seam:
@@ -258,11 +234,12 @@ class TurnState:
         elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not aside:
             stitcher.again(start.passing.text)
         return cls(
+            setup=setup,
             terms=terms,
             turn=turn,
             elapsed=elapsed,
             tell=tell,
-            guard=WalletGuard(policy.mode) if guarded and policy.mode is not None else None,
+            guard=WalletGuard(policy.mode) if guarded and policy.mode else None,
             limits=Limits(policy, replace(start.counters), elapsed, base.model, thinking_budget(base)),
             asked=asked,
             base=base,
@@ -286,7 +263,7 @@ class TurnState:
     @property
     def policy(self) -> ContinuationPolicy:
         """The turn's policy."""
-        return self.terms.policy
+        return self.setup.policy
 
     @property
     def counters(self) -> Counters:
@@ -320,7 +297,7 @@ class TurnState:
 
     def emit(self, record: Callable[..., Any], **said: Any) -> None:
         """Announce a record of this turn."""
-        hooks.emit(record(turn=self.turn, provider=self.terms.provider, model=self.base.model, **said))
+        hooks.emit(record(turn=self.turn, provider=self.setup.provider, model=self.base.model, **said))
 
     def write(self, entry: Entry) -> None:
         """Have an entry written down."""
