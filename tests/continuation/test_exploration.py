@@ -20,7 +20,7 @@ import pytest
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation.continuation_request import repair_prompt
-from endturn.continuation.machine import FINAL, INITIAL, TRANSITIONS, Signal, State
+from endturn.continuation.machine import FINAL, TRANSITIONS, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
 from endturn.continuation.termination import FINISH_TASK
@@ -55,11 +55,6 @@ def reached(rows: Mapping[tuple[State, Signal], Any], start: State) -> set[State
     while more := {row.state for (state, _), row in rows.items() if state is start or state in found} - found:
         found |= more
     return found
-
-
-def test_every_state_can_be_reached_from_the_first() -> None:
-    """No state is only written down."""
-    assert reached(TRANSITIONS, INITIAL.state) | {INITIAL.state} == set(State)
 
 
 @pytest.mark.parametrize("state", sorted(PENDING), ids=lambda state: state.value)

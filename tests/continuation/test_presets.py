@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import UsageError
 from endturn.events import ContinuationAttempted
 from endturn.stop import StopReason
+from endturn.tables import lines
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
 HALF = call(arguments='{"q": "hal', id="half", closed=False)
@@ -73,14 +75,7 @@ SCENARIOS: Final = {
 
 
 class Row(NamedTuple):
-    """What a source does in a scenario.
-
-    Attributes:
-        sent: what follows the first request: `prompt`, `repair`, `resend`, `retry` (the same question again), and
-            `results` or `errors` (what calls are answered with).
-        ran: the ids of the calls that ran.
-        source: where it says so; "silent" where it says nothing, and the contract's default stands.
-    """
+    """What a source does in a scenario, as presets.tsv has it."""
 
     scenario: str
     preset: str
@@ -90,185 +85,7 @@ class Row(NamedTuple):
     source: str
 
 
-# RFI: ZeroClaw's request for implementation. FF: Forgeflare's specification. BN: BotNexus' tool gate.
-# FR: the functional requirements of wave's specification. SDK: the stop reasons' steps in Anthropic's tool runner.
-ROWS: Final = [
-    Row(*row)
-    for row in [
-        ("text", "zeroclaw", "", "", "completed", "RFI state diagram: EndTurn: Complete"),
-        ("text", "forgeflare", "", "", "completed", "FF architecture 1: break on EndTurn"),
-        ("text", "botnexus", "", "", "completed", "BN: no tool call, no iteration"),
-        ("text", "wave", "", "", "completed", "FR-003: recursion on length only"),
-        ("text", "anthropic", "", "", "completed", "SDK: end_turn stops"),
-        #
-        ("text cut", "zeroclaw", "prompt", "", "completed", "RFI state diagram: MaxTokens: RequestContinuation"),
-        ("text cut", "forgeflare", "prompt", "", "completed", "FF R2: inject the continuation prompt"),
-        ("text cut", "botnexus", "", "", "retry_limit", "BN: a truncated turn ends, its text kept"),
-        ("text cut", "wave", "prompt", "", "completed", "FR-003: another call on length"),
-        ("text cut", "anthropic", "", "", "retry_limit", "SDK: max_tokens stops"),
-        #
-        ("text cut at the cap", "zeroclaw", "prompt prompt prompt", "", "retry_limit", "RFI hard limits: 3"),
-        ("text cut at the cap", "forgeflare", "prompt prompt prompt", "", "retry_limit", "FF R3: 3 attempts"),
-        ("text cut at the cap", "botnexus", "", "", "retry_limit", "BN: a truncated turn ends"),
-        ("text cut at the cap", "wave", "prompt prompt prompt", "", "retry_limit", "FR-004: bounded; 3 as implemented"),
-        ("text cut at the cap", "anthropic", "", "", "retry_limit", "SDK: max_tokens stops"),
-        #
-        ("text cut before and after a tool", "zeroclaw", "prompt results prompt prompt", "call_1", "retry_limit",
-         "RFI hard limits: 3 per turn"),
-        ("text cut before and after a tool", "forgeflare", "prompt results prompt prompt", "call_1", "retry_limit",
-         "FF success criteria: the count does not reset on tool results"),
-        ("text cut before and after a tool", "botnexus", "", "", "retry_limit", "BN: a truncated turn ends"),
-        ("text cut before and after a tool", "wave", "prompt results prompt prompt prompt", "call_1", "completed",
-         "wave as implemented: 3 in a row without tools"),
-        ("text cut before and after a tool", "anthropic", "", "", "retry_limit", "SDK: max_tokens stops"),
-        #
-        ("cut with calls that look valid", "zeroclaw", "repair", "", "completed",
-         "RFI state diagram: only ToolCall: ExecuteTools; JSON policy: never if ambiguous"),
-        ("cut with calls that look valid", "forgeflare", "results", "call_1", "completed",
-         "FF R1: valid tool_use blocks must be executed"),
-        ("cut with calls that look valid", "botnexus", "", "", "tool_call_cut",
-         "BN: FinishReason == ToolUse alone authorizes execution"),
-        ("cut with calls that look valid", "wave", "results", "call_1", "completed",
-         "wave user story 2.2: execute the tools, then call again"),
-        ("cut with calls that look valid", "anthropic", "", "", "tool_call_cut",
-         "SDK: max_tokens stops, its tool_use blocks must not be executed"),
-        #
-        ("cut with a call that parses and one that does not", "zeroclaw", "repair", "", "completed",
-         "RFI JSON policy: request re-emission of the payload"),
-        ("cut with a call that parses and one that does not", "forgeflare", "results", "call_1", "completed",
-         "FF architecture 2: filter null inputs, then the rest falls through to dispatch"),
-        ("cut with a call that parses and one that does not", "botnexus", "", "", "tool_call_cut", "BN: stripped"),
-        ("cut with a call that parses and one that does not", "wave", "results", "call_1", "completed",
-         "wave user story 2.2; its implementation would close the braces of the other one: never here"),
-        ("cut with a call that parses and one that does not", "anthropic", "", "", "tool_call_cut",
-         "SDK: max_tokens stops"),
-        #
-        ("cut with a call that does not parse", "zeroclaw", "repair results", "2", "completed",
-         "RFI JSON policy: max_tool_repair_attempts = 1"),
-        ("cut with a call that does not parse", "forgeflare", "prompt results", "2", "completed",
-         "FF architecture 2: text-only after the filter is continued"),
-        ("cut with a call that does not parse", "botnexus", "", "", "tool_call_cut", "BN: stripped"),
-        ("cut with a call that does not parse", "wave", "prompt results", "2", "completed",
-         "FR-003: another call on length"),
-        ("cut with a call that does not parse", "anthropic", "", "", "tool_call_cut", "SDK: max_tokens stops"),
-        #
-        ("cut with nothing but a call that does not parse", "zeroclaw", "repair results", "2", "completed",
-         "RFI JSON policy"),
-        ("cut with nothing but a call that does not parse", "forgeflare", "", "", "no_progress",
-         "FF R2: nothing but the placeholder: break"),
-        ("cut with nothing but a call that does not parse", "botnexus", "", "", "tool_call_cut", "BN: stripped"),
-        ("cut with nothing but a call that does not parse", "wave", "", "", "no_progress",
-         "FR-003 would call again; an empty answer is not continued here"),
-        ("cut with nothing but a call that does not parse", "anthropic", "", "", "tool_call_cut",
-         "SDK: max_tokens stops"),
-        #
-        ("tool_call clean", "zeroclaw", "results", "call_1", "completed", "RFI state diagram: ToolCall: ExecuteTools"),
-        ("tool_call clean", "forgeflare", "results", "call_1", "completed", "FF architecture 3: tool dispatch"),
-        ("tool_call clean", "botnexus", "results", "call_1", "completed", "BN test: a complete turn is dispatched"),
-        ("tool_call clean", "wave", "results", "call_1", "completed", "wave: existing behaviour"),
-        ("tool_call clean", "anthropic", "results", "call_1", "completed", "SDK: tool_use runs the tools"),
-        #
-        ("tool_call with the whole token budget used", "zeroclaw", "repair", "", "completed", "silent"),
-        ("tool_call with the whole token budget used", "forgeflare", "results", "call_1", "completed",
-         "FF implementation notes: semantically truncated inputs are an accepted risk"),
-        ("tool_call with the whole token budget used", "botnexus", "results", "call_1", "completed",
-         "BN: a genuine ToolUse turn is unchanged"),
-        ("tool_call with the whole token budget used", "wave", "results", "call_1", "completed",
-         "wave: the reason alone is looked at"),
-        ("tool_call with the whole token budget used", "anthropic", "results", "call_1", "completed",
-         "SDK: tool_use runs the tools"),
-        #
-        ("tool_call that does not fit the schema", "zeroclaw", "errors", "", "completed", "silent"),
-        ("tool_call that does not fit the schema", "forgeflare", "errors", "", "completed",
-         "FF would run it, and the tool would fail: told to the model the same"),
-        ("tool_call that does not fit the schema", "botnexus", "results", "wrong", "completed",
-         "BN: the terminal and the presence of calls decide"),
-        ("tool_call that does not fit the schema", "wave", "errors", "", "completed", "silent"),
-        ("tool_call that does not fit the schema", "anthropic", "results", "wrong", "completed",
-         "SDK: the tool itself checks its input"),
-        #
-        ("tool_call with invalid JSON", "zeroclaw", "errors", "", "completed", "RFI: hard block on malformed payload"),
-        ("tool_call with invalid JSON", "forgeflare", "errors", "", "completed", "silent"),
-        ("tool_call with invalid JSON", "botnexus", "errors", "", "completed", "silent"),
-        ("tool_call with invalid JSON", "wave", "errors", "", "completed", "silent"),
-        ("tool_call with invalid JSON", "anthropic", "errors", "", "completed", "silent"),
-        #
-        ("tool_call without calls", "zeroclaw", "repair", "", "completed", "RFI JSON policy: incomplete"),
-        ("tool_call without calls", "forgeflare", "", "", "completed", "silent"),
-        ("tool_call without calls", "botnexus", "", "", "completed", "BN: ToolCalls.Count > 0 is asked for"),
-        ("tool_call without calls", "wave", "", "", "completed", "silent"),
-        ("tool_call without calls", "anthropic", "", "", "completed", "SDK: stop if there are none"),
-        #
-        ("stop with calls", "zeroclaw", "results", "call_1", "completed", "RFI: keep existing tool parsing"),
-        ("stop with calls", "forgeflare", "", "", "completed", "FF architecture 1: EndTurn, no further dispatch"),
-        ("stop with calls", "botnexus", "results", "call_1", "completed", "BN: the parser promotes Stop to ToolUse"),
-        ("stop with calls", "wave", "results", "call_1", "completed", "wave: existing behaviour, calls are run"),
-        ("stop with calls", "anthropic", "", "", "completed", "SDK: end_turn stops, its calls must not be executed"),
-        #
-        ("empty max_tokens", "zeroclaw", "", "", "no_progress", "silent"),
-        ("empty max_tokens", "forgeflare", "", "", "no_progress", "FF R2: empty: break immediately"),
-        ("empty max_tokens", "botnexus", "", "", "no_progress", "BN: a truncated turn ends"),
-        ("empty max_tokens", "wave", "", "", "no_progress", "FR-003 would call again; not continued here"),
-        ("empty max_tokens", "anthropic", "", "", "no_progress", "SDK: max_tokens stops"),
-        #
-        ("reasoning-only", "zeroclaw", "", "", "reasoning_exhausted", "silent"),
-        ("reasoning-only", "forgeflare", "", "", "reasoning_exhausted", "FF R2: no real content: break"),
-        ("reasoning-only", "botnexus", "", "", "reasoning_exhausted", "BN: a truncated turn ends"),
-        ("reasoning-only", "wave", "", "", "reasoning_exhausted", "FR-003 would call again; not continued here"),
-        ("reasoning-only", "anthropic", "", "", "reasoning_exhausted", "SDK: max_tokens stops"),
-        #
-        ("context window exceeded", "zeroclaw", "", "", "context_window_exceeded",
-         "RFI state diagram: ContextWindowExceeded: Abort"),
-        ("context window exceeded", "forgeflare", "", "", "context_window_exceeded", "silent"),
-        ("context window exceeded", "botnexus", "", "", "context_window_exceeded", "silent"),
-        ("context window exceeded", "wave", "", "", "context_window_exceeded", "FR-003: recursion on length only"),
-        ("context window exceeded", "anthropic", "", "", "context_window_exceeded",
-         "SDK: model_context_window_exceeded stops"),
-        #
-        ("pause_turn", "zeroclaw", "", "", "resume_limit", "RFI goals: continue only on output truncation"),
-        ("pause_turn", "forgeflare", "", "", "resume_limit", "FF: MaxTokens alone is continued"),
-        ("pause_turn", "botnexus", "", "", "resume_limit", "BN: anything not ToolUse ends, its calls stripped"),
-        ("pause_turn", "wave", "", "", "resume_limit", "FR-003: recursion on length only"),
-        ("pause_turn", "anthropic", "resend", "", "completed", "SDK: pause_turn resumes unchanged, running no calls"),
-        #
-        ("refusal", "zeroclaw", "", "", "refused", "silent"),
-        ("refusal", "forgeflare", "", "", "refused", "silent"),
-        ("refusal", "botnexus", "", "", "refused", "BN: Refusal: the call is stripped, the text kept"),
-        ("refusal", "wave", "", "", "refused", "FR-003: recursion on length only"),
-        ("refusal", "anthropic", "", "", "refused", "SDK: refusal stops, its calls must not be executed"),
-        #
-        ("filtered", "zeroclaw", "", "", "safety_blocked", "RFI state diagram: SafetyBlocked: Abort"),
-        ("filtered", "forgeflare", "", "", "safety_blocked", "silent"),
-        ("filtered", "botnexus", "", "", "safety_blocked", "BN test: Sensitive: stripped, text and reason kept"),
-        ("filtered", "wave", "", "", "safety_blocked", "FR-003: recursion on length only"),
-        ("filtered", "anthropic", "", "", "safety_blocked", "SDK: whatever it does not know stops"),
-        #
-        ("unknown reason", "zeroclaw", "", "", "unknown_reason", "RFI state diagram: UnknownFatal: Abort"),
-        ("unknown reason", "forgeflare", "", "", "unknown_reason", "silent"),
-        ("unknown reason", "botnexus", "", "", "unknown_reason", "BN: block anything not ToolUse"),
-        ("unknown reason", "wave", "", "", "unknown_reason", "silent"),
-        ("unknown reason", "anthropic", "", "", "unknown_reason", "SDK: absent and unknown values stop"),
-        #
-        ("missing terminal", "zeroclaw", "", "", "stream_cut", "silent"),
-        ("missing terminal", "forgeflare", "", "", "stream_cut", "silent"),
-        ("missing terminal", "botnexus", "", "", "stream_cut", "BN: the stream's end without a terminal"),
-        ("missing terminal", "wave", "", "", "stream_cut", "silent"),
-        ("missing terminal", "anthropic", "", "", "stream_cut", "SDK: absent values stop"),
-        #
-        ("missing terminal with a call", "zeroclaw", "repair", "", "completed", "RFI JSON policy: incomplete"),
-        ("missing terminal with a call", "forgeflare", "", "", "tool_call_cut", "silent"),
-        ("missing terminal with a call", "botnexus", "", "", "tool_call_cut",
-         "BN: stripped on the fallback path of a stream's end"),
-        ("missing terminal with a call", "wave", "", "", "tool_call_cut", "silent"),
-        ("missing terminal with a call", "anthropic", "", "", "tool_call_cut", "SDK: absent values stop"),
-        #
-        ("JSON answer cut", "zeroclaw", "retry", "", "completed", "silent"),
-        ("JSON answer cut", "forgeflare", "prompt", "", "invalid_json", "silent"),
-        ("JSON answer cut", "botnexus", "", "", "retry_limit", "BN: a truncated turn ends"),
-        ("JSON answer cut", "wave", "prompt", "", "invalid_json", "silent"),
-        ("JSON answer cut", "anthropic", "", "", "retry_limit", "SDK: max_tokens stops"),
-    ]
-]  # fmt: skip
+ROWS: Final = [Row(*cells) for _, cells in lines(Path(__file__).parent, "presets.tsv", range(6, 7))]
 
 
 def play(scenario: Scenario, policy: ContinuationPolicy) -> tuple[Played, TurnResult, list[str], list[str]]:
