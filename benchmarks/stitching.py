@@ -1,7 +1,7 @@
 """What joining an answer costs: against a list and `"".join`, on 120,000 characters in chunks of 1, 16 and 1,024.
 
     joining    append each chunk to a list, join it at the end
-    stitcher   the same chunks through `Part` and `Stitcher`, from deltas that are made beforehand
+    stitcher   the same chunks through `IncomingResponse` and `Stitcher`, from deltas that are made beforehand
     stream     the same deltas through a whole turn of `ContinuationController.stream`, continued by prompt at each seam
 
 The text is written in one piece, or in four with three seams; the worst cases have one seam in their middle:
@@ -38,8 +38,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Delta, Message, Request, Usage
-from endturn.continuation.part import Part
 from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.response import IncomingResponse
 from endturn.continuation.stitch import Stitcher
 from endturn.controller import ContinuationController, TurnResult
 from endturn.stop import Stop, StopReason
@@ -115,7 +115,7 @@ def stitcher(streams: list[list[Delta]]) -> str:
     for number, stream in enumerate(streams):
         if number:
             stitched.seam()
-        part = Part(stitched)
+        part = IncomingResponse(stitched)
         for delta in stream:
             for _ in part.feed(delta):
                 pass

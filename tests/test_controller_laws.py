@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from itertools import count, islice
@@ -12,12 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
+from endturn.chat import ChatResponse, Delta, Request, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected
-from endturn.events import CallEnded, ContinuationAttempted, DispatchBlocked, Strategy, TurnEnded, TurnOutcome
+from endturn.events import DispatchBlocked, TurnEnded, TurnOutcome
 from endturn.stop import Resume, StopReason
+from tests.continuation.test_exploration import assert_sendable
 from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 
 WORDS = [
@@ -180,11 +180,6 @@ class Turns:
             return None
 
 
-def same(a: TurnResult | None, b: TurnResult | None) -> bool:
-    """Equal but for the exception object, which is made once per script."""
-    return a == b
-
-
 @pytest.mark.behaviour(30)
 @pytest.mark.behaviour(32)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
@@ -195,120 +190,15 @@ def test_run_stream_and_async_agree(
     turns = Turns(script, policy, asked, retrieves=retrieves)
     whole = turns.run(None)
     deltas, streamed = turns.stream(None)
-    assert same(whole, streamed)
-    assert same(whole, asyncio.run(turns.run_async(None)))
+    assert whole == streamed
+    assert whole == asyncio.run(turns.run_async(None))
     pieces, in_pieces = turns.stream(chunk)
-    assert same(in_pieces, turns.run(chunk))
-    assert same(in_pieces, asyncio.run(turns.run_async(chunk)))
+    assert in_pieces == turns.run(chunk)
+    assert in_pieces == asyncio.run(turns.run_async(chunk))
     if whole is not None and in_pieces is not None:
         assert "".join(delta.text for delta in deltas) == whole.text
         assert "".join(delta.text for delta in pieces) == in_pieces.text == whole.text
         assert in_pieces.messages == whole.messages
-
-
-@pytest.mark.behaviour(17)
-@pytest.mark.behaviour(33)
-@pytest.mark.behaviour(34)
-@pytest.mark.behaviour(37)
-@given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans())
-def test_every_turn_ends_within_its_limits(
-    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request], retrieves: bool
-) -> None:
-    """Every run ends, no limit is exceeded, no cut call is dispatched, no call twice."""
-    turns = Turns(script, policy, asked, retrieves=retrieves)
-    with heard() as records:
-        result = turns.run(None)
-    provider = turns.provider
-    ended = [record for record in records if isinstance(record, TurnEnded)]
-    assert len(ended) == 1
-    assert sum(isinstance(record, CallEnded) for record in records) == len(provider.requests)
-    answers = policy.max_iterations if policy.continuation_attempts_per == "answer" else 1
-    attempts_allowed = policy.continuation_max_attempts * answers
-    allowed = (
-        policy.max_iterations
-        + attempts_allowed
-        + policy.continuation_tool_repair_attempts
-        + policy.continuation_max_resumes
-        + 2  # the same question once more, and a prefill that is refused
-    )
-    assert len(provider.requests) <= allowed
-    attempts = [record.continuation.strategy for record in records if isinstance(record, ContinuationAttempted)]
-    played = (script * 20)[:60]
-    refused = any(isinstance(response, RequestRejected) for response in played[: len(provider.requests)])
-    for strategies, limit in (
-        ({Strategy.PROMPT, Strategy.PREFILL}, attempts_allowed + (refused and "prefill" in attempts)),
-        ({Strategy.REPAIR}, policy.continuation_tool_repair_attempts),
-        ({Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE}, policy.continuation_max_resumes),
-        ({Strategy.RETRY}, 1),
-    ):
-        assert sum(strategy in strategies for strategy in attempts) <= limit
-    assert len(turns.ran) == len(set(turns.ran))
-    if policy.dispatch != "any_parsed":
-        for number, call_id in turns.ran:
-            response = played[number - 1]
-            assert response.stop.reason is StopReason.TOOL_CALL
-            assert not response.stop.suspected
-            assert all(call.closed for call in response.tool_calls)
-            assert call_id in {call.id for call in response.tool_calls}
-    if result is None:
-        return
-    assert result.outcome is ended[0].outcome
-    assert result.complete == ended[0].complete
-    if result.complete:
-        assert result.notice is None or result.repairs
-        assert result.stop is not None
-        assert not result.stop.truncated
-    calls = [record.started for record in records if isinstance(record, CallEnded)]
-    used = 0
-    told, asked_for = policy.continuation_max_total_completion_tokens, turns.request.max_tokens
-    budget = told if isinstance(told, int) else asked_for and told is None and 4 * asked_for
-    for request, call, response in zip(provider.requests, calls, played, strict=False):
-        strategy = None if call.continuation is None else call.continuation.strategy
-        if strategy in (None, Strategy.RESEND, Strategy.NATIVE_TOKEN, Strategy.RETRIEVE):
-            assert strategy is not None or request.max_tokens == turns.request.max_tokens
-        elif budget and request.max_tokens is not None:
-            assert request.max_tokens <= budget - used
-        cut = isinstance(response, ChatResponse) and response.stop.reason is StopReason.MAX_TOKENS
-        used += (response.usage.output_tokens or 0) if cut and response.usage is not None else 0
-
-
-@pytest.mark.behaviour(21)
-@pytest.mark.behaviour(22)
-@pytest.mark.behaviour(24)
-@pytest.mark.behaviour(25)
-@given(script=SCRIPTS, policy=POLICIES, asked=ASKED)
-def test_every_history_can_be_sent(script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request]) -> None:
-    """In every request and in the result: the prefix unchanged, no dangling call, no empty message, no nudge left."""
-    turns = Turns(script, policy, asked)
-    result = turns.run(None)
-    for request in turns.provider.requests:
-        assert request.messages[: len(REQUEST.messages)] == REQUEST.messages
-        assert_sendable(request.messages, paused=True)
-    if result is not None:
-        assert result.messages[: len(REQUEST.messages)] == REQUEST.messages
-        apart = policy.history == "segments"
-        assert apart or not any(message.synthetic for message in result.messages)
-        assert_sendable(result.messages[:-1] if result.calls else result.messages)
-        spoken = [message for message in result.segments if message.role == "assistant"]
-        if not apart and all(message.text.strip() for message in spoken):  # one that says nothing leaves no message
-            assert "".join(m.text for m in result.messages if m.role == "assistant") == result.text
-
-
-def assert_sendable(messages: tuple[Message, ...], *, paused: bool = False) -> None:
-    """What providers refuse is not there. A paused answer is resent as it is, whatever it holds."""
-    last = messages[-1]
-    for index, message in enumerate(messages):
-        if message.role != "assistant" or (paused and message.stop_reason is StopReason.PAUSED):
-            continue
-        assert message.text.strip() or message.tool_calls
-        answered = []
-        for follower in messages[index + 1 :]:
-            if follower.role != "tool":
-                break
-            answered.append(follower.tool_call_id)
-        asked = [call.id for call in message.tool_calls]
-        assert len(set(asked)) == len(asked)
-        assert answered == asked or message is last
 
 
 @given(script=SCRIPTS, policy=POLICIES)
@@ -327,42 +217,7 @@ def test_what_was_not_run_is_announced_as_blocked(script: list[Any], policy: Con
     assert len(blocked) == len({number for number, _ in came - {*turns.ran}})
 
 
-@given(script=SCRIPTS, policy=POLICIES, asked=ASKED.filter(lambda asked: asked[1].format is None))
-def test_whatever_has_a_handle_can_be_taken_up(
-    script: list[Any], policy: ContinuationPolicy, asked: tuple[str, Request]
-) -> None:
-    """An unfinished turn goes on from its handle to a whole answer, its text kept as the beginning."""
-    turns = Turns(script, policy, asked)
-    result = turns.run(None)
-    if result is None or result.resumption is None:
-        return
-    assert not result.complete
-    policy = policy.model_copy(update={"continuation_max_output_chars": 1_000})
-    finished = ContinuationController(Played(said("The end.")), policy=policy, format=asked[0], tools={}).run(
-        result.resume()
-    )
-    assert finished.complete
-    assert finished.text.startswith(result.text)
-    assert finished.requests == result.requests + 1
-    assert_sendable(finished.messages)
-
-
 # --- Held JSON ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.behaviour(31)
-@given(script=SCRIPTS, policy=POLICIES, chunk=st.none() | st.integers(1, 9))
-def test_a_json_answer_is_whole_or_says_so(script: list[Any], policy: ContinuationPolicy, chunk: int | None) -> None:
-    """A complete turn that asked for JSON has a text that parses; a held one shows nothing that is replaced."""
-    turns = Turns(script, policy, ("openai_chat", REQUEST.but(format=SCHEMA)))
-    deltas, result = turns.stream(chunk)
-    if result is None:
-        return
-    if result.complete:
-        json.loads(result.answer)
-    assert "".join(delta.text for delta in deltas) == result.text
-    if policy.stream_json == "held":
-        assert not any(delta.restart for delta in deltas)
 
 
 # --- Being stopped --------------------------------------------------------------------------------------------------

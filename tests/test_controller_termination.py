@@ -19,7 +19,7 @@ from endturn.continuation.termination import (
     Mode,
     finish_task,
 )
-from endturn.continuation.toolgate import Fault, parse
+from endturn.continuation.tool_gate import Fault, parse
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
 from endturn.events import Record, TerminationSignalled, ToolEnded, TurnEnded

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from endturn.chat import Blocks, ChatResponse, Message, Request
-from endturn.continuation.entry import Answered, Entered
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
+from endturn.continuation.result import Answered, Entered
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Record, Strategy

@@ -46,12 +46,11 @@ from pydantic import BaseModel
 
 from endturn import formats
 from endturn.chat import ChatResponse, Message, Request, Usage
-from endturn.continuation.asking import RESUMING, repair_prompt
-from endturn.continuation.entry import Answered, Began, Ended, Entered, Entry, Tell
+from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.history import collapse, record
-from endturn.continuation.limits import Counters
+from endturn.continuation.limits import RESUMING, Counters
 from endturn.continuation.policy import PROMPT
-from endturn.continuation.result import AFRESH, Resumption
+from endturn.continuation.result import AFRESH, Answered, Began, Ended, Entered, Entry, Resumption, Tell
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason

@@ -19,14 +19,13 @@ from typing import Any, Final
 import pytest
 
 from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
-from endturn.continuation.acts import Act, CallProvider, MakeRoom, Reply, RunTool, ToolRan, Wait
-from endturn.continuation.asking import repair_prompt
-from endturn.continuation.machine import FINAL, INITIAL, TRANSITIONS, Signal, State
+from endturn.continuation.continuation_request import repair_prompt
+from endturn.continuation.machine import FINAL, TRANSITIONS, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.standing import Abilities
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.turn import Course
+from endturn.continuation.turn import Act, CallProvider, Course, MakeRoom, Reply, RunTool, ToolRan, Wait
+from endturn.continuation.turn_state import Setup
 from endturn.errors import ProviderUnavailable, RequestRejected
 from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome
 from endturn.formats import format_of
@@ -56,11 +55,6 @@ def reached(rows: Mapping[tuple[State, Signal], Any], start: State) -> set[State
     while more := {row.state for (state, _), row in rows.items() if state is start or state in found} - found:
         found |= more
     return found
-
-
-def test_every_state_can_be_reached_from_the_first() -> None:
-    """No state is only written down."""
-    assert reached(TRANSITIONS, INITIAL.state) | {INITIAL.state} == set(State)
 
 
 @pytest.mark.parametrize("state", sorted(PENDING), ids=lambda state: state.value)
@@ -246,16 +240,15 @@ class World:
 
     def course(self, start: Request | Resumption, refused: set[tuple[str, str]]) -> Course:
         """A turn in this world, at a time that stands still."""
-        return Course(
-            start,
+        setup = Setup(
             policy=self.policy,
             format=self.format,
-            turn=Turn(id="t"),
             provider="p",
             runnable=None if self.hand_over else frozenset({"search", "now", "finish_task"}),
-            clock=lambda: 0.0,
-            abilities=Abilities(retrieves=self.retrieves, refused=refused),
+            retrieves=self.retrieves,
+            refused=refused,
         )
+        return Course(start, setup, turn=Turn(id="t"), clock=lambda: 0.0)
 
     @property
     def budget(self) -> int:
@@ -333,7 +326,7 @@ def play(world: World, script: Sequence[str], start: Request | Resumption | None
             played.shown += act.text
         elif not isinstance(act, Wait):
             if isinstance(act, CallProvider):
-                asked = course.standing.voice.turn.continuation
+                asked = course.state.turn.continuation
                 played.calls.append((act.request, None if asked is None else asked.strategy))
             if at == len(script):
                 played.act = act
@@ -349,7 +342,7 @@ def _reply(played: Played, act: Act, move: str) -> Reply:
             return TOOLS[move]
         case MakeRoom():
             return ROOM[move]
-        case CallProvider(part=part):
+        case CallProvider(incoming=incoming):
             is_again = played.calls[-1][1] is Strategy.RETRIEVE
             beginning = played.said.pop() if is_again else ""
             given = answer(move, text(len(played.calls)), beginning)
@@ -357,12 +350,12 @@ def _reply(played: Played, act: Act, move: str) -> Reply:
             played.said.append(words(given) or beginning)
             last, error = None, None
             if isinstance(given, Lost):
-                played.shown += "".join(delta.text for delta in part.feed(Delta(text=given.text)))
+                played.shown += "".join(delta.text for delta in incoming.feed(Delta(text=given.text)))
             elif isinstance(given, Exception):
                 last, error = getattr(given, "partial", None), given
             else:
                 last = given
-            played.shown += "".join(delta.text for delta in part.close(last))
+            played.shown += "".join(delta.text for delta in incoming.close(last))
             return error
         case _:
             raise AssertionError(act)
@@ -381,10 +374,10 @@ def moves(world: World, act: Act) -> Sequence[str]:
 
 def configuration(played: Played) -> tuple[object, ...]:
     """All that the rest of a turn depends on."""
-    now = played.course.standing
-    account, counters, sent = now.account, now.account.counters, now.account.sent
-    policy, limit = now.terms.policy, now.terms.policy.continuation_max_output_chars
-    tail, segments, guard = sent.messages[-1], account._segments, now.watchman
+    now = played.course.state
+    counters, sent = now.counters, now.sent
+    policy, limit = now.policy, now.policy.continuation_max_output_chars
+    tail, segments, guard = sent.messages[-1], now.segments, now.guard
     last = segments[-1] if segments else None
     return (
         type(played.act).__name__,
@@ -394,7 +387,7 @@ def configuration(played: Played) -> tuple[object, ...]:
         (counters.iterations, counters.attempts, counters.resumes, counters.repairs, counters.again),
         (counters.tokens, min(counters.chars, limit) if limit < 1_000 else 0, counters.ceiling),
         round(counters.cost, 6) if policy.max_cost is not None else 0,
-        (bool(account.stitcher.text.strip()), bool(account.earlier), bool(now.held)),
+        (bool(now.stitcher.text.strip()), bool(now.earlier), bool(now.held)),
         (sent.max_tokens, sent.token == "same", sent.retrieve, sent.tool_choice, bool(sent.extra)),
         (tail.role, tail.synthetic, tail.stop_reason, bool(tail.text.strip()), len(tail.tool_calls)),
         last and (last.role, last.synthetic, last.stop_reason, bool(last.text.strip()), len(last.tool_calls)),
@@ -490,7 +483,7 @@ def check_result(world: World, played: Played, result: TurnResult) -> None:
         last = played.answers[-1]
         assert isinstance(last, ChatResponse)
         assert not last.stop.truncated
-    assert played.course.standing.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
+    assert played.course.state.machine.state in FINAL or result.outcome is TurnOutcome.CANCELLED
     assert result.requests == len(played.answers) + (played.act is not None and isinstance(played.act, CallProvider))
     assert not any(message.synthetic for message in result.messages)
     assert_sendable(result.messages[:-1] if result.calls else result.messages)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.continuation.policy import TABLES, ContinuationPolicy
-from endturn.continuation.presets import PRESETS
+from endturn.continuation.policy import TABLES, ContinuationPolicy, presets
 from endturn.controller import ContinuationController
 from endturn.errors import UsageError
 from endturn.generate import config
@@ -196,7 +195,7 @@ def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:
     """What docs/configuration.md shows can be copied."""
     (example,) = EXAMPLE
     policy = ContinuationPolicy.load(written(tmp_path, example), environ={})
-    assert policy.model_fields_set > PRESETS["forgeflare"].model_fields_set
+    assert policy.model_fields_set > presets()["forgeflare"].keys()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +248,7 @@ def test_code_wins_over_the_environment_over_the_file_over_the_preset(tmp_path: 
     }
     policy = ContinuationPolicy.load(environ=environ, max_iterations=3)
     expected = {"prompt": "file", "max_iterations": 3, "max_overlap": 100, "continuation_max_attempts": 7}
-    assert policy == PRESETS["forgeflare"].model_copy(update=expected)
+    assert policy == ContinuationPolicy.preset("forgeflare", **expected)
     assert ContinuationPolicy.load(environ=environ, preset="botnexus").dispatch == "tool_call_only"
     assert ContinuationPolicy.load(environ={"ENDTURN_CONFIG_FILE": str(path)}).continuation_attempts_per == "answer"
 
@@ -272,15 +271,14 @@ def test_a_controller_without_a_policy_takes_the_environments(tmp_path: Path, mo
 
 
 def test_nothing_is_read_unless_it_is_named(tmp_path: Path) -> None:
-    """The default policy opens no file, whatever lies in the working directory, and imports no presets."""
+    """The default policy opens no file, whatever lies in the working directory."""
     for name in ("endturn.toml", "pyproject.toml", ".env"):
         (tmp_path / name).write_text("[agent]\nmax_iterations = 1\n")
     code = (
         "import sys; from endturn.continuation.policy import ContinuationPolicy\n"
         "opened = []; sys.addaudithook(lambda name, args: name == 'open' and opened.append(args[0]))\n"
         "assert ContinuationPolicy.load() == ContinuationPolicy()\n"
-        "assert opened == [], opened\n"
-        "assert 'endturn.continuation.presets' not in sys.modules"
+        "assert opened == [], opened"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ENDTURN_")}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True)
@@ -309,7 +307,7 @@ POLICIES = st.builds(
 )
 
 
-@given(POLICIES | st.sampled_from(list(PRESETS.values())))
+@given(POLICIES | st.sampled_from([ContinuationPolicy.preset(name) for name in presets()]))
 def test_a_policy_goes_through_json(policy: ContinuationPolicy) -> None:
     """Dumped and made again, it is the same; but for a function, which is not text."""
     assert ContinuationPolicy(**policy.model_dump(mode="json")) == policy
@@ -321,9 +319,8 @@ def test_every_key_is_in_the_guide() -> None:
     section = (REPOSITORY / "docs/configuration.md").read_text().split("## The controller")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
     keys = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
-    presets = [key for key in keys if key in PRESETS]
-    assert sorted(presets) == sorted(PRESETS)
-    assert sorted(set(keys) - set(presets)) == sorted(["preset", *ContinuationPolicy.model_fields])
+    assert sorted(key for key in keys if key in presets()) == list(presets())
+    assert sorted(set(keys) - presets().keys()) == sorted(["preset", *ContinuationPolicy.model_fields])
 
 
 def test_a_policy_does_not_change() -> None:

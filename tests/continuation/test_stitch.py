@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given, strategies as st
 
-from endturn.chat import Delta, Message
-from endturn.continuation.history import collapse
+from endturn.chat import Delta
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.seam import Overlap
-from endturn.continuation.signs import (
+from endturn.continuation.stitch import Stitcher, stitch
+from endturn.continuation.text_heuristics import (
     HALF,
     LOOP_FROM,
     Fence,
+    Overlap,
     is_preamble,
     loop_start,
     may_become_preamble,
     open_fence,
-    tells,
 )
-from endturn.continuation.stitch import Stitcher, stitch
 from endturn.controller import ContinuationController, TurnResult
-from endturn.events import TurnOutcome
 from endturn.stop import Resume, StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, paused, said
 
@@ -48,10 +48,10 @@ ROWS = {
 """Data, cut: rows that share a long passage and differ in little."""
 
 
-def in_chunks(a: str, b: str, size: int, **limits: int) -> Stitcher:
+def in_chunks(a: str, b: str, size: int, *, prefilled: bool = False, **limits: int) -> Stitcher:
     """`stitch` in small pieces; checks that what is given out is never taken back and little is held."""
     stitcher = Stitcher(a, **limits)
-    stitcher.seam()
+    stitcher.seam(prefilled=prefilled)
     out = a
     for start in range(0, len(b), size):
         delta = stitcher.feed(b[start : start + size])
@@ -66,119 +66,20 @@ def in_chunks(a: str, b: str, size: int, **limits: int) -> Stitcher:
     return stitcher
 
 
-PLAIN = [
-    pytest.param("hel", "lo", id="one character in common"),
-    pytest.param("book", "keeper", id="a double letter"),
-    pytest.param("price is 100", "0 dollars", id="figures"),
-    pytest.param("x=[0,0,0", "0", id="a row of figures"),
-    pytest.param("a\n\n", "\nb", id="empty lines"),
-    pytest.param("wor", "ld", id="within a word"),
-    pytest.param("0" * 40, "0" * 40, id="figures only"),
-    pytest.param(" " * 40, " " * 40 + "x", id="white space only"),
-    pytest.param("=" * 40, "=" * 40 + "\n", id="a rule"),
-    pytest.param("日本", "語", id="CJK"),
-    pytest.param("👨‍", "👩‍👧 family", id="emoji joined by ZWJ"),
-    pytest.param("cafe", "\u0301 noir", id="combining mark"),
-    pytest.param("one\r", "\ntwo", id="CRLF"),
-    pytest.param("", "all of it", id="nothing before"),
-    pytest.param("all of it", "", id="nothing after"),
-    pytest.param(SENTENCE, " it went on", id="a space belongs to the continuation"),
-    pytest.param('{"a": "it is ', 'continued"}', id="a word that could be a preamble"),
-    pytest.param("it goes on ", " and on", id="white space on both sides, and nothing repeated"),
-    pytest.param("it goes on", "... and on", id="dots, and nothing repeated"),
-    pytest.param("it goes on", "\n… and on", id="an ellipsis, and nothing repeated"),
-    pytest.param("it goes on", "..", id="two dots"),
-    pytest.param("it goes on...", "...and on", id="dots on both sides"),
-    pytest.param("wait", "...", id="nothing but dots"),
-    pytest.param("it is \ufffd here", "\ufffd there", id="half a character that no part ends with"),
-    pytest.param("it is ", "\ufffd", id="half a character after a seam"),
-    pytest.param("it is \ufffd", "", id="half a character that nothing continues"),
-    pytest.param(f"{SENTENCE}\n", f"{SENTENCE}, so", id="a row that begins as the last one and goes on differently"),
-]
+SEAMS = [json.loads(line) for line in Path(__file__).with_name("seams.jsonl").read_text("utf-8").splitlines()]
+"""Texts and their continuations, each with what they come to: by what stands in the way at the seam."""
 
 
+@pytest.mark.behaviour(22)
 @pytest.mark.behaviour(29)
-@pytest.mark.parametrize(("a", "b"), PLAIN)
-def test_what_is_no_repetition_is_joined_as_it_is(a: str, b: str) -> None:
-    """Nothing is removed, nothing invented, however it is fed."""
-    assert stitch(a, b) == a + b
-    assert [in_chunks(a, b, size).text for size in (1, 2, 3)] == [a + b] * 3
-
-
-@pytest.mark.behaviour(29)
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        pytest.param(SENTENCE, "the lazy dog and then it slept.", SENTENCE + " it slept.", id="words"),
-        pytest.param(SENTENCE, SENTENCE + " it slept.", SENTENCE + " it slept.", id="all of a short answer"),
-        pytest.param(SENTENCE, SENTENCE[-20:], SENTENCE, id="nothing but the overlap"),
-        pytest.param(
-            "彼は毎朝六時に起きて、近くの公園を走ってから", "近くの公園を走ってから、朝ご飯を食べる。",
-            "彼は毎朝六時に起きて、近くの公園を走ってから近くの公園を走ってから、朝ご飯を食べる。", id="CJK: too short",
-        ),
-        pytest.param(
-            "彼は毎朝六時に起きて、近くの公園を走ってから", "六時に起きて、近くの公園を走ってから、朝ご飯",
-            "彼は毎朝六時に起きて、近くの公園を走ってから、朝ご飯", id="CJK",
-        ),
-        pytest.param(
-            "Look at 👨‍👩‍👧 and their cat", "👨‍👩‍👧 and their cats", "Look at 👨‍👩‍👧 and their cats", id="ZWJ"
-        ),
-        pytest.param("they went to a cafe", "they went to a cafe\u0301!", "they went to a cafe\u0301!", id="combining"),
-        pytest.param("a line of the text\r", "a line of the text\r\nb", "a line of the text\r\nb", id="CRLF"),
-        pytest.param(
-            "aab aab aab aab aabb", "aab aab aab aabb!", "aab aab aab aab aabb!", id="the longest of several"
-        ),
-    ],
-)  # fmt: skip
-def test_an_overlap_is_written_once(a: str, b: str, expected: str) -> None:
-    """The end that a continuation repeats is removed, from 16 characters."""
-    assert stitch(a, b) == expected
-
-
-@pytest.mark.behaviour(29)
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        ("The quick brown fox jumps over", "\nthe quick  brown fox jumps over the dog", None),
-        ("See: the quick brown fox jumps over", "\nthe quick  brown fox jumps over the dog", " the dog"),
-        ("the quick brown fox jumps over", "  the quick brown fox jumps over the dog", " the dog"),
-        ("the  quick\nbrown fox jumps over", "the quick brown\n\nfox jumps over the dog", " the dog"),
-        ("the quick brown fox jumps over", "brown fox\tjumps over\n\nThe end", "\n\nThe end"),
-        ("the quick brown fox jumps over ", "brown fox jumps over the dog", "the dog"),
-        ("the quick brown fox jumps over ", "brown fox jumps over\n\nthe dog", "the dog"),
-        ("the quick brown fox jumps over ", "brown fox jumps over  the dog", "the dog"),
-        ("the quick brown fox jumps over\n\n", "brown fox jumps over the dog", "the dog"),
-        ("the quick brown fox jumps over \n", "brown fox jumps over", ""),
-        ("the quick brown fox jumps over", "brown fox jumps over \n", " \n"),
-        ("the quick brown fox jumps over\n", "brown fox jumps over\n\nthe dog", "\nthe dog"),
-        ("the quick brown fox jumps over\n\n", "brown fox jumps over\nthe dog", "the dog"),
-        ("def quick_brown_fox():\n", "def quick_brown_fox():\n    return 1", "    return 1"),
-        ("def quick_brown_fox():\n  ", "def quick_brown_fox():\n    return 1", "  return 1"),
-        ("def quick_brown_fox():\n", "def quick_brown_fox():\r\n    return 1", "    return 1"),
-        ("def quick_brown_fox():\n\n    ", "def quick_brown_fox():\n    return 1", "return 1"),
-    ],
-)
-@pytest.mark.parametrize("size", [1, 4, 1_000])
-def test_white_space_is_one_blank_where_text_is_repeated(a: str, b: str, expected: str | None, size: int) -> None:
-    """The first part's stays, the repetition goes whatever its blanks are; new lines and indentation are kept."""
-    assert in_chunks(a, b, size).text == a + (b if expected is None else expected)
-
-
-@pytest.mark.behaviour(29)
-@pytest.mark.parametrize(
-    ("a", "b", "is_found"),
-    [
-        ("said: 0123456789abcd e", "0123456789abcd e!", True),
-        ("said: 0123456789abc\n\n\ne", "0123456789abc   e!", False),
-        ("said: 0123456789abcd ", "0123456789abcd\ne!", False),
-        ("said: 0123456789abcde ", "0123456789abcde\ne!", True),
-        ("said: 0123456789abcde", "\n0123456789abcde!", True),
-        ("said:0123456789abcde", "\n0123456789abcde!", False),
-    ],
-)
-def test_the_least_overlap_counts_white_space_once(a: str, b: str, is_found: bool) -> None:
-    """16 characters, where each run of white space is one: also at the edges, where both sides have some."""
-    assert stitch(a, b) == (a + b[-1] if is_found and not a.endswith(" ") else a + ("e!" if is_found else b))
+@pytest.mark.behaviour(30)
+@pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: f"{seam['of']}: {seam.get('why', seam['b'])}"[:60])
+def test_what_a_text_and_its_continuation_come_to(seam: dict[str, Any]) -> None:
+    """As the file says, however the continuation is fed."""
+    prefilled = seam.get("prefilled", False)
+    assert stitch(seam["a"], seam["b"], prefilled=prefilled) == seam["expected"]
+    for size in (1, 2, 3):
+        assert in_chunks(seam["a"], seam["b"], size, prefilled=prefilled).text == seam["expected"]
 
 
 BLANK = st.sampled_from([" ", "\n", "  ", " \n", "\r\n", "\t", "\n\n"])
@@ -200,19 +101,6 @@ def test_an_exact_repetition_goes_however_much_of_it_is_indentation(text: str) -
 
 
 @pytest.mark.behaviour(29)
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("<ul>\n          </div>\n        </div>\n      </div>\n", "    </div>\n  </div>\n</div>\n</body>\n"),
-        ("        }\n      }\n    }\n  }", "\n      }\n    }\n  }\n}"),
-    ],
-)
-def test_lines_that_differ_in_their_indentation_are_no_repetition(a: str, b: str) -> None:
-    """Closing tags and braces: nothing of them goes."""
-    assert stitch(a, b) == a + b
-
-
-@pytest.mark.behaviour(29)
 @given(
     words=st.lists(st.text("abc", min_size=1, max_size=6), min_size=4, max_size=12),
     blanks=st.lists(BLANK, min_size=26, max_size=26),
@@ -230,34 +118,6 @@ def test_a_repetition_goes_whatever_its_blanks_are(
     again = "".join(word + blank for word, blank in zip(words[-back:], blanks[13:], strict=False)).rstrip()
     assert in_chunks(text, before + again + rest, size, min_overlap=4).text == text + rest
     assert stitch(text + half, before + again + "X", min_overlap=4) == text + "X"
-
-
-@pytest.mark.behaviour(29)
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        ("The Chinese greeting is \ufffd", "The Chinese greeting is 你好.", "The Chinese greeting is 你好."),
-        ("Say \ufffd", "你好", "Say 你好"),
-        ("Say \ufffd\ufffd\ufffd", "你好", "Say 你好"),
-        ("Say \ufffd", "\ufffd\ufffd你好", "Say 你好"),
-        ("Say \ufffd", "\ufffd", "Say \ufffd"),
-        ("\ufffd", "你好", "你好"),
-        ("Say \ufffd", " \ufffd!", "Say  \ufffd!"),
-        ("Say \ufffd", "你\ufffd", "Say 你\ufffd"),
-        ("The Chinese greeting is \ufffd", "...greeting is 你好.", "The Chinese greeting is ...greeting is 你好."),
-        ("The Chinese greeting is \ufffd", "...Chinese greeting is 你好.", "The Chinese greeting is 你好."),
-        ("The Chinese greeting is \ufffd", "Chinese greeting is \ufffd你好.", "The Chinese greeting is 你好."),
-        ("The Chinese greeting is \ufffd", "Chinese greeting is \ufffd", "The Chinese greeting is \ufffd"),
-        ("Say \ufffd", "Continuing:\n你好", "Say 你好"),
-        ("Say \ufffd", "Continuing:\n", "Say \ufffd"),
-        ("```py\nx = '\ufffd", "```py\n你'", "```py\nx = '你'"),
-    ],
-)
-@pytest.mark.parametrize("size", [1, 2, 1_000])
-def test_half_a_character_goes_at_a_seam(a: str, b: str, expected: str, size: int) -> None:
-    """What a limit has left of it, and what a continuation begins with; if nothing continues it, it stays."""
-    assert stitch(a, b) == expected
-    assert in_chunks(a, b, size).text == expected
 
 
 def test_half_a_character_that_was_shown_stays_shown() -> None:
@@ -320,19 +180,12 @@ def test_a_response_that_is_fetched_again_is_taken_as_it_is() -> None:
 @pytest.mark.behaviour(29)
 @pytest.mark.parametrize("dots", ["...", "…", " ...", "\n\n… ", "...\n"])
 @pytest.mark.parametrize("size", [1, 2, 10_000])
-def test_leading_dots_go_where_a_repetition_stands_behind_them(dots: str, size: int) -> None:
-    """An overlap or a restart; without one they are text."""
-    assert in_chunks(SENTENCE, f"{dots}the lazy dog and then it slept.", size).text == f"{SENTENCE} it slept."
-    assert in_chunks(SENTENCE, f"{dots}it slept.", size).text == f"{SENTENCE}{dots}it slept."
+def test_leading_dots_go_where_a_restart_stands_behind_them(dots: str, size: int) -> None:
+    """Without one they are text."""
     assert in_chunks(LONG, f"{dots}{LONG}And more.", size).text == f"{LONG}And more."
     other = f"{dots}{LONG[:3_000]}something else"
     restarted = in_chunks(LONG, other, size)
     assert (restarted.text, restarted.restarted) == (LONG + other, True)
-
-
-def test_dots_that_are_repeated_themselves_go_once() -> None:
-    """The overlap may begin with them."""
-    assert stitch("And so on, ...he said to himself", "...he said to himself.") == "And so on, ...he said to himself."
 
 
 def longest_overlap(a: str, b: str, most: int) -> int:
@@ -449,109 +302,11 @@ def test_a_restart_holds_nothing_once_it_is_known() -> None:
     assert stitcher.held == 0
 
 
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Continuing…",
-        "Continuing from where I left off:",
-        "**Continuing exactly where we left off**",
-        "Sure! Here's the rest of the code:",
-        "Certainly, here is the continuation.",
-        "(continued)",
-        "Picking up where I left off -",
-        "Apologies, continuing from where it was cut off...",
-    ],
-)
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\n\n"])
-def test_a_preamble_goes(line: str, newline: str) -> None:
-    """A first line that only announces the continuation is removed, with the empty line after it."""
-    for size in (1, 5, 1_000):
-        assert in_chunks("The first hal", line + newline + "f of it", size).text == "The first half of it"
-
-
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize(
-    "line",
-    [
-        "continued",
-        "Continuing education is worth it.",
-        "Here's the rest of my family:",
-        "Continuing from where I left off: the fox",
-        "Continuing 3:",
-        "Continuing" + "." * 120,
-    ],
-)
-def test_a_line_that_says_something_stays(line: str) -> None:
-    """What is no known preamble, or longer than one can be, is text."""
-    assert stitch("First.\n", line + "\nSecond.") == "First.\n" + line + "\nSecond."
-
-
 def test_a_preamble_is_known_as_long_as_it_may_become_one() -> None:
     """Every beginning of a preamble may still become one."""
     line = "Sure, continuing from where I left off:"
     assert is_preamble(line)
     assert all(may_become_preamble(line[:size]) for size in range(len(line) + 1))
-
-
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        pytest.param("```py\nx = ", "```py\n1\n```\n", "```py\nx = 1\n```\n", id="opened again"),
-        pytest.param("```py\nx = 1\n", "```\nDone", "```py\nx = 1\n```\nDone", id="closed"),
-        pytest.param("```\ncode li", "```\nne 2", "```\ncode line 2", id="bare, within a line"),
-        pytest.param("```python\ncode li", "```\nne 2", "```python\ncode line 2", id="without the language"),
-        pytest.param("```\ncode li", "```python\nne 2", "```\ncode line 2", id="with a language now"),
-        pytest.param("```py\nx = 1", "```\n\nDone", "```py\nx = 1```\n\nDone", id="closed carelessly"),
-        pytest.param("```py\nx = 1", "```\n \t\r\nDone", "```py\nx = 1```\n \t\r\nDone", id="the same, with blanks"),
-        pytest.param("```py\nx = 1", "```\n", "```py\nx = 1```\n", id="closed carelessly, and over"),
-        pytest.param("```py\nx = 1", "```", "```py\nx = 1```", id="the same without a newline"),
-        pytest.param("```py\nx = 1\n  ", "```\nDone", "```py\nx = 1\n  ```\nDone", id="closed, indented"),
-        pytest.param("~~~\nx = ", "```\n1", "~~~\nx = ```\n1", id="another marker"),
-        pytest.param("````\nx = ", "```\n1", "````\nx = ```\n1", id="a shorter marker"),
-        pytest.param("```py\nx = ", "```js\n1", "```py\nx = ```js\n1", id="another language"),
-        pytest.param("```Python\nx = ", "```python  \n1", "```Python\nx = 1", id="another case, and blanks"),
-        pytest.param("   ```python\n   code li", "   ```python\nne 2", "   ```python\n   code line 2", id="indented"),
-        pytest.param("```python\ncode li", "        ```python\nne 2", "```python\ncode line 2", id="indented now"),
-        pytest.param("    ```py\n    code li", "```py\nne", "    ```py\n    code line", id="indented before"),
-        pytest.param("1. Do:\n\n      ```sh\n      l", "   ```\ns", "1. Do:\n\n      ```sh\n      ls", id="in a list"),
-        pytest.param("- ```sh\n  l", "  ```sh\ns", "- ```sh\n  ls", id="behind a bullet"),
-        pytest.param(
-            "      ```sh\n      ls\n      ```\n", "      ```sh\n", "      ```sh\n      ls\n      ```\n      ```sh\n",
-            id="a second block in a list",
-        ),
-        pytest.param(
-            "```\nfirst_number = 1\nsecond_number = 2\n", "```\nsecond_number = 2\nthird = 3\n",
-            "```\nfirst_number = 1\nsecond_number = 2\nthird = 3\n", id="bare, then repeated lines",
-        ),
-        pytest.param(
-            "```\nfirst_number = 1\nsecond_number = 2", "```\n\nsecond_number = 2\nthird = 3\n",
-            "```\nfirst_number = 1\nsecond_number = 2\nthird = 3\n", id="bare, an empty line, then repeated lines",
-        ),
-        pytest.param(
-            "```py\nfirst_number = 1\nsecond_", "```py\n...\nfirst_number = 1\nsecond_number = 2\n",
-            "```py\nfirst_number = 1\nsecond_number = 2\n", id="fence, dots, then repeated lines",
-        ),
-        pytest.param("```\nx = 1\n", "```\nDone", "```\nx = 1\n```\nDone", id="closed where nothing is repeated"),
-        pytest.param("```md\ntext\n", "```js\n1", "```md\ntext\n```js\n1", id="another block inside"),
-        pytest.param("```py\nx = 1\n```\n", "```py\n2", "```py\nx = 1\n```\n```py\n2", id="a new block"),
-        pytest.param("~~~~ py\na\n```\n", "~~~~py\nb", "~~~~ py\na\n```\nb", id="tildes"),
-        pytest.param(
-            "```py\nfirst = 1\nsecond = 2\nthi", "Continuing:\n```py\nsecond = 2\nthird = 3\n",
-            "```py\nfirst = 1\nsecond = 2\nthisecond = 2\nthird = 3\n",
-            id="preamble, fence, too little repeated",
-        ),
-        pytest.param(
-            "```py\nfirst_number = 1\nsecond_number = 2\nthi", "```py\nsecond_number = 2\nthird = 3\n",
-            "```py\nfirst_number = 1\nsecond_number = 2\nthird = 3\n", id="fence, then repeated lines",
-        ),
-    ],
-)  # fmt: skip
-def test_an_open_code_block_is_not_opened_again(a: str, b: str, expected: str) -> None:
-    """The line that opens the open block once more is removed, and no other fence."""
-    for size in (1, 3, 1_000):
-        assert in_chunks(a, b, size).text == expected
 
 
 @pytest.mark.parametrize(
@@ -580,57 +335,6 @@ def test_an_open_code_block_is_not_opened_again(a: str, b: str, expected: str) -
 def test_the_open_code_block_is_found(text: str, opened: Fence | None) -> None:
     """What opened it, however it is indented; it is closed by as many marks or more, indented by 3 more at most."""
     assert open_fence(text) == opened
-
-
-@pytest.mark.behaviour(22)
-@pytest.mark.parametrize(
-    ("b", "expected"),
-    [
-        (" two", "one  two"),
-        ("two", "one  two"),
-        ("  two", "one  two"),
-        ("   two", "one   two"),
-        ("\ntwo", "one  \ntwo"),
-    ],
-)
-def test_white_space_that_a_prefill_left_out_is_put_back_once(b: str, expected: str) -> None:
-    """The answer's trailing white space is not doubled by the continuation's."""
-    for size in (1, 100):
-        stitcher = Stitcher("one  ")
-        stitcher.seam(prefilled=True)
-        for start in range(0, len(b), size):
-            stitcher.feed(b[start : start + size])
-        stitcher.close()
-        assert stitcher.text == expected
-
-
-@pytest.mark.behaviour(22)
-@pytest.mark.parametrize(
-    ("stripped", "b", "expected"),
-    [
-        (" \n\n", "\n\nis here", " \n\nis here"),
-        (" \n\n", "\nis here", " \n\nis here"),
-        (" \n\n", " \n\nis here", " \n\nis here"),
-        (" \n\n", " is here", " \n\nis here"),
-        (" \n\n", "\n\n    indented", " \n\n    indented"),
-        (" \n\n", " \n  indented", " \n\n  indented"),
-        ("\n", "\n\nis here", "\n\nis here"),
-        ("\n", "  indented", "\n  indented"),
-        (" \n\n", "is here", " \n\nis here"),
-        (" \n\n", "\n", " \n\n"),
-    ],
-)
-@pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_a_part_of_the_white_space_that_was_left_out_is_not_doubled(
-    stripped: str, b: str, expected: str, size: int
-) -> None:
-    """The model may give all of it, its beginning or its end, and its own after it."""
-    stitcher = Stitcher("one" + stripped)
-    stitcher.seam(prefilled=True)
-    for start in range(0, len(b), size):
-        stitcher.feed(b[start : start + size])
-    stitcher.close()
-    assert stitcher.text == "one" + expected
 
 
 def test_a_text_without_a_seam_passes_at_once() -> None:
@@ -700,27 +404,6 @@ def test_half_a_character_in_a_turn(script: list[object], expected: str, chunk: 
     seen, result = shown(*script, chunk=chunk)
     assert seen == result.text == expected
     assert "".join(message.text for message in result.messages if message.role == "assistant") == expected
-
-
-@pytest.mark.behaviour(19)
-def test_half_a_character_in_a_turn_that_is_taken_up_again() -> None:
-    """It was shown and stays so; the overlap is found behind it, and the answer is whole."""
-    seen, result = shown(cut("The Chinese greeting is \ufffd"), continuation_max_attempts=0)
-    assert seen == result.text == result.answer == "The Chinese greeting is \ufffd"
-    played = Played(said("Chinese greeting is 你好."), chunk=2)
-    resumed = ContinuationController(played).run(result.resume())
-    assert resumed.outcome is TurnOutcome.COMPLETED
-    assert resumed.text == "The Chinese greeting is \ufffd你好."
-    assert resumed.answer == resumed.messages[-1].text == "The Chinese greeting is 你好."
-    assert not resumed.restarted
-
-
-@pytest.mark.behaviour(25)
-def test_half_a_character_in_a_history() -> None:
-    """The segments keep it, the merged message does not."""
-    nudge = Message(role="user", content="go on", synthetic=True)
-    segments = (cut("It is \ufffd").message(), nudge, said("你好").message())
-    assert [message.text for message in collapse(segments)] == ["It is 你好"]
 
 
 @pytest.mark.behaviour(16)
@@ -803,23 +486,3 @@ def test_an_open_code_block_is_found_in_linear_time() -> None:
         started = time.perf_counter()
         open_fence(text)
         assert time.perf_counter() - started < 1
-
-
-def test_what_tells() -> None:
-    """Rows of figures, rules and white space tell nothing; letters, in any script, and emoji do."""
-    assert not any(map(tells, ("", "12 345", "----", "\u3000 \n", "[0, 0, 0]")))
-    assert all(map(tells, ("a1", "語", "🎉")))
-
-
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize(
-    "chunks", [["Continuing:\r\n", "\r", "\nrest"], ["Continuing:\r\n\r\nrest"]], ids=["split", "whole"]
-)
-def test_the_empty_line_after_a_preamble_goes_whatever_its_end(chunks: list[str]) -> None:
-    """A CR and its LF may come apart."""
-    stitcher = Stitcher("The beginning, ")
-    stitcher.seam()
-    for chunk in chunks:
-        stitcher.feed(chunk)
-    stitcher.close()
-    assert stitcher.text == "The beginning, rest"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from endturn.chat import ToolCall
-from endturn.continuation.fit import mismatch
+from endturn.continuation.schema_check import mismatch
 from endturn.continuation.termination import (
     EMPTY,
     FINISH_RESPONSE,
@@ -16,7 +16,7 @@ from endturn.continuation.termination import (
     TASK_COMPLETED,
     Finish,
     Mode,
-    Watchman,
+    WalletGuard,
     finish_response,
     finish_task,
     is_offered,
@@ -222,39 +222,39 @@ FOUND = [("search", "nothing of the kind was found")]
 @pytest.mark.parametrize("mode", ["response", "task"])
 def test_an_answer_without_action_completes(mode: Mode) -> None:
     """A model that says something and asks for nothing is done."""
-    assert Watchman(mode).see(LONG) == Finish(IMPLICIT, "no_action")
+    assert WalletGuard(mode).see(LONG) == Finish(IMPLICIT, "no_action")
 
 
 @pytest.mark.behaviour(41)
 @pytest.mark.parametrize("said", ["[Tool Result] 3 rows", FOUND[0][1], f" {FOUND[0][1]}\n"])
 def test_an_echo_of_a_tools_result_completes(said: str) -> None:
     """The label, or the last result word for word, said beside a call."""
-    watchman = Watchman("task")
-    assert watchman.see("", results=FOUND) is None
-    assert watchman.see(said, results=[("now", "noon")]) == Finish(IMPLICIT, "echo")
+    guard = WalletGuard("task")
+    assert guard.see("", results=FOUND) is None
+    assert guard.see(said, results=[("now", "noon")]) == Finish(IMPLICIT, "echo")
 
 
 @pytest.mark.behaviour(41)
 def test_what_merely_quotes_a_result_goes_on() -> None:
     """A sentence about a result is no echo; nor is one that says a result's few characters."""
-    watchman = Watchman("task")
-    assert watchman.see("", results=[("add", "42"), *FOUND]) is None
-    assert watchman.see(f"It says {FOUND[0][1]!r}; looking again.", results=[("add", "1")]) is None
-    assert watchman.see("42", calls=["add"]) is None
+    guard = WalletGuard("task")
+    assert guard.see("", results=[("add", "42"), *FOUND]) is None
+    assert guard.see(f"It says {FOUND[0][1]!r}; looking again.", results=[("add", "1")]) is None
+    assert guard.see("42", calls=["add"]) is None
 
 
 @pytest.mark.behaviour(41)
 def test_the_same_answer_twice_in_a_row_completes() -> None:
     """The first 200 characters are compared, so what differs after them does not matter."""
-    watchman, long = Watchman("task"), "I am still looking. " * 10
-    assert watchman.see(long + "a", calls=["search x"], results=FOUND) is None
-    assert watchman.see(long + "b", calls=["search x"], results=FOUND) == Finish(IMPLICIT, "repeated")
+    guard, long = WalletGuard("task"), "I am still looking. " * 10
+    assert guard.see(long + "a", calls=["search x"], results=FOUND) is None
+    assert guard.see(long + "b", calls=["search x"], results=FOUND) == Finish(IMPLICIT, "repeated")
 
 
 @pytest.mark.behaviour(41)
 def test_what_is_not_the_same_answer_twice_in_a_row() -> None:
     """Another call, another text between, a difference within 200 characters, or no text at all: the loop goes on."""
-    watchman = Watchman("task")
+    guard = WalletGuard("task")
     for text, asked in [
         ("Let me look it up.", "search x"),
         ("Let me look it up.", "search y"),
@@ -266,45 +266,45 @@ def test_what_is_not_the_same_answer_twice_in_a_row() -> None:
         ("ok", "status"),
         ("ok", "status"),
     ]:
-        assert watchman.see(text, calls=[asked], results=FOUND) is None
+        assert guard.see(text, calls=[asked], results=FOUND) is None
 
 
 @pytest.mark.behaviour(41)
 @pytest.mark.parametrize("answers", [["", "", ""], ["ok", " \n", "123456789"]])
 def test_three_trivial_answers_in_a_row_complete(answers: list[str]) -> None:
     """Empty ones and ones of fewer than ten characters, after something was done."""
-    watchman = Watchman("task")
-    watchman.see("", results=FOUND)
-    first, second, third = (watchman.see(text) for text in answers)
+    guard = WalletGuard("task")
+    guard.see("", results=FOUND)
+    first, second, third = (guard.see(text) for text in answers)
     assert (first, second, third) == (None, None, Finish(IMPLICIT, "trivial"))
 
 
 @pytest.mark.behaviour(41)
 def test_trivial_answers_that_are_not_in_a_row() -> None:
     """A call between two begins the count anew; ten characters are not trivial."""
-    watchman = Watchman("task")
+    guard = WalletGuard("task")
     for _ in range(3):
-        assert watchman.see("") is None
-        assert watchman.see("ok") is None
-        assert watchman.see("", results=FOUND) is None
-    assert watchman.see("1234567890") == Finish(IMPLICIT, "no_action")
+        assert guard.see("") is None
+        assert guard.see("ok") is None
+        assert guard.see("", results=FOUND) is None
+    assert guard.see("1234567890") == Finish(IMPLICIT, "no_action")
 
 
 @pytest.mark.behaviour(40)
 def test_three_empty_answers_and_nothing_else_are_no_completion() -> None:
     """A turn that has said nothing and done nothing is not complete."""
-    watchman = Watchman("task")
-    assert [watchman.see(text) for text in ("", " ", "\n")] == [None, None, Finish(EMPTY, "trivial")]
+    guard = WalletGuard("task")
+    assert [guard.see(text) for text in ("", " ", "\n")] == [None, None, Finish(EMPTY, "trivial")]
 
 
 @pytest.mark.behaviour(41)
 def test_the_guard_can_be_left_at_home() -> None:
     """Then the tool alone ends the turn."""
-    watchman = Watchman("task", wallet_guard=False)
+    guard = WalletGuard("task", wallet_guard=False)
     for text in (LONG, LONG, "", "", "", "[Tool Result]"):
-        assert watchman.see(text) is None
+        assert guard.see(text) is None
     result = finish_task(parsed("finish_task"))
-    assert watchman.see("", results=[("finish_task", result)]) == Finish("finish_task", "done")
+    assert guard.see("", results=[("finish_task", result)]) == Finish("finish_task", "done")
 
 
 # --- Loops that see text only -------------------------------------------------------------------------------------
@@ -319,13 +319,11 @@ def test_a_loop_that_sees_text_only_is_told_of_the_tool() -> None:
         ("finish_response", "Response complete."),
         ("finish_task", "no"),
     ]
-    watchman = Watchman("task")
-    assert watchman.see("Reading.", results=results) is None
-    assert watchman.see("Ending.", results=[("search", "x"), ("finish_task", fooling)]) == Finish(
-        "finish_task", "blocked"
-    )
-    assert watchman.see("Ending.", results=[("task_completed", fooling)]) == Finish("task_completed", "blocked")
-    answering = Watchman("response")
+    guard = WalletGuard("task")
+    assert guard.see("Reading.", results=results) is None
+    assert guard.see("Ending.", results=[("search", "x"), ("finish_task", fooling)]) == Finish("finish_task", "blocked")
+    assert guard.see("Ending.", results=[("task_completed", fooling)]) == Finish("task_completed", "blocked")
+    answering = WalletGuard("response")
     assert answering.see("Reading.", results=[("finish_task", fooling)]) is None
     assert answering.see("Bye.", results=[("finish_response", "Response complete.")]) == Finish(
         "finish_response", "done"

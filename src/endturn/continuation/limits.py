@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
+from endturn.chat import ChatResponse, Request, ToolCall, Usage
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.events import Strategy, TurnOutcome
-from endturn.stop import Resume
+from endturn.events import Strategy, TurnOutcome, plausible
+from endturn.stop import Resume, StopReason
+
+RESUMING: Final = {
+    Resume.RESEND_UNCHANGED: Strategy.RESEND,
+    Resume.NATIVE_TOKEN: Strategy.NATIVE_TOKEN,
+    Resume.RETRIEVE_SAME_ID: Strategy.RETRIEVE,
+}
+"""How each kind of pause is taken up, where a controller can: the others are left to the host."""
+COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
+"""The calls whose output counts against the budgets, however they end."""
+MARGIN: Final = 256
+"""Output tokens that a continuation must be able to spend beyond its thinking budget to be worth a call."""
 
 
 @dataclass(slots=True)
@@ -39,6 +53,31 @@ class Counters:
     continuations_made: int = 0
     repairs_made: int = 0
 
+    def count(self, strategy: Strategy | None) -> None:
+        """Count a call that asks so; None is an ordinary one."""
+        self._limited(strategy, 1)
+        self.iterations_made += strategy is None
+        self.repairs_made += strategy is Strategy.REPAIR
+        self.continuations_made += strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY)
+
+    def give_back(self, strategy: Strategy | None) -> None:
+        """A call that the provider could not answer for the time being spends no attempt."""
+        self._limited(strategy, -1)
+        self.iterations_made -= strategy is None
+
+    def _limited(self, strategy: Strategy | None, by: int) -> None:
+        match strategy:
+            case None:
+                self.iterations += by
+            case Strategy.RESEND | Strategy.NATIVE_TOKEN | Strategy.RETRIEVE:
+                self.resumes += by
+            case Strategy.REPAIR:
+                self.repairs += by
+            case Strategy.RETRY:
+                self.again += by
+            case Strategy.PROMPT | Strategy.PREFILL:
+                self.attempts += by
+
     def afresh(self) -> Counters:
         """Nothing used yet of what is limited."""
         return Counters(
@@ -64,144 +103,156 @@ class Progress:
     repetitive: bool = False
 
 
-COUNTED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.RETRY, Strategy.REPAIR})
-"""The calls whose output counts against the budgets, however they end."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Says of each further call why it is not made: the turn's outcome then, or None.
 
-MARGIN: Final = 256
-"""Output tokens that a continuation must be able to spend beyond its thinking budget to be worth a call."""
+    Attributes:
+        elapsed: gives the seconds since the turn began.
+        thinking: tokens that the request sets aside for thinking.
+    """
 
+    policy: ContinuationPolicy
+    counters: Counters
+    elapsed: Callable[[], float]
+    model: str = ""
+    thinking: int = 0
 
-def tokens_left(counters: Counters, policy: ContinuationPolicy) -> int | None:
-    """How many output tokens continuations and repairs may still use; None for no limit, or before any is known."""
-    limit = policy.continuation_max_total_completion_tokens
-    if limit == "none":
-        return None
-    if limit is None:
-        if counters.ceiling is None:
+    @property
+    def tokens_left(self) -> int | None:
+        """How many output tokens continuations and repairs may still use; None: no limit, or none is known yet."""
+        limit = self.policy.continuation_max_total_completion_tokens
+        if limit is None and self.counters.ceiling is not None:
+            limit = 4 * self.counters.ceiling
+        return None if limit is None or limit == "none" else max(0, limit - self.counters.tokens)
+
+    @property
+    def chars_left(self) -> int:
+        """How many characters of cut answers, and of what continues them, may still be kept."""
+        return max(0, self.policy.continuation_max_output_chars - self.counters.chars)
+
+    @property
+    def affordable(self) -> int | None:
+        """How many output tokens the rest of the money buys; None where money is no limit."""
+        price = self.policy.price(self.model)
+        if self.policy.max_cost is None or price is None or not price[1]:
             return None
-        limit = 4 * counters.ceiling
-    return max(0, limit - counters.tokens)
+        left = (self.policy.max_cost - self.counters.cost) * 1e6 / price[1]
+        return max(0, int(left + 1e-6))  # a sum of cents, as floats have it
 
+    def clamp(self, asked: int | None) -> int | None:
+        """The `max_tokens` of a continuation or repair: what the request asked for, or what is left if that is less.
 
-def affordable(counters: Counters, policy: ContinuationPolicy, model: str) -> int | None:
-    """How many output tokens of the model the rest of the money buys; None where money is no limit."""
-    price = policy.price(model)
-    if policy.max_cost is None or price is None or not price[1]:
+        A request without a maximum keeps none as long as the provider's own (as seen in the first cut) fits into the
+        rest.
+        """
+        bounds = [bound for bound in (self.tokens_left, self.affordable) if bound is not None]
+        if not bounds:
+            return asked
+        left, ceiling = min(bounds), self.counters.ceiling
+        if asked is None:
+            return left if ceiling is None or left < ceiling else None
+        return min(asked, left)
+
+    def before_continuation(self, progress: Progress) -> TurnOutcome | None:
+        """Why cut text is not continued."""
+        if progress.repetitive:
+            return TurnOutcome.REPETITION
+        if not progress.visible:
+            return TurnOutcome.REASONING_EXHAUSTED if progress.reasoned else TurnOutcome.NO_PROGRESS
+        if self.counters.attempts >= self.policy.continuation_max_attempts:
+            return TurnOutcome.RETRY_LIMIT
+        return self._budget()
+
+    def before_repair(self) -> TurnOutcome | None:
+        """Why a tool payload is not asked for again."""
+        if not self.policy.continuation_tool_repair_attempts:
+            return TurnOutcome.TOOL_CALL_CUT
+        if self.counters.repairs >= self.policy.continuation_tool_repair_attempts:
+            return TurnOutcome.TOOL_REPAIR_FAILED
+        return self._budget()
+
+    def before_asking_again(self, otherwise: TurnOutcome) -> TurnOutcome | None:
+        """Why the same question is not asked once more. `otherwise`: what its answer came to."""
+        return otherwise if self.counters.again else self._budget()
+
+    def before_resume(self, resume: Resume, *, able: bool = True) -> TurnOutcome | None:
+        """Why a paused response is not taken up again.
+
+        Args:
+            resume: how it would be.
+            able: the provider function can: it fetches, it does not follow tokens by itself, and the token is a new
+                one.
+        """
+        if resume not in RESUMING or not able:
+            return TurnOutcome.LEFT_PAUSED
+        if self.counters.resumes >= self.policy.continuation_max_resumes:
+            return TurnOutcome.RESUME_LIMIT
+        return self._time_or_money()
+
+    def before_iteration(self) -> TurnOutcome | None:
+        """Why the tool loop does not go on."""
+        if self.counters.iterations >= self.policy.max_iterations:
+            return TurnOutcome.MAX_ITERATIONS
+        return self._time_or_money()
+
+    def _time_or_money(self) -> TurnOutcome | None:
+        policy = self.policy
+        if policy.deadline_s is not None and self.elapsed() >= policy.deadline_s:
+            return TurnOutcome.DEADLINE
+        if policy.max_cost is not None and self.counters.cost >= policy.max_cost:
+            return TurnOutcome.COST_BUDGET
         return None
-    return max(0, int((policy.max_cost - counters.cost) * 1e6 / price[1] + 1e-6))  # a sum of cents, as floats have it
+
+    def _budget(self) -> TurnOutcome | None:
+        if (over := self._time_or_money()) is not None:
+            return over
+        # A request for 64 tokens can never leave 256 of them: there, one more answer of its size is enough.
+        least = self.thinking + min(MARGIN, self.counters.ceiling or MARGIN)
+        if self.tokens_left is not None and self.tokens_left < least:
+            return TurnOutcome.TOKEN_BUDGET
+        if self.affordable is not None and self.affordable <= self.thinking:
+            return TurnOutcome.COST_BUDGET
+        return None if self.chars_left else TurnOutcome.CHAR_BUDGET
 
 
-def clamp(asked: int | None, counters: Counters, policy: ContinuationPolicy, model: str = "") -> int | None:
-    """The `max_tokens` of a continuation or repair: what the request asked for, or what is left if that is less.
+# --- Usage --------------------------------------------------------------------------------------------------------
 
-    A request without a maximum keeps none as long as the provider's own (as seen in the first cut) fits into the rest.
+
+def measured(response: ChatResponse, request: Request) -> Usage:
+    """A response's usage. Where the provider gave none, a token per 4 bytes of what was said, and asked.
+
+    A cut answer used its maximum. No input is estimated of a request that was refused, or whose answer is still being
+    made: that is counted when it is fetched. Of content parts in a format's own shape only the text counts.
     """
-    left = tokens_left(counters, policy)
-    bought = affordable(counters, policy, model)
-    if bought is not None:
-        left = bought if left is None else min(left, bought)
-    if left is None:
-        return asked
-    if asked is None:
-        return left if counters.ceiling is None or left < counters.ceiling else None
-    return min(asked, left)
+    usage, stop = plausible(response.usage) or Usage(), response.stop
+    said = _size(response.text + (response.reasoning or ""), response.tool_calls)
+    if usage.output_tokens is None:
+        is_full = stop.reason is StopReason.MAX_TOKENS and request.max_tokens is not None
+        usage = replace(usage, output_tokens=request.max_tokens if is_full else -(-said // 4), estimated=True)
+    is_refused = not said and stop.reason in (StopReason.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED)
+    if usage.input_tokens is None and not is_refused and stop.resume is not Resume.RETRIEVE_SAME_ID:
+        asked = sum(_size(message.text, message.tool_calls) for message in request.messages)
+        usage = replace(usage, input_tokens=-(-asked // 4), estimated=True)
+    return usage
 
 
-def _over(counters: Counters, policy: ContinuationPolicy, elapsed_s: float) -> TurnOutcome | None:
-    """What ends a turn before any further call, whatever it is for: its time or its money is up."""
-    if policy.deadline_s is not None and elapsed_s >= policy.deadline_s:
-        return TurnOutcome.DEADLINE
-    if policy.max_cost is not None and counters.cost >= policy.max_cost:
-        return TurnOutcome.COST_BUDGET
-    return None
+def estimated(response: ChatResponse, usage: Usage) -> Usage | None:
+    """What of a response's usage is an estimate; None where the provider counted all of it."""
+    if not usage.estimated:
+        return None
+    told = plausible(response.usage) or Usage()
+    return Usage(
+        input_tokens=usage.input_tokens if told.input_tokens is None else None,
+        output_tokens=usage.output_tokens if told.output_tokens is None else None,
+        estimated=True,
+    )
 
 
-def _spent(
-    counters: Counters, policy: ContinuationPolicy, elapsed_s: float, thinking: int, model: str
-) -> TurnOutcome | None:
-    over = _over(counters, policy, elapsed_s)
-    if over is not None:
-        return over
-    left = tokens_left(counters, policy)
-    # A request for 64 tokens can never leave 256 of them: there, one more answer of its size is enough.
-    floor = thinking + min(MARGIN, counters.ceiling or MARGIN)
-    if left is not None and left < floor:
-        return TurnOutcome.TOKEN_BUDGET
-    bought = affordable(counters, policy, model)
-    if bought is not None and bought <= thinking:
-        return TurnOutcome.COST_BUDGET
-    if counters.chars >= policy.continuation_max_output_chars:
-        return TurnOutcome.CHAR_BUDGET
-    return None
-
-
-def before_continuation(
-    counters: Counters,
-    policy: ContinuationPolicy,
-    progress: Progress,
-    *,
-    elapsed_s: float,
-    thinking: int = 0,
-    model: str = "",
-) -> TurnOutcome | None:
-    """Why cut text is not continued, None if it is. `thinking`: the request's thinking budget in tokens."""
-    if progress.repetitive:
-        return TurnOutcome.REPETITION
-    if not progress.visible:
-        return TurnOutcome.REASONING_EXHAUSTED if progress.reasoned else TurnOutcome.NO_PROGRESS
-    if counters.attempts >= policy.continuation_max_attempts:
-        return TurnOutcome.RETRY_LIMIT
-    return _spent(counters, policy, elapsed_s, thinking, model)
-
-
-def before_repair(
-    counters: Counters, policy: ContinuationPolicy, *, elapsed_s: float, thinking: int = 0, model: str = ""
-) -> TurnOutcome | None:
-    """Why a tool payload is not asked for again, None if it is."""
-    if not policy.continuation_tool_repair_attempts:
-        return TurnOutcome.TOOL_CALL_CUT
-    if counters.repairs >= policy.continuation_tool_repair_attempts:
-        return TurnOutcome.TOOL_REPAIR_FAILED
-    return _spent(counters, policy, elapsed_s, thinking, model)
-
-
-def before_asking_again(
-    counters: Counters,
-    policy: ContinuationPolicy,
-    otherwise: TurnOutcome,
-    *,
-    elapsed_s: float,
-    thinking: int = 0,
-    model: str = "",
-) -> TurnOutcome | None:
-    """Why the same question is not asked once more, None if it is. `otherwise`: what its answer came to."""
-    if counters.again:
-        return otherwise
-    return _spent(counters, policy, elapsed_s, thinking, model)
-
-
-DRIVEN: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN, Resume.RETRIEVE_SAME_ID})
-"""The ways of taking a pause up that a controller can go, given a provider function that goes them."""
-
-
-def before_resume(
-    counters: Counters, policy: ContinuationPolicy, resume: Resume, *, able: bool = True, elapsed_s: float
-) -> TurnOutcome | None:
-    """Why a paused response is not taken up again, None if it is.
-
-    Args:
-        resume: how it would be.
-        able: the provider function can: it fetches, it does not follow tokens by itself, and the token is a new one.
-    """
-    if resume not in DRIVEN or not able:
-        return TurnOutcome.LEFT_PAUSED
-    if counters.resumes >= policy.continuation_max_resumes:
-        return TurnOutcome.RESUME_LIMIT
-    return _over(counters, policy, elapsed_s)
-
-
-def before_iteration(counters: Counters, policy: ContinuationPolicy, *, elapsed_s: float) -> TurnOutcome | None:
-    """Why the tool loop does not go on, None if it does."""
-    if counters.iterations >= policy.max_iterations:
-        return TurnOutcome.MAX_ITERATIONS
-    return _over(counters, policy, elapsed_s)
+def _size(text: str, calls: Iterable[ToolCall]) -> int:
+    """The bytes of a text, and of the arguments of calls."""
+    arguments = (
+        json.dumps(call.arguments or {}, default=str) if call.arguments_raw is None else call.arguments_raw
+        for call in calls
+    )  # fmt: skip
+    return sum(len(part.encode(errors="replace")) for part in (text, *arguments))

@@ -1,4 +1,4 @@
-"""The continuation machine: one flat table of (state, signal) → (state, step), and what a response signals to it.
+"""The continuation machine: one flat table of (state, signal) → (state, step).
 
 The rules:
 
@@ -16,8 +16,9 @@ The rules:
    `limit_reached` is said of a response too that is longer than what may be kept.
 6. An illegal pair raises IllegalTransition and changes nothing.
 
-No clock, no I/O, no telemetry. What is not here: when a limit is reached (limits), which text is kept (stitch), which
-calls are good (toolgate), what ends a turn on purpose (termination), and what a step does (turn).
+No clock, no I/O, no telemetry. What is not here: what a response signals (evaluation), when a limit is reached
+(limits), which text is kept (stitch), which calls are good (tool_gate), what ends a turn on purpose (termination), and
+what a step does (turn). A signal that a stop reason gives has its name.
 """
 
 from __future__ import annotations
@@ -25,12 +26,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple
 
-from endturn.continuation.toolgate import Answer, Refused, Repair, Run, Verdict
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
-from endturn.stop import Stop, StopReason
 
 
 class State(StrEnum):
@@ -230,53 +229,6 @@ class Machine:
         self.state = found.state
         return found.step
 
-
-def classify(
-    stop: Stop, verdict: Verdict | None, *, repairing: bool = False, hand_over: bool = False, drop: bool = False
-) -> Signal:
-    """What a response means to the machine.
-
-    Args:
-        verdict: the gate's; None for a response that holds no calls and promised none.
-        repairing: the response answers a repair: a cut one is then a refused payload, whatever it holds, and a
-            refusal or a filter's block refuses the repair, not the turn.
-        hand_over: the host runs its tools itself.
-        drop: the calls of a cut response are not asked for again; its text is what counts.
-    """
-    reason = stop.reason
-    match verdict:
-        case Run():
-            return Signal.HAND_OVER if hand_over else Signal.TOOL_CALL
-        case Answer():
-            return Signal.INVALID_CALLS
-        case Repair() if not (drop and reason is StopReason.MAX_TOKENS):
-            return Signal.GATE_REFUSED
-        case Refused() if stop.promoted_from is not None:
-            reason = stop.promoted_from  # the calls are not to count, and without them it said this
-        case Repair() | Refused() | None:
-            pass
-        case _:
-            assert_never(verdict)
-    if repairing and reason in (StopReason.MAX_TOKENS, StopReason.MISSING):
-        return Signal.GATE_REFUSED
-    if repairing and reason in (StopReason.REFUSED, StopReason.SAFETY_BLOCKED):
-        return Signal.REPAIR_REFUSED
-    return _SIGNAL[reason]
-
-
-_SIGNAL: Final = {
-    StopReason.END_TURN: Signal.END_TURN,
-    StopReason.TOOL_CALL: Signal.GATE_REFUSED,  # calls were promised, none came
-    StopReason.MAX_TOKENS: Signal.MAX_TOKENS,
-    StopReason.CONTEXT_WINDOW_EXCEEDED: Signal.CONTEXT_WINDOW_EXCEEDED,
-    StopReason.SAFETY_BLOCKED: Signal.SAFETY_BLOCKED,
-    StopReason.REFUSED: Signal.REFUSED,
-    StopReason.PAUSED: Signal.PAUSED,
-    StopReason.CANCELLED: Signal.CANCELLED,
-    StopReason.ERROR: Signal.ERROR,
-    StopReason.MISSING: Signal.MISSING,
-    StopReason.UNKNOWN: Signal.UNKNOWN,
-}
 
 OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(
     {

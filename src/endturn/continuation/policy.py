@@ -7,12 +7,15 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from endturn.errors import UsageError, did_you_mean
+from endturn.tables import shipped
 
 PREFIX: Final = "ENDTURN_AGENT_"
 """What an environment variable of the policy begins with; a key in upper case follows."""
@@ -28,6 +31,13 @@ Do not repeat already-sent text."""
 FILE: Final = "ENDTURN_CONFIG_FILE"
 """The environment variable that names a TOML file; its table `agent` has the policy's keys."""
 
+
+@cache
+def presets() -> Mapping[str, Mapping[str, Any]]:
+    """The keys that each preset sets, by its name: data/presets.toml, which says where each comes from."""
+    return MappingProxyType(tomllib.loads(shipped().joinpath("presets.toml").read_text("utf-8")))
+
+
 Dispatch = Literal["verified_terminal", "tool_call_only", "any_parsed"]
 Way = Literal["native_token", "resend", "prefill", "prompt"]
 _Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -38,7 +48,7 @@ Price = tuple[_Money, _Money]
 class ContinuationPolicy(BaseModel):
     """How far a turn is continued, and which tool calls are run. Immutable.
 
-    A further key, `preset`, names a policy of `endturn.continuation.presets` that gives all keys which are not given.
+    A further key, `preset`, names a table of data/presets.toml that gives all keys which are not given.
 
     Attributes:
         continuation_max_attempts: continuations of cut text in one turn, its tool iterations included.
@@ -169,7 +179,7 @@ class ContinuationPolicy(BaseModel):
 
     @classmethod
     def preset(cls, name: str, /, **values: Any) -> Self:
-        """A policy of `endturn.continuation.presets` by its name, with other values for some keys.
+        """A preset by its name, with other values for some keys.
 
         Raises:
             UsageError: there is no such preset, or a key or value makes no sense.
@@ -235,13 +245,10 @@ def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping
 
 
 def _preset(name: object, origin: str) -> Mapping[str, Any]:
-    """The keys that a preset gives."""
-    from endturn.continuation.presets import PRESETS  # it is made of policies, and few name one
-
-    preset = PRESETS.get(name) if isinstance(name, str) else None
-    if preset is None:
-        raise UsageError(f"there is no preset {name!r}{origin}; the presets are: {', '.join(PRESETS)}")
-    return {key: getattr(preset, key) for key in preset.model_fields_set}
+    """The keys that a preset sets."""
+    if not isinstance(name, str) or name not in presets():
+        raise UsageError(f"there is no preset {name!r}{origin}; the presets are: {', '.join(presets())}")
+    return presets()[name]
 
 
 def _in_environment(environ: Mapping[str, str]) -> list[_Told]:

@@ -1,7 +1,8 @@
-"""What a turn comes to: the result that is handed back, and how an unfinished one is taken up again."""
+"""What a turn gives out: its entries while it runs, its result, and how an unfinished one is taken up again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,6 +12,72 @@ from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Stop
+
+# --- For whoever writes a turn down ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began:
+    """A turn begins, or is taken up again.
+
+    Attributes:
+        request: what the host asked for.
+        segments: what the turn already has, where it was taken up again; `counters` and `usage` go with them.
+        paused: where its first call takes a response up by token or id: that response, as far as it is known.
+        format, provider, dialect, retrieves, follows_tokens: of the provider function; see `Abilities`.
+    """
+
+    request: Request
+    segments: tuple[Message, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    usage: Usage = field(default_factory=Usage)
+    paused: ChatResponse | None = None
+    format: str
+    provider: str
+    dialect: str = ""
+    retrieves: bool = False
+    follows_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call came to this.
+
+    Attributes:
+        response: what arrived, as it arrived: whether any of it enters the turn is told apart.
+        raised: what the provider function raised beside it.
+    """
+
+    response: ChatResponse
+    raised: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A message enters the turn: an answer without the calls that were not run, a nudge, a tool's result.
+
+    Attributes:
+        counters, usage: what the turn has used until then; told with an answer, and with a nudge, whose call they
+            count already.
+    """
+
+    message: Message
+    counters: Counters | None = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The turn is over."""
+
+    outcome: TurnOutcome
+
+
+Entry = Began | Answered | Entered | Ended
+Tell = Callable[[Entry], None]
+
+
+# --- Its end ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +96,7 @@ class Resumption:
         counters: what counts against the limits.
         ran: the calls that were run, which never run again.
         passing: a response of which `next` asks for the whole, or for another in its place.
-        wanted: the names of the tool calls that `next` asks for again. unmade: as in `Standing`.
+        wanted: the names of the tool calls that `next` asks for again. unmade: as in `TurnState`.
     """
 
     request: Request

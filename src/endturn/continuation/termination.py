@@ -258,11 +258,11 @@ def is_trivial(text: str) -> bool:
     return len(text.strip()) < TRIVIAL_BELOW
 
 
-class Watchman:
+class WalletGuard:
     """Says whether a turn is over, to a loop of any make that shows it each answer. One for each turn.
 
-        watchman = Watchman("task")
-        while (finish := watchman.see(text, results=[("finish_task", result)])) is None:
+        guard = WalletGuard("task")
+        while (finish := guard.see(text, results=[("finish_task", result)])) is None:
             …
 
     Args:

@@ -1,7 +1,7 @@
 """One turn as a generator: it decides and records; whoever drives it calls the provider and runs the tools.
 
     steps = Course(request, …).steps()
-    CallProvider  → the driver calls the provider, feeds `part` with what arrives; answers None, or what was raised
+    CallProvider  → the driver calls the provider, feeds `incoming` with what arrives; answers None, or what was raised
     RunTool       → the driver runs the tool; answers ToolRan
     MakeRoom      → the driver asks the host's function for a shorter request; answers that, or None
     Wait          → the driver lets some seconds pass; answers None
@@ -14,26 +14,89 @@ machine's table says which step follows; here is what each step calls for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator
-from dataclasses import replace
+import json
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from endturn.chat import ChatResponse, Delta, Request
-from endturn.continuation import asking, ending, judging, limits, running, termination
-from endturn.continuation.account import Account
-from endturn.continuation.acts import CallProvider, Reply, Steps, Wait
-from endturn.continuation.entry import Began, Tell
+from endturn import hooks
+from endturn.chat import CallFragment, ChatResponse, Delta, Request, ToolCall
+from endturn.continuation import machine, result, termination
+from endturn.continuation.continuation_request import (
+    announce,
+    ask_again,
+    ask_for_rest,
+    can_resume,
+    chosen,
+    log_given_up,
+    onward,
+    withdraw_prefill,
+)
+from endturn.continuation.evaluation import evaluate, report_repair
+from endturn.continuation.history import without_empty
 from endturn.continuation.machine import Signal, State, Step
-from endturn.continuation.part import Part
-from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.standing import Abilities, Standing, Terms
-from endturn.continuation.toolgate import Run
-from endturn.continuation.voice import Voice
+from endturn.continuation.response import IncomingResponse
+from endturn.continuation.result import Began, Ended, Resumption, Tell, TurnResult
+from endturn.continuation.termination import Finish
+from endturn.continuation.tool_gate import Answer, Repair, Run
+from endturn.continuation.turn_state import Retry, Setup, TurnState
 from endturn.errors import ProviderError
-from endturn.events import Strategy, Turn, TurnOutcome
-from endturn.formats.format import Format
+from endturn.events import COMPLETE, Strategy, TerminationSignalled, Turn, TurnOutcome, plausible
+from endturn.scopes import end_turn
 from endturn.stop import Resume, Stop, StopReason
+
+log = logging.getLogger("endturn")
+
+
+# --- What a turn asks of its driver -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallProvider:
+    """Send `request`; `incoming` takes what arrives, and is closed."""
+
+    request: Request
+    incoming: IncomingResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Run one call that passed the gate."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRan:
+    """What a tool gave back, or what is told of what it raised."""
+
+    content: str | list[dict[str, object]]
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRoom:
+    """Give the host's function a request that filled the window, and the response, for a request that does not."""
+
+    request: Request
+    response: ChatResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let this time pass: the provider is still making its response."""
+
+    seconds: float
+
+
+Act = CallProvider | RunTool | MakeRoom | Wait | Delta
+"""A Delta is the consumer's: there is nothing to answer."""
+Reply = ToolRan | Exception | Request | None
+Steps = Generator[Act, Reply, TurnResult]
+
+
+# --- Its course ---------------------------------------------------------------------------------------------------
 
 LONGEST_WAIT_S: Final = 60.0
 """Between two looks at a response that is still being made. The first comes after a second; each wait doubles."""
@@ -48,14 +111,11 @@ class Course:
     Args:
         start: a request, or an unfinished turn.
         turn: the announced turn; its scope is the driver's to open, and to make current around each step.
-        provider: the provider's name, for what is announced.
-        runnable: the names of the tools that have a function; None where the host runs tools itself.
         clock: gives seconds.
-        abilities: of the provider function.
         tell: is told all that is worth writing down, at once.
 
     Attributes:
-        standing: how it stands.
+        state: what the turn has, and is in the middle of.
 
     Raises:
         UsageError: the policy limits money, and gives no price for the model.
@@ -64,35 +124,13 @@ class Course:
     def __init__(
         self,
         start: Request | Resumption,
+        setup: Setup,
         *,
-        policy: ContinuationPolicy,
-        format: Format,
         turn: Turn,
-        provider: str,
-        runnable: Container[str] | None,
         clock: Callable[[], float],
-        abilities: Abilities | None = None,
         tell: Tell | None = None,
     ) -> None:
-        account = Account(start, policy, tell)
-        terms = Terms.of(
-            account.base, policy=policy, format=format, provider=provider, runnable=runnable,
-            abilities=abilities or Abilities(),
-        )  # fmt: skip
-        account.maximum = terms.maximum
-        strategy = start.strategy if isinstance(start, Resumption) else None
-        began_s = clock()
-        self.standing = Standing(
-            terms=terms,
-            account=account,
-            voice=Voice(turn, provider, account.base.model),
-            elapsed=lambda: clock() - began_s,
-            watchman=terms.watchman(),
-            strategy=strategy,
-            issue="unverified_terminal" if strategy is Strategy.REPAIR else None,
-            wanted=start.wanted if isinstance(start, Resumption) else (),
-            unmade=start.unmade if isinstance(start, Resumption) else None,
-        )
+        self.state = TurnState.begin(start, setup, turn=turn, clock=clock, tell=tell)
 
     def steps(self) -> Steps:
         """Run the turn.
@@ -100,175 +138,396 @@ class Course:
         Raises:
             Exception: what the provider raised on the first call, if nothing had come of it.
         """
-        now = self.standing
-        terms, counters, policy = now.terms, now.account.counters, now.terms.policy
-        model = now.account.base.model
-        if now.account.tell is not None:
-            now.account.tell(_beginning(now))
-        if now.strategy is not None:
-            asking.announce(now, now.strategy)
+        state = self.state
+        state.write(_beginning(state))
+        if state.strategy is not None:
+            announce(state, state.strategy)
         step = Step.SEND
-        while True:
-            match step:
-                case Step.SEND:
-                    counters.iterations += now.strategy is None
-                    counters.iterations_made += now.strategy is None
-                    now.number = counters.calls
-                    signal = yield from _call(now)
-                case Step.EVALUATE:
-                    signal = judging.evaluate(now)
-                    if signal is Signal.CONTEXT_WINDOW_EXCEEDED:
-                        signal = yield from asking.make_room(now)
-                case Step.CHECK_CONTINUATION:
-                    limit = limits.before_continuation(
-                        counters, policy, now.progress, elapsed_s=now.elapsed(), thinking=terms.thinking, model=model
-                    )
-                    if limit is None and asking.chosen(now) is None:
-                        limit = TurnOutcome.NOT_CONTINUED
-                    signal = ending.unless(now, limit)
-                    if limit is None:
-                        now.voice.continuing(counters.attempts + 1, policy.continuation_max_attempts)
-                    else:
-                        now.voice.gave_up(limit, allowed=policy.continuation_max_attempts > 0)
-                case Step.CHECK_REPAIR:
-                    limit = limits.before_repair(
-                        counters, policy, elapsed_s=now.elapsed(), thinking=terms.thinking, model=model
-                    )
-                    signal = ending.unless(now, limit)
-                    if limit is not None and now.strategy is not Strategy.REPAIR:
-                        asking.repaired(now, attempted=False, succeeded=False)
-                case Step.CHECK_RESUME:
-                    resume = now.last.stop.resume
-                    limit = limits.before_resume(
-                        counters, policy, resume, able=asking.can(now, resume), elapsed_s=now.elapsed()
-                    )
-                    if limit is TurnOutcome.RESUME_LIMIT:
-                        now.voice.left_paused(allowed=policy.continuation_max_resumes > 0)
-                    signal = ending.unless(now, limit)
-                case Step.CHECK_ASK_AGAIN:
-                    assert now.again is not None
-                    limit = limits.before_asking_again(
-                        counters, policy, now.again.otherwise, elapsed_s=now.elapsed(), thinking=terms.thinking,
-                        model=model,
-                    )  # fmt: skip
-                    signal = ending.unless(now, limit)
-                case Step.CHECK_ITERATION:
-                    signal = _iterate(now)
-                case Step.SEND_CONTINUATION | Step.SEND_REPAIR:
-                    asking.ask_for_rest(now)
-                    signal = yield from _call(now)
-                case Step.SEND_RESUME:
-                    asking.ask_for_rest(now)
-                    if now.strategy is Strategy.RETRIEVE:
-                        yield Wait(min(2.0 ** (counters.resumes - 1), LONGEST_WAIT_S))
-                    signal = yield from _call(now)
-                case Step.SEND_AGAIN:
-                    asking.ask_again(now)
-                    signal = yield from _call(now)
-                case Step.RUN_TOOLS:
-                    now.end_text()
-                    yield from _release(now)
-                    yield from running.show_calls(now)
-                    yield from running.run_tools(now)
-                    signal = running.after(now)
-                case Step.ANSWER_CALLS:
-                    now.end_text()
-                    running.answer_calls(now)
-                    signal = running.after(now)
-                case Step.KEEP_PARTIAL:
-                    signal = Signal.RETURNED
-                case Step.FINISH:
-                    ending.stand(now)
-                    now.end_text()
-                    yield from _release(now)
-                    if now.machine.state is State.COMPLETE and isinstance(now.verdict, Run):
-                        yield from running.show_calls(now)
-                    return ending.finish(now)
-            step = now.machine.on(signal)
+        while step is not Step.FINISH:
+            signal = yield from _do(state, step)
+            step = state.machine.on(signal)
+        _let_stand(state)
+        state.end_text()
+        yield from _release(state)
+        if state.machine.state is State.COMPLETE and isinstance(state.verdict, Run):
+            yield from _show_calls(state, state.verdict)
+        return _result(state)
 
     def interrupt(self, error: BaseException | None) -> TurnResult:
         """The driver was stopped, or could not go on: the turn is over, wherever it stands. Returns what there is."""
-        return ending.interrupt(self.standing, error)
+        state, stood = self.state, self.state.machine.state
+        if state.incoming is not None:
+            state.incoming.close(None)
+            state.take()
+            if state.last.stop.reason is StopReason.MISSING:
+                _fail(state, Signal.INTERRUPTED, None)
+            else:
+                _spend(state)
+                state.enter(state.last)  # the answer had arrived; the consumer did not wait for its last piece
+        elif stood is State.EXECUTE_TOOLS and state.calls:
+            done = {answer.tool_call_id for answer in state.answers}
+            for call in state.calls:
+                if call.id not in done:
+                    state.note_answer(call, "the turn was stopped before this call was done", is_error=True)
+            state.end_batch()
+            state.resumption = state.resume_with(state.sent, None)
+        elif stood is State.RESUME_UNCHANGED:  # it was waiting to fetch a response
+            state.resumption = state.resume_same()
+        if (stood, Signal.INTERRUPTED) in machine.TRANSITIONS:
+            state.machine.on(Signal.INTERRUPTED)
+        state.outcome = TurnOutcome.CANCELLED
+        if isinstance(error, Exception):
+            state.outcome, state.error = TurnOutcome.PROVIDER_ERROR, error
+        state.turn.continuation = None
+        _let_stand(state)
+        return _result(state, error)
 
 
-def _beginning(now: Standing) -> Began:
-    account, can = now.account, now.terms.abilities
+def _beginning(state: TurnState) -> Began:
+    setup, sent = state.setup, state.sent
+    paused: ChatResponse | None = None
+    if state.strategy is Strategy.RETRIEVE:
+        stop = Stop(StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID)
+        paused = (state.passing or ChatResponse(stop=stop)).but(id=sent.retrieve, stop=stop)
+    elif state.strategy is Strategy.NATIVE_TOKEN:
+        stop = Stop(StopReason.PAUSED, resume=Resume.NATIVE_TOKEN)
+        paused = ChatResponse(stop=stop, token=sent.token, id=sent.previous_id)
     return Began(
-        request=account.asked, segments=account.segments, counters=replace(account.counters), usage=account.usage,
-        paused=_taken_up(now), format=now.terms.format.name, provider=now.terms.provider, dialect=can.dialect,
-        retrieves=can.retrieves, follows_tokens=can.follows_tokens,
+        request=state.asked, segments=tuple(state.segments), counters=replace(state.counters), usage=state.usage,
+        paused=paused, format=setup.format.name, provider=setup.provider, dialect=setup.dialect,
+        retrieves=setup.retrieves, follows_tokens=setup.follows_tokens,
     )  # fmt: skip
 
 
-def _taken_up(now: Standing) -> ChatResponse | None:
-    """The response that the first call takes up by its token or its id, as far as the request tells."""
-    sent = now.account.sent
-    match now.strategy:
-        case Strategy.RETRIEVE:
-            stop = Stop(StopReason.PAUSED, resume=Resume.RETRIEVE_SAME_ID)
-            return (now.account.passing or ChatResponse(stop=stop)).but(id=sent.retrieve, stop=stop)
-        case Strategy.NATIVE_TOKEN:
-            stop = Stop(StopReason.PAUSED, resume=Resume.NATIVE_TOKEN)
-            return ChatResponse(stop=stop, token=sent.token, id=sent.previous_id)
+def _do(state: TurnState, step: Step) -> Generator[Act, Reply, Signal]:
+    """Do what a step calls for. Returns what came of it."""
+    match step:
+        case Step.SEND:
+            if state.strategy is None:  # else a turn is taken up in the middle of an answer
+                state.counters.count(None)
+            state.number = state.counters.calls
+            return (yield from _call(state))
+        case Step.EVALUATE:
+            signal = evaluate(state)
+            return (yield from _make_room(state)) if signal is Signal.CONTEXT_WINDOW_EXCEEDED else signal
+        case Step.SEND_CONTINUATION | Step.SEND_REPAIR:
+            ask_for_rest(state)
+            return (yield from _call(state))
+        case Step.SEND_RESUME:
+            ask_for_rest(state)
+            if state.strategy is Strategy.RETRIEVE:
+                yield Wait(min(2.0 ** (state.counters.resumes - 1), LONGEST_WAIT_S))
+            return (yield from _call(state))
+        case Step.SEND_AGAIN:
+            ask_again(state)
+            return (yield from _call(state))
+        case Step.RUN_TOOLS:
+            assert isinstance(state.verdict, Run)
+            state.end_text()
+            yield from _release(state)
+            yield from _show_calls(state, state.verdict)
+            yield from _run_tools(state)
+            return _after_calls(state)
+        case Step.ANSWER_CALLS:
+            assert isinstance(state.verdict, Answer)
+            state.end_text()
+            for call, error in state.verdict.errors:
+                state.note_answer(call, error, is_error=True)
+            return _after_calls(state)
+        case Step.KEEP_PARTIAL:
+            return Signal.RETURNED
         case _:
-            return None
+            return _check(state, step)
 
 
-def _call(now: Standing) -> Generator[CallProvider | Delta, Reply, Signal]:
+# --- Limits -------------------------------------------------------------------------------------------------------
+
+_POINTLESS: Final = frozenset(
+    {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}
+)
+"""The outcomes after which asking again would bring the same."""
+
+
+def _check(state: TurnState, step: Step) -> Signal:
+    """Whether a further call is made: at a limit the turn ends with its outcome."""
+    limits, policy = state.limits, state.policy
+    match step:
+        case Step.CHECK_CONTINUATION:
+            limit = limits.before_continuation(state.progress)
+            if limit is None and chosen(state) is None:
+                limit = TurnOutcome.NOT_CONTINUED
+            most = policy.continuation_max_attempts
+            if limit is None:
+                attempt = state.counters.attempts + 1
+                log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, most)
+            else:
+                log_given_up(limit, allowed=most > 0)
+        case Step.CHECK_REPAIR:
+            limit = limits.before_repair()
+        case Step.CHECK_RESUME:
+            resume = state.last.stop.resume
+            limit = limits.before_resume(resume, able=can_resume(state, resume))
+            if limit is TurnOutcome.RESUME_LIMIT and policy.continuation_max_resumes:
+                log.warning("[continue] Response paused, max resumes reached, breaking")
+            elif limit is TurnOutcome.RESUME_LIMIT:
+                log.info("[continue] Response paused, resuming is not allowed")
+        case Step.CHECK_ASK_AGAIN:
+            assert state.retry is not None
+            limit = limits.before_asking_again(state.retry.otherwise)
+        case _:
+            assert step is Step.CHECK_ITERATION
+            limit = limits.before_iteration()
+            if limit is None:  # the same once more, as an ordinary call
+                state.put_aside()
+                state.strategy = None
+    if limit is None:
+        return Signal.UNDER_LIMITS
+    state.outcome = limit
+    if step is not Step.CHECK_ITERATION:
+        state.resumption = None if limit in _POINTLESS else onward(state)
+    if step is Step.CHECK_REPAIR and state.strategy is not Strategy.REPAIR:
+        report_repair(state, attempted=False, succeeded=False)
+    return Signal.LIMIT_REACHED
+
+
+# --- One call -----------------------------------------------------------------------------------------------------
+
+
+def _call(state: TurnState) -> Generator[CallProvider | Delta, Reply, Signal]:
     """One call to the provider, and what became of it."""
-    now.error = None
-    if now.strategy is not Strategy.RETRIEVE:
-        now.kept = len(now.held)
-    stitcher = now.account.stitcher
-    strategy, room = now.strategy, now.account.room
-    if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and now.account.passing is not None:
-        room += len(now.account.passing.text)  # it comes again, or another in its place, and was counted
-    if now.terms.is_held:
-        part = Part(stitcher, held=now.held, strategy=strategy, room=room)
-    elif now.may_be_trivial:
-        part = Part(stitcher, held=now.held, until=_says_something, strategy=strategy, room=room)
-    else:
-        yield from _release(now)
-        part = Part(stitcher, strategy=strategy, room=room)
-    now.part = part
-    now.voice.turn.last_usage = None
-    now.account.write_pending()
-    raised = yield CallProvider(now.account.sent, part)
-    now.voice.turn.continuation = None
-    now.take(raised if isinstance(raised, Exception) else None)
+    state.error = None
+    strategy, room = state.strategy, state.limits.chars_left
+    if strategy is not Strategy.RETRIEVE:
+        state.kept = len(state.held)
+    if strategy in (Strategy.RETRIEVE, Strategy.RETRY) and state.passing is not None:
+        room += len(state.passing.text)  # it comes again, or another in its place, and was counted
+    until = None
+    if state.may_be_trivial and not state.terms.is_held:
+        until = _says_something
+    held = state.held if state.terms.is_held or until else None
+    if held is None:
+        yield from _release(state)
+    state.incoming = IncomingResponse(state.stitcher, held, until, strategy=strategy, room=room)
+    state.turn.last_usage = None
+    state.write_pending()
+    raised = yield CallProvider(state.sent, state.incoming)
+    state.turn.continuation = None
     if not isinstance(raised, Exception):
+        state.take()
         return Signal.RESPONSE
+    state.take(raised)
     stop = raised.stop if isinstance(raised, ProviderError) else None
     if stop is not None and (stop.reason in SAID_BY_ERRORS or stop.resume is Resume.REPAIR):
-        now.response, now.error = now.last.but(stop=stop), raised
+        state.response, state.error = state.last.but(stop=stop), raised
         return Signal.RESPONSE
-    if asking.is_refused_prefill(now, raised):
+    if withdraw_prefill(state, raised):
         return Signal.PREFILL_REFUSED
-    if now.account.counters.calls == 1 and not now.last.text:
+    if state.counters.calls == 1 and not state.last.text:
         raise raised
-    ending.fail(now, Signal.FAILED, raised)
+    _fail(state, Signal.FAILED, raised)
     return Signal.FAILED
-
-
-def _iterate(now: Standing) -> Signal:
-    """Ask the same once more, as an ordinary call; at a limit the answer that there is, is kept."""
-    account = now.account
-    outcome = limits.before_iteration(account.counters, now.terms.policy, elapsed_s=now.elapsed())
-    if outcome is not None:
-        now.outcome = outcome
-        return Signal.LIMIT_REACHED
-    asking.put_aside(now)
-    now.strategy = None
-    return Signal.UNDER_LIMITS
-
-
-def _release(now: Standing) -> Generator[Delta, Reply, None]:
-    """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
-    held, restart = "".join(piece.text for piece in now.held), any(piece.restart for piece in now.held)
-    now.held = []
-    if held:
-        yield Delta(text=held, restart=restart)
 
 
 def _says_something(text: str) -> bool:
     return not termination.is_trivial(text)
+
+
+def _fail(state: TurnState, signal: Signal, error: BaseException | None) -> None:
+    """Keep what is worth keeping of a call that did not end, and how the turn could go on."""
+    state.outcome, state.error = machine.OUTCOMES[signal], error
+    _spend(state)
+    if isinstance(error, ProviderError) and error.retryable:
+        state.counters.give_back(state.strategy)
+    if state.last.text.strip() and state.strategy is not Strategy.RETRIEVE:
+        state.enter(state.last)
+        state.resumption = onward(state)
+    else:  # nothing came of it, or the whole of it can be fetched once more: the same request can be sent again
+        if state.strategy is Strategy.RETRIEVE:
+            state.let_pass(state.last)
+        state.resumption = state.resume_same()
+    state.forget_pending()
+    if state.strategy is Strategy.REPAIR:
+        report_repair(state, attempted=True, succeeded=False)
+
+
+def _spend(state: TurnState) -> None:
+    """Count what a call has used that is not judged any more; nothing is estimated of it."""
+    usage = plausible(state.reported)
+    if usage is not None:
+        state.spend(usage)
+
+
+def _make_room(state: TurnState) -> Generator[MakeRoom, Reply, Signal]:
+    """Ask the host to make room in a full window, once a turn."""
+    if state.policy.on_context_exceeded == "abort" or state.counters.again:
+        return Signal.CONTEXT_WINDOW_EXCEEDED
+    made = yield MakeRoom(state.sent, state.last)
+    if not isinstance(made, Request):
+        return Signal.CONTEXT_WINDOW_EXCEEDED
+    state.retry = Retry(made, TurnOutcome.CONTEXT_WINDOW_EXCEEDED)
+    return Signal.WORTHLESS
+
+
+def _release(state: TurnState) -> Generator[Delta, Reply, None]:
+    """Give the consumer what was held back until its end was known: in one piece, for it is not coming any more."""
+    held, restart = "".join(piece.text for piece in state.held), any(piece.restart for piece in state.held)
+    state.held = []
+    if held:
+        yield Delta(text=held, restart=restart)
+
+
+# --- Tools --------------------------------------------------------------------------------------------------------
+
+
+def _show_calls(state: TurnState, verdict: Run) -> Generator[Delta, Reply, None]:
+    """Show the consumer the calls, now that they have passed the gate."""
+    state.calls = verdict.calls
+    for index, call in enumerate(state.calls):
+        raw = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
+        yield Delta(call=CallFragment(index, call.id, call.name, raw))
+
+
+def _run_tools(state: TurnState) -> Generator[RunTool, Reply, None]:
+    """Run the calls, in order: an id once for one logical response, its continuations and repairs included."""
+    for call in state.calls:
+        if (state.number, call.id) in state.ran:
+            state.note_answer(call, "this call was run before; it is not run again", is_error=True)
+            continue
+        state.ran.add((state.number, call.id))
+        ran = yield RunTool(call)
+        assert isinstance(ran, ToolRan)
+        state.note_answer(call, ran.content, is_error=ran.is_error)
+
+
+def _after_calls(state: TurnState) -> Signal:
+    """What it means that all calls of a response are answered."""
+    mode = state.policy.mode
+    failed = {answer.tool_call_id for answer in state.answers if answer.is_error}
+    state.finish = termination.signalled((call for call in state.calls if call.id not in failed), mode)
+    signal = Signal.FINISHED
+    # A model whose call of the tool that ends the turn failed is told why, and tries again: it is not guarded.
+    names = [call.name for call in state.last.tool_calls if call.id in failed]
+    if state.finish is None and not termination.is_offered(mode, names):
+        signal, state.finish = Signal.IMPLICIT, _guarded(state)
+    state.end_batch(last=state.finish is not None)
+    if state.finish is not None:
+        state.outcome = machine.OUTCOMES[signal]
+        return signal
+    outcome = state.limits.before_iteration()
+    if outcome is None:
+        return Signal.RESULTS_APPENDED
+    state.outcome = outcome
+    state.resumption = state.resume_with(state.sent, None)
+    return Signal.LIMIT_REACHED
+
+
+def _guarded(state: TurnState) -> Finish | None:
+    """Whether a response whose calls were run, or answered, goes nowhere."""
+    if state.guard is None:
+        return None
+    asked = {call.id: call for call in state.last.tool_calls}
+    return state.guard.see(
+        state.stitcher.text,
+        calls=[f"{call.name} {call.arguments_raw or call.arguments}" for call in asked.values()],
+        results=[(asked[answer.tool_call_id or ""].name, answer.text) for answer in state.answers],
+    )
+
+
+# --- The end ------------------------------------------------------------------------------------------------------
+
+
+def _let_stand(state: TurnState) -> None:
+    """Let an answer stand that was to be replaced, where nothing has come in its place."""
+    stitcher = state.stitcher
+    if not state.aside:
+        return
+    if state.held and not stitcher.added.strip():
+        state.put_aside()
+    text = stitcher.restore()
+    if text:
+        state.held.append(Delta(text=text))
+    if text and state.resumption is not None:  # who takes the turn up again has been shown it
+        replaced = (*stitcher.replaced, (len(stitcher) - len(text), len(stitcher)))
+        state.resumption = replace(state.resumption, text=stitcher.shown, replaced=replaced)
+
+
+def _result(state: TurnState, error: BaseException | None = None) -> TurnResult:
+    """Announce the end. `error`: what ended the turn, where that is not the provider's."""
+    outcome, policy, counters = state.outcome, state.policy, state.counters
+    _announce_finish(state)
+    end_turn(state.turn, outcome, error=error or state.error)
+    state.write(Ended(outcome))
+    notice = _notice(state)
+    if state.passing is not None:
+        state.aside = False
+        state.enter(state.passing)
+    segments, resumption = tuple(state.segments), state.resumption
+    stop = None if state.response is None else state.response.stop
+    if resumption is not None:
+        resumption = replace(resumption, wanted=state.wanted, unmade=state.unmade)
+        resumption = resumption.afresh() if outcome in result.AFRESH else resumption
+    whole = (*state.asked.messages, *segments)
+    return TurnResult(
+        text=state.earlier + state.stitcher.shown,
+        answer=state.stitcher.text,
+        restarted=state.restarted or state.stitcher.restarted,
+        segments=segments,
+        messages=without_empty(whole) if policy.history == "segments" else state.collapsed(whole),
+        outcome=outcome,
+        status=termination.status_of(outcome, policy.mode, state.finish),
+        finish=state.finish,
+        complete=outcome in COMPLETE and not (stop is not None and stop.truncated),
+        notice=notice,
+        stop=stop,
+        calls=state.calls if outcome is TurnOutcome.COMPLETED else (),
+        usage=state.usage,
+        iterations=counters.iterations_made,
+        continuations=counters.continuations_made,
+        repairs=counters.repairs_made,
+        requests=counters.calls,
+        tool_results=tuple(state.results),
+        error=state.error,
+        duration_s=state.elapsed(),
+        resumption=resumption,
+    )
+
+
+def _announce_finish(state: TurnState) -> None:
+    """Say that the turn was ended on purpose, or was found to be over, if it was."""
+    if state.outcome not in COMPLETE:
+        state.finish = None
+    finish, is_task = state.finish, state.policy.mode == "task"
+    if finish is None:
+        return
+    if is_task:
+        log.info("Task completion signal detected via %r (status: %s)", finish.signal, finish.status)
+    else:
+        log.debug("Response completion: %s", finish.signal)
+    hooks.emit(
+        TerminationSignalled(
+            turn=state.turn,
+            signal=finish.signal,
+            status=finish.status,
+            iteration=state.counters.iterations,
+            max_iterations=state.policy.max_iterations,
+            requires_review=is_task,
+        )
+    )
+
+
+def _notice(state: TurnState) -> str | None:
+    """What the user is told of an answer that is not whole, or not all that the model had begun."""
+    outcome, policy = state.outcome, state.policy
+    if outcome in COMPLETE and state.response is not None and state.response.stop.truncated:
+        return result.NOTICES[TurnOutcome.NOT_CONTINUED]
+    match outcome:
+        case TurnOutcome.COMPLETED | TurnOutcome.IMPLICIT_COMPLETION:
+            return state.unmade
+        case TurnOutcome.TOOL_REPAIR_FAILED if isinstance(state.verdict, Repair) and state.verdict.issue == "no_calls":
+            return result.NO_CALLS
+        case TurnOutcome.RETRY_LIMIT if not policy.continuation_max_attempts:
+            return result.NOT_ALLOWED
+        case TurnOutcome.RESUME_LIMIT if not policy.continuation_max_resumes:
+            return result.RESUMING_NOT_ALLOWED
+        case _:
+            return result.NOTICES.get(outcome)

@@ -27,6 +27,24 @@ _PLACES: Final = {
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
 
 
+_PART_TYPES: Final = frozenset(
+    {"text", "input_text", "output_text", "image", "image_url", "input_image", "document", "file", "input_file",
+     "input_audio", "search_result", "tool_reference"}
+)  # fmt: skip
+"""What content parts call themselves in the formats that name them: chat, Responses, Anthropic."""
+_PART_MEMBERS: Final = frozenset(
+    {"text", "json", "image", "document", "video", "searchResult", "inlineData", "inline_data", "fileData", "file_data"}
+)
+"""The one member of a content part in the formats that do not: Converse, Gemini."""
+
+
+def is_part(value: object) -> bool:
+    """Whether this is a content part of some format; any other object is data."""
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        return False
+    return value.get("type") in _PART_TYPES or (len(value) == 1 and not _PART_MEMBERS.isdisjoint(value))
+
+
 class Medium(NamedTuple):
     """An image, a sound or a file.
 

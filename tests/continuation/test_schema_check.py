@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, reject, strategies as st
 
 from endturn.chat import Tool
-from endturn.continuation import fit
-from endturn.continuation.fit import mismatch
-from endturn.continuation.toolgate import Fault, parse
+from endturn.continuation import schema_check
+from endturn.continuation.schema_check import mismatch
+from endturn.continuation.tool_gate import Fault, parse
 from tests.support.turns import call
 
 
 @pytest.fixture(autouse=True)
 def _unsaid() -> None:
     """Each test may say for the first time what is said once."""
-    for cache in (fit._ignored, fit._engine):
+    for cache in (schema_check._ignore, schema_check._engine):
         cache.cache_clear()
 
 
@@ -129,41 +129,38 @@ OLD = {
 MISFITS: list[Any] = [
     ({"q": "x", "n": 3, "tags": ["a"], "where": {"lat": 1.5}}, PLACE, None),
     ({"q": "x", "n": 3.0}, PLACE, None),
-    ({}, PLACE, "arguments.q is missing"),
-    ({"q": 1}, PLACE, "arguments.q must be of type string"),
-    ({"q": "x", "n": True}, PLACE, "arguments.n must be of type integer or null"),
-    ({"q": "x", "tags": ["a", "c"]}, PLACE, 'arguments.tags[1] must be one of ["a", "b"]'),
-    ({"q": "x", "where": {"lat": "north"}}, PLACE, "arguments.where.lat must be of type number"),
-    ({"q": "x", "other": 1}, PLACE, "arguments.other is not allowed"),
-    ({"z": 1}, {"required": ["a", "b"]}, "arguments.a, arguments.b are missing"),
-    ({"a": 3}, takes(a={"const": 4}), "arguments.a must be 4"),
-    ({"a": True}, takes(a={"const": 1}), "arguments.a must be 1"),
+    ({}, PLACE, 'arguments does not fit {"required": ["q"]}'),
+    ({"q": 1}, PLACE, 'arguments.q does not fit {"type": "string"}'),
+    ({"q": "x", "n": True}, PLACE, 'arguments.n does not fit {"type": ["integer", "null"]}'),
+    ({"q": "x", "tags": ["a", "c"]}, PLACE, 'arguments.tags[1] does not fit {"enum": ["a", "b"]}'),
+    ({"q": "x", "where": {"lat": "north"}}, PLACE, 'arguments.where.lat does not fit {"type": "number"}'),
+    ({"q": "x", "other": 1}, PLACE, "arguments: Additional properties are not allowed ('other' was unexpected)"),
+    ({"z": 1}, {"required": ["a", "b"]}, 'arguments does not fit {"required": ["a", "b"]}'),
+    ({"a": 3}, takes(a={"const": 4}), 'arguments.a does not fit {"const": 4}'),
+    ({"a": True}, takes(a={"const": 1}), 'arguments.a does not fit {"const": 1}'),
     ({"a": 1.0}, takes(a={"enum": [1]}), None),
-    ({"a": 2}, takes(a={"minimum": 3}), "arguments.a must be at least 3"),
-    ({"a": 3}, takes(a={"exclusiveMinimum": 3}), "arguments.a must be more than 3"),
-    ({"a": 3}, takes(a={"multipleOf": 2}), "arguments.a must be a multiple of 2"),
-    ({"a": "abc"}, takes(a={"pattern": "^[0-9]+$"}), 'arguments.a must match "^[0-9]+$"'),
-    ({"a": "abc"}, takes(a={"maxLength": 2}), 'arguments.a does not fit "maxLength": 2'),
-    ({"a": [1, 1]}, takes(a={"uniqueItems": True}), 'arguments.a does not fit "uniqueItems": true'),
-    ({"a": True}, takes(a={"anyOf": EITHER}), f"arguments.a must fit one of {json.dumps(EITHER)}"),
-    ({"a": {"id": "1"}}, takes(a={"anyOf": EITHER}), "arguments.a.id must be of type integer"),
-    ({"a": 1}, takes(a={"oneOf": [{}, {"type": "integer"}]}), 'must fit exactly one of [{}, {"type": "integer"}]'),
-    ({"a": 1}, takes(a={"allOf": [{"type": "integer"}, {"maximum": 0}]}), "arguments.a must be at most 0"),
-    ({"a": 1}, takes(a={"not": {"type": "integer"}}), 'arguments.a must not fit {"type": "integer"}'),
+    ({"a": 2}, takes(a={"minimum": 3}), 'arguments.a does not fit {"minimum": 3}'),
+    ({"a": "abc"}, takes(a={"maxLength": 2}), 'arguments.a does not fit {"maxLength": 2}'),
+    ({"a": [1, 1]}, takes(a={"uniqueItems": True}), 'arguments.a does not fit {"uniqueItems": true}'),
+    ({"a": True}, takes(a={"anyOf": EITHER}), f"arguments.a does not fit {json.dumps({'anyOf': EITHER})}"),
+    ({"a": {"id": "1"}}, takes(a={"anyOf": EITHER}), 'arguments.a.id does not fit {"type": "integer"}'),
+    ({"a": 1}, takes(a={"oneOf": [{}, {"type": "integer"}]}), 'does not fit {"oneOf": [{}, {"type": "integer"}]}'),
+    ({"a": 1}, takes(a={"allOf": [{"type": "integer"}, {"maximum": 0}]}), 'arguments.a does not fit {"maximum": 0}'),
+    ({"a": 1}, takes(a={"not": {"type": "integer"}}), 'arguments.a does not fit {"not": {"type": "integer"}}'),
     ({"a": 1}, takes(a=False), "arguments must not be, or must not hold what it holds"),
     ({"a": 1}, takes(a=True), None),
     ({"x-a": 1}, MAPPED, None),
-    ({"x-a": "1"}, MAPPED, "arguments.x-a must be of type integer"),
-    ({"y": 1}, MAPPED, "arguments.y is not allowed"),
-    ({"A": 1}, {"propertyNames": {"pattern": "^[a-z]+$"}}, 'a name in arguments must match "^[a-z]+$"'),
-    ({"v": 1, "next": {"v": 2, "next": {"v": "3"}}}, NODE, "arguments.next.next.v must be of type integer"),
-    ({"a": [1, 2]}, OLD, 'arguments.a does not fit "additionalItems": false'),
+    ({"x-a": "1"}, MAPPED, 'arguments.x-a does not fit {"type": "integer"}'),
+    ({"y": 1}, MAPPED, "arguments: Additional properties are not allowed ('y' was unexpected)"),
+    ({"A": 1}, {"propertyNames": {"pattern": "^[a-z]+$"}}, 'a name in arguments does not fit {"pattern": "^[a-z]+$"}'),
+    ({"v": 1, "next": {"v": 2, "next": {"v": "3"}}}, NODE, 'arguments.next.next.v does not fit {"type": "integer"}'),
+    ({"a": [1, 2]}, OLD, 'arguments.a does not fit {"additionalItems": false}'),
     ({"a": [1]}, OLD, None),
     ({"a": "30th of February"}, takes(a={"type": "string", "format": "date"}), None),
     (
         {"a": 1, "b": 2},
         {"allOf": [takes(a={})], "unevaluatedProperties": False},
-        'does not fit "unevaluatedProperties"',
+        'does not fit {"unevaluatedProperties": false}',
     ),
 ]
 
@@ -276,7 +273,7 @@ def test_a_pattern_that_cannot_be_searched_so_refuses_nothing(pattern: str, capl
     schema = takes(a={"pattern": pattern}, b={"type": "string"})
     with caplog.at_level(logging.WARNING, "endturn"):
         assert mismatch({"a": "abc"}, schema) is None
-        assert mismatch({"a": "abc", "b": 1}, schema) == "arguments.b must be of type string"
+        assert mismatch({"a": "abc", "b": 1}, schema) == 'arguments.b does not fit {"type": "string"}'
         mapped = {"patternProperties": {pattern: False}, "additionalProperties": False}
         assert mismatch({"abc": 1}, mapped) is None
     assert [message for message in caplog.messages if "cannot be matched in linear time" in message] == caplog.messages
@@ -344,11 +341,11 @@ def test_what_the_library_raises_is_an_answer(
 
         return lambda text: Broken()
 
-    monkeypatch.setattr(fit, "_validator", raising(raised))
+    monkeypatch.setattr(schema_check, "_validator", raising(raised))
     answer = mismatch({"a": deep}, takes())
     assert answer is None if told is None else told in (answer or "")
     assert mismatch({"a": 1}, takes()) is None
-    monkeypatch.setattr(fit, "_validator", raising(KeyboardInterrupt))
+    monkeypatch.setattr(schema_check, "_validator", raising(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         mismatch({}, takes())
 
@@ -364,10 +361,10 @@ def test_a_number_that_cannot_be_divided_is_refused() -> None:
 def test_who_has_no_tools_does_not_pay_for_them() -> None:
     """jsonschema is imported when the first call is checked, not before."""
     code = (
-        "import sys; from endturn.continuation import toolgate; from endturn import controller, chat;"
+        "import sys; from endturn.continuation import tool_gate; from endturn import controller, chat;"
         "call = chat.ToolCall(id='1', name='x', arguments_raw='{}');"
         "before = 'jsonschema' in sys.modules;"
-        "toolgate.parse(call, {'x': chat.Tool(name='x')});"
+        "tool_gate.parse(call, {'x': chat.Tool(name='x')});"
         "print(before, 'jsonschema' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

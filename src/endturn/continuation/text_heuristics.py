@@ -1,4 +1,7 @@
-"""Signs in a model's text: a telling repetition, an open code block, a preamble, a loop. Pure, and each linear."""
+"""What a model's text looks like: a telling repetition, an open code block, a preamble, a loop, an overlap.
+
+Pure, and each in time linear in the text.
+"""
 
 from __future__ import annotations
 
@@ -176,3 +179,58 @@ def loop_start(text: str) -> int | None:
     while start > 0 and text[start - 1] == text[start - 1 + period]:
         start -= 1
     return start + period if len(text) - start >= LOOP_TIMES * period else None
+
+
+# --- Overlaps -----------------------------------------------------------------------------------------------------
+
+
+class Overlap:
+    """The longest beginning of a growing text that is also an end of a fixed one.
+
+    Knuth, Morris and Pratt: the fixed text is read once, the growing one is the pattern. Where a decision needs more of
+    the pattern than is known, the search waits.
+    """
+
+    __slots__ = ("_border", "_end", "_read", "_size")
+
+    def __init__(self, end: str) -> None:
+        self._end = end
+        self._read = 0
+        self._size = 0
+        self._border = [0]
+
+    def find(self, text: str, *, last: bool) -> int | None:
+        """The overlap's length; None while a longer text could tell better.
+
+        Args:
+            text: the growing text from its beginning: what was given before, and more.
+            last: it will not grow.
+        """
+        end, read, size = self._end, self._read, self._size
+        while read < len(end):
+            if size == len(text):
+                if not last:
+                    self._read, self._size = read, size
+                    return None
+                if not size:
+                    return 0
+                size = self.shorter(text, size)
+            elif end[read] == text[size]:
+                read += 1
+                size += 1
+            elif size:
+                size = self.shorter(text, size)
+            else:
+                read += 1
+        self._read, self._size = read, size
+        return size
+
+    def shorter(self, text: str, size: int) -> int:
+        """The longest beginning of text[:size] that is also its end, shorter than itself."""
+        border = self._border
+        while len(border) < size:
+            character, known = text[len(border)], border[-1]
+            while known and text[known] != character:
+                known = border[known - 1]
+            border.append(known + 1 if text[known] == character else 0)
+        return border[size - 1]

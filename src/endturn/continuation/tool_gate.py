@@ -8,14 +8,15 @@ call that is wrong is answered with what is wrong, so that the model can mend it
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from endturn.chat import ChatResponse, Json, Tool, ToolCall
-from endturn.continuation.payload import Malformed, strict_object
 from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import TERMINATORS
+from endturn.formats.reading import strict
 from endturn.stop import Resume, StopReason
 
 
@@ -213,27 +214,45 @@ def _mismatch(given: Json, parameters: Json, tool: str) -> str | None:
     if not parameters:
         return None
     # Here, for it imports jsonschema: a tenth of a second that a host without tools never pays.
-    from endturn.continuation.fit import mismatch
+    from endturn.continuation.schema_check import mismatch
 
     return mismatch(given, parameters, tool=tool)
 
 
-class Ledger:
-    """Which calls were already run: each id once for one logical response, its continuations and repairs included."""
+# --- Strict JSON ---------------------------------------------------------------------------------------------------
 
-    __slots__ = ("_run",)
 
-    def __init__(self, run: Iterable[tuple[int, str]] = ()) -> None:
-        self._run = set(run)
+class Malformed(ValueError):
+    """A text that is no strict JSON object. `issue`: `incomplete_json` where it is the beginning of a longer text."""
 
-    def claim(self, response: int, call: ToolCall) -> bool:
-        """Whether this call may run now; it may not a second time."""
-        key = (response, call.id)
-        if key in self._run:
-            return False
-        self._run.add(key)
-        return True
+    def __init__(self, issue: str, message: str) -> None:
+        super().__init__(message)
+        self.issue = issue
 
-    def entries(self) -> frozenset[tuple[int, str]]:
-        """All that were run, to start another ledger with."""
-        return frozenset(self._run)
+
+def strict_object(text: str) -> Json:
+    """The JSON object that a text is, and nothing else.
+
+    Raises:
+        Malformed: it is none, has a key twice, or holds a number that JSON does not know.
+    """
+    try:
+        value = strict(text)
+    except json.JSONDecodeError as error:
+        issue = "incomplete_json" if _is_beginning(text, error) else "invalid_json"
+        raise Malformed(issue, str(error)) from None
+    except ValueError as error:
+        raise Malformed("invalid_json", str(error)) from None
+    if not isinstance(value, dict):
+        raise Malformed("invalid_json", f"it is of type {type(value).__name__}")
+    return value
+
+
+_STUB: Final = re.compile(r"tr?u?|fa?l?s?|nu?l?|-|\.|\.?\d*[eE][+-]?|u[0-9a-fA-F]{0,4}")
+"""The beginning of a literal, of a number's fraction or exponent, of an escape."""
+
+
+def _is_beginning(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether what the parser stumbled over is the end of the text, and so the text may have been longer."""
+    rest = text[error.pos :].rstrip()
+    return not rest or error.msg.startswith("Unterminated string") or _STUB.fullmatch(rest) is not None

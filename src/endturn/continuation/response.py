@@ -14,7 +14,7 @@ from endturn.formats.reading import arguments
 from endturn.stop import Stop, StopReason
 
 
-class Part:
+class IncomingResponse:
     """Takes a response's deltas, and gives out what the consumer may see of them.
 
     Pieces of tool calls are not given out: until the gate has passed them, nobody may act on them.
@@ -32,7 +32,7 @@ class Part:
         overflowed: it adds more than that; `response` holds what was kept.
     """
 
-    __slots__ = ("_calls", "_held", "_reasoning", "_room", "_said", "_stitcher", "_strategy", "_until", "overflowed",
+    __slots__ = ("_calls", "_held", "_reasoning", "_said", "_stitcher", "_strategy", "_until", "overflowed",
                  "response")  # fmt: skip
 
     def __init__(
@@ -47,7 +47,6 @@ class Part:
         self.response: ChatResponse | None = None
         self.overflowed = False
         self._strategy = strategy
-        self._room = room
         self._held = held
         self._until = until
         self._stitcher = stitcher
@@ -67,10 +66,10 @@ class Part:
         return self._looked_at(delta)
 
     def _looked_at(self, delta: Delta) -> list[Delta]:
-        out = []
+        out: list[Delta] = []
         if delta.restart:
-            before = [*self._rest(), Delta(text=self._stitcher.end())]
-            out += self._shown([piece for piece in before if piece.text])
+            before = [self._stitcher.close(), Delta(text=self._stitcher.end())]
+            out += self._shown([piece for piece in before if piece is not None and piece.text])
             self._said.clear()
         if delta.reasoning:
             self._reasoning.append(delta.reasoning)
@@ -94,38 +93,33 @@ class Part:
         """
         if self.response is not None:
             return iter(())
-        said, reasoning = "".join(self._said), "".join(self._reasoning)
-        if response is None:
-            response = ChatResponse(
-                text=said,
-                reasoning=reasoning or None,
-                tool_calls=tuple(
-                    ToolCall(id=id_ or f"call_{index}", name=name, arguments_raw=raw, closed=False)
-                    for index, (id_, name, raw) in sorted(self._calls.items())
-                ),
-                stop=Stop(StopReason.MISSING, terminal_seen=False, incomplete=True),
-            )
-        self.response = _read(response)
-        out = []
-        if response.reasoning and not reasoning:
+        said = "".join(self._said)
+        response = self._lost(said) if response is None else _with_arguments(response)
+        out: list[Delta | None] = []
+        if response.reasoning and not self._reasoning:
             out.append(Delta(reasoning=response.reasoning))
         is_shown = not declines(response, self._strategy)
         if is_shown and len(response.text) > len(said) and response.text.startswith(said):
-            piece = self._stitcher.feed(response.text[len(said) :])
-            if piece is not None:
-                out.append(piece)
-        out += self._rest()
+            out.append(self._stitcher.feed(response.text[len(said) :]))
+        out.append(self._stitcher.close())
         if self._stitcher.overflowed:
             self.overflowed = self._strategy in COUNTED or response.stop.truncated
             if self.overflowed:
-                self.response = self.response.but(text=self._stitcher.added, blocks=None)
-            elif (beyond := self._stitcher.release()) is not None:
-                out.append(beyond)
-        return iter(self._shown(out))
+                response = response.but(text=self._stitcher.added, blocks=None)
+            else:
+                out.append(self._stitcher.release())
+        self.response = response
+        return iter(self._shown([piece for piece in out if piece is not None]))
 
-    def _rest(self) -> list[Delta]:
-        piece = self._stitcher.close()
-        return [] if piece is None else [piece]
+    def _lost(self, said: str) -> ChatResponse:
+        """What had arrived of a response that never said how it ended."""
+        calls = (
+            ToolCall(id=id_ or f"call_{index}", name=name, arguments_raw=raw, closed=False)
+            for index, (id_, name, raw) in sorted(self._calls.items())
+        )
+        stop = Stop(StopReason.MISSING, terminal_seen=False, incomplete=True)
+        reasoning = "".join(self._reasoning) or None
+        return _with_arguments(ChatResponse(text=said, reasoning=reasoning, tool_calls=tuple(calls), stop=stop))
 
     def _shown(self, pieces: list[Delta]) -> list[Delta]:
         """Those of the pieces that the consumer may see now: none of a text that is held back."""
@@ -152,7 +146,7 @@ _JOINED: Final = frozenset({Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR, 
 """The calls whose text is joined to what came before."""
 
 
-def _read(response: ChatResponse) -> ChatResponse:
+def _with_arguments(response: ChatResponse) -> ChatResponse:
     """A response whose arguments are parsed, where a provider function gave text alone: some formats send objects."""
     if all(call.arguments is not None or not call.arguments_raw for call in response.tool_calls):
         return response

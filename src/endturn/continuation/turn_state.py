@@ -1,0 +1,444 @@
+"""A turn while it runs: the terms that hold for the whole of it, what it has so far, what it is in the middle of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from endturn import hooks
+from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.continuation import termination
+from endturn.continuation.history import collapse, record
+from endturn.continuation.limits import Counters, Limits, Progress, measured
+from endturn.continuation.machine import Machine
+from endturn.continuation.policy import ContinuationPolicy
+from endturn.continuation.response import IncomingResponse
+from endturn.continuation.result import Answered, Entered, Entry, Resumption, Tell
+from endturn.continuation.stitch import Stitcher
+from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, WalletGuard
+from endturn.continuation.tool_gate import Verdict
+from endturn.errors import UsageError
+from endturn.events import Strategy, Turn, TurnOutcome
+from endturn.formats import RequestSummary, capabilities
+from endturn.formats.capabilities import Capability
+from endturn.formats.format import Format
+from endturn.formats.settings import limit_in, thinking_budget, tool_schemas, with_setting
+from endturn.stop import StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What the turns of a controller have in common.
+
+    Attributes:
+        provider: its name, for what is announced.
+        runnable: the names of the tools that have a function; None where the host runs tools itself.
+        dialect: whose variant of the format the provider function speaks.
+        retrieves: it takes a request to fetch a response by its id; see `Provider` in `endturn.controller`.
+        follows_tokens: it takes continuation tokens up by itself, so that nobody else must.
+        refused: (provider, model) of the models that have refused a prefill.
+    """
+
+    policy: ContinuationPolicy
+    format: Format
+    provider: str
+    runnable: Container[str] | None
+    dialect: str = ""
+    retrieves: bool = False
+    follows_tokens: bool = False
+    refused: set[tuple[str, str]] = field(default_factory=set)
+
+    def asked_in(self, request: Request) -> RequestSummary | None:
+        """What a request's settings ask for in the format's own words; None where they are ours alone."""
+        if not request.extra:
+            return None
+        any_message = Message(role="user", content=".")
+        bare = Request(
+            model=request.model, messages=(any_message,), max_tokens=request.max_tokens, format=request.format,
+            extra=request.extra,
+        )  # fmt: skip
+        return self.format.request_summary(self.format.encode(bare, dialect=self.dialect))
+
+    def maximum_of(self, request: Request) -> int | None:
+        """The limit of output tokens that a request sets: as ours, or in the format's own words in its `extra`."""
+        asked = self.asked_in(request)
+        return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a turn's request settles for the whole of it.
+
+    Attributes:
+        capability: of the model.
+        names_calls: the format has a reason of its own for a tool call; in the others every call is a promoted one.
+        tools: those that the request declares, by name.
+        maximum: of output tokens, that it sets.
+        is_json: the answer is to be JSON; the request says so in either way.
+        is_held: it is, and is not shown before it is known to be.
+        is_offered: a tool to end the turn with is declared.
+    """
+
+    capability: Capability
+    names_calls: bool
+    tools: Mapping[str, Tool]
+    maximum: int | None
+    is_json: bool
+    is_held: bool
+    is_offered: bool
+
+    @classmethod
+    def of(cls, base: Request, setup: Setup) -> Terms:
+        """The terms on which a request is answered.
+
+        Raises:
+            UsageError: the policy limits money, and gives no price for the model.
+        """
+        policy, format = setup.policy, setup.format
+        if policy.max_cost is not None and policy.price(base.model) is None:
+            raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
+        tools = tool_schemas(base)
+        if policy.mode == "task" and FINISH_TASK.name in tools:
+            tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
+        asked = setup.asked_in(base)
+        is_json = base.format is not None or (asked is not None and asked.json_format)
+        return cls(
+            capability=capabilities.of(format.name, setup.dialect, base.model, json_format=base.format),
+            names_calls=any(
+                row.reason is StopReason.TOOL_CALL for rows in format.reasons.values() for row in rows.values()
+            ),
+            tools=tools,
+            maximum=setup.maximum_of(base),
+            is_json=is_json,
+            is_held=is_json and policy.stream_json == "held",
+            is_offered=termination.is_offered(policy.mode, tools),
+        )
+
+
+def limited(request: Request, maximum: int | None) -> Request:
+    """The request with this limit of output tokens, in `extra` too where that sets one: it is what counts there."""
+    extra = request.extra
+    if maximum is not None:
+        for path in limit_in(extra):
+            extra = with_setting(extra, path, maximum)
+    return request.but(max_tokens=maximum, extra=extra)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The same question is worth asking once more, as `request`. `otherwise`: what its answer came to, if it is not."""
+
+    request: Request
+    otherwise: TurnOutcome
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnState:
+    """All that changes in a turn.
+
+    Attributes:
+        turn: the announced one; elapsed: gives the seconds since it began.
+        tell: is told what enters the turn; None where nobody writes it down.
+        asked: the request that the host made. base: the same with each answer of its history in one message, without
+            nudges: what every call begins with. sent: the latest that went out.
+        pending: messages of `sent` that are recorded once it is answered; a nudge that fails leaves no trace.
+            written: so many of them are written down already.
+        stitcher: the answer that is being written; earlier: the text before the last tool run; restarted: that was
+            begun anew.
+        ran: the calls that were run, with the number of the ordinary call that their answer began with.
+        passing: a response of which the whole is to come again, or another in its place; it is recorded only if the
+            turn ends before that. aside: another was asked for in its place.
+        strategy: how the latest call asks; None for an ordinary one.
+        issue: what is wrong with a payload that is to be repaired, as in `schema.ISSUE`; wanted: the names of its
+            calls. unmade: what the user is told of calls that were asked for again, and not made.
+        held: what the consumer may not see yet; kept: so many pieces of it are of earlier responses.
+        before: the request and the response before the latest call, which may have to be taken back.
+        incoming: the response of the call that is out. response: what the latest came to; overflowed: it was longer
+            than what may be kept of it; verdict: the gate's on it.
+        retry: asked in place of the latest answer, if limits allow.
+        number: of the ordinary call that the present answer began with.
+        calls: those that run now; answers: what they were answered with so far.
+        same: the tool calls of the latest batch, as text, and how often in a row they came.
+    """
+
+    setup: Setup
+    terms: Terms
+    turn: Turn
+    elapsed: Callable[[], float]
+    tell: Tell | None
+    guard: WalletGuard | None
+    limits: Limits
+    machine: Machine = field(default_factory=Machine)
+
+    asked: Request
+    base: Request
+    sent: Request
+    pending: tuple[Message, ...]
+    written: int = 0
+    segments: list[Message]
+    results: list[Message]
+    usage: Usage
+    earlier: str
+    stitcher: Stitcher
+    restarted: bool
+    ran: set[tuple[int, str]]
+    passing: ChatResponse | None
+    aside: bool
+
+    strategy: Strategy | None
+    issue: str | None
+    wanted: tuple[str, ...]
+    unmade: str | None
+    held: list[Delta] = field(default_factory=list)
+    kept: int = 0
+    before: tuple[Request, ChatResponse] | None = None
+    incoming: IncomingResponse | None = None
+    response: ChatResponse | None = None
+    overflowed: bool = False
+    verdict: Verdict | None = None
+    progress: Progress = field(default_factory=lambda: Progress(visible=False))
+    retry: Retry | None = None
+
+    number: int = 0
+    calls: tuple[ToolCall, ...] = ()
+    answers: list[Message] = field(default_factory=list)
+    same: tuple[list[str], int] = field(default_factory=lambda: ([], 0))
+
+    outcome: TurnOutcome = TurnOutcome.COMPLETED
+    finish: Finish | None = None
+    error: BaseException | None = None
+    resumption: Resumption | None = None
+
+    @classmethod
+    def begin(
+        cls, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float], tell: Tell | None
+    ) -> TurnState:
+        """The state of a turn that begins, or is taken up again; see `Course` for the arguments."""
+        policy, began_s = setup.policy, clock()
+
+        def elapsed() -> float:
+            return clock() - began_s
+
+        asked = start if isinstance(start, Request) else start.request
+        messages = _collapsed(asked.messages, policy)  # it may hold segments of a turn, given back as they are
+        base = asked if messages == asked.messages else asked.but(messages=messages)
+        if isinstance(start, Request):
+            start = Resumption(request=asked, next=base)
+        terms = Terms.of(base, setup)
+        guarded = policy.wallet_guard and terms.is_offered
+        stitcher = Stitcher(start.text, start.replaced, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap)
+        aside = start.passing is not None and stitcher.is_put_aside
+        if start.seam:
+            stitcher.seam(prefilled=start.strategy is Strategy.PREFILL)
+        elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not aside:
+            stitcher.again(start.passing.text)
+        return cls(
+            setup=setup,
+            terms=terms,
+            turn=turn,
+            elapsed=elapsed,
+            tell=tell,
+            guard=WalletGuard(policy.mode) if guarded and policy.mode else None,
+            limits=Limits(policy, replace(start.counters), elapsed, base.model, thinking_budget(base)),
+            asked=asked,
+            base=base,
+            sent=start.next,
+            pending=start.pending,
+            segments=list(start.segments),
+            results=list(start.tool_results),
+            usage=start.usage,
+            earlier=start.earlier,
+            stitcher=stitcher,
+            restarted=start.restarted,
+            ran=set(start.ran),
+            passing=start.passing,
+            aside=aside,
+            strategy=start.strategy,
+            issue="unverified_terminal" if start.strategy is Strategy.REPAIR else None,
+            wanted=start.wanted,
+            unmade=start.unmade,
+        )
+
+    @property
+    def policy(self) -> ContinuationPolicy:
+        """The turn's policy."""
+        return self.setup.policy
+
+    @property
+    def counters(self) -> Counters:
+        """What has been used of its limits."""
+        return self.limits.counters
+
+    @property
+    def last(self) -> ChatResponse:
+        """The latest response; there must have been one."""
+        assert self.response is not None
+        return self.response
+
+    @property
+    def reported(self) -> Usage | None:
+        """What the latest call used, as far as the response says, else whoever saw the call."""
+        told, seen = self.last.usage, self.turn.last_usage
+        if told is None or seen is None:
+            return told or seen
+        known = {each.name: getattr(told, each.name) for each in fields(told)}
+        return replace(seen, **{name: value for name, value in known.items() if value is not None})
+
+    @property
+    def answer_text(self) -> str:
+        """The answer so far; of one that was not shown, what the latest response says."""
+        return self.stitcher.text or self.last.text
+
+    @property
+    def may_be_trivial(self) -> bool:
+        """Whether an answer that says nothing is asked for again: it is text, and all of it comes from one call."""
+        return self.guard is not None and self.strategy in (None, Strategy.RETRY) and not self.terms.is_json
+
+    def emit(self, record: Callable[..., Any], **said: Any) -> None:
+        """Announce a record of this turn."""
+        hooks.emit(record(turn=self.turn, provider=self.setup.provider, model=self.base.model, **said))
+
+    def write(self, entry: Entry) -> None:
+        """Have an entry written down."""
+        if self.tell is not None:
+            self.tell(entry)
+
+    # --- The call that is out -------------------------------------------------------------------------------------
+
+    def take(self, raised: Exception | None = None) -> None:
+        """Take what the call that is out has come to, and what was raised beside it."""
+        assert self.incoming is not None
+        assert self.incoming.response is not None
+        self.response, self.overflowed, self.incoming = self.incoming.response, self.incoming.overflowed, None
+        self.write(Answered(self.response, raised))
+        self.counters.calls += 1
+
+    def spend(self, usage: Usage) -> None:
+        """Add what a call has used."""
+        self.usage += usage
+        price = self.policy.price(self.base.model)
+        if price is not None:
+            self.counters.cost += ((usage.input_tokens or 0) * price[0] + (usage.output_tokens or 0) * price[1]) / 1e6
+
+    def measure(self, response: ChatResponse) -> Usage:
+        """Add a response's usage, estimated where the provider gave none."""
+        sent = self.sent if self.sent.max_tokens is not None else self.sent.but(max_tokens=self.terms.maximum)
+        usage = measured(response, sent)
+        self.spend(usage)
+        return usage
+
+    # --- Text -----------------------------------------------------------------------------------------------------
+
+    def end_text(self) -> None:
+        """No text follows in this answer: half a character that waited for its other half is shown after all."""
+        waited = self.stitcher.end()
+        if waited:
+            self.held.append(Delta(text=waited))
+
+    def leave_out(self) -> None:
+        """Take the latest part out of the answer. What was seen of it stays where it is."""
+        if self.held or not self.stitcher.added:
+            self.stitcher.forget()
+            del self.held[self.kept :]
+        else:
+            self.stitcher.replace()
+
+    def put_aside(self) -> None:
+        """Another answer is asked for in place of the latest: what nobody has seen of that goes."""
+        self.aside = self.passing is not None and bool(self.passing.text.strip())
+        self.leave_out()
+
+    # --- The history ----------------------------------------------------------------------------------------------
+
+    def collapsed(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+        """A conversation, every answer one message."""
+        return _collapsed(messages, self.policy)
+
+    def let_pass(self, response: ChatResponse) -> None:
+        """Take a response of which the whole is to come again, or another in its place.
+
+        Of one that came several times, the longest stays; of several in each other's place, the last that says
+        anything.
+        """
+        said = "" if self.passing is None else self.passing.text
+        if response.text.strip() if self.aside else len(said) <= len(response.text):
+            self.passing, self.aside = response, False
+
+    def enter(self, response: ChatResponse, calls: tuple[ToolCall, ...] = (), *, text: str | None = None) -> None:
+        """Record a response with the calls that were run or answered, after the nudge that it answers.
+
+        One that says nothing does not take the place of another that said something.
+        """
+        says = response.text.strip() or calls or response.stop.reason is StopReason.PAUSED
+        if self.aside and not says:
+            return
+        message = record(response, calls, text=text)
+        self.write(Entered(message, replace(self.counters), self.usage))
+        self.segments += [*self.pending, message]
+        self.forget_pending()
+        self.passing, self.aside = None, False
+
+    def write_pending(self) -> None:
+        """Write down the messages that the request which goes out now brings, unless they went out before."""
+        for message in self.pending[self.written :]:
+            self.write(Entered(message, replace(self.counters), self.usage))
+        self.written = len(self.pending)
+
+    def forget_pending(self) -> None:
+        """Nothing waits to be recorded: it was, or what it was sent with came to nothing."""
+        self.pending, self.written = (), 0
+
+    def note_answer(self, call: ToolCall, content: str | list[dict[str, object]], *, is_error: bool) -> None:
+        """Keep what a call was answered with until all are; it is written down at once."""
+        answer = Message(role="tool", content=content, tool_call_id=call.id, is_error=is_error)
+        self.answers.append(answer)
+        self.write(Entered(answer))
+
+    def end_batch(self, *, last: bool = False) -> None:
+        """All calls of a response are answered: record that. The next request is an ordinary one again.
+
+        Its settings are the host's own; its messages are those that went out, so that what is cached stays so.
+
+        Args:
+            last: there is no next request: what was said with the calls stays the answer.
+        """
+        messages = (*self.sent.messages, self.segments[-1], *self.answers)
+        self.sent = self.base.but(messages=messages, token=None, retrieve=None)
+        self.segments += self.answers
+        self.results += self.answers
+        if not last:
+            self.earlier += self.stitcher.shown
+            self.restarted = self.restarted or self.stitcher.restarted
+            self.stitcher = Stitcher(min_overlap=self.policy.min_overlap, max_overlap=self.policy.max_overlap)
+        if self.policy.continuation_attempts_per == "answer":
+            self.counters.attempts = 0
+        self.answers, self.calls, self.verdict, self.strategy, self.wanted = [], (), None, None, ()
+
+    def resume_with(self, request: Request, strategy: Strategy | None, pending: Sequence[Message] = ()) -> Resumption:
+        """The turn as it stands, to be taken up with this request."""
+        return Resumption(
+            request=self.asked,
+            next=request,
+            pending=tuple(pending),
+            strategy=strategy,
+            earlier=self.earlier,
+            text=self.stitcher.shown,
+            replaced=self.stitcher.replaced,
+            restarted=self.restarted or self.stitcher.restarted,
+            seam=strategy in (Strategy.PROMPT, Strategy.PREFILL, Strategy.REPAIR),
+            segments=tuple(self.segments),
+            tool_results=tuple(self.results),
+            usage=self.usage,
+            counters=replace(self.counters),
+            ran=frozenset(self.ran),
+            passing=self.passing,
+        )
+
+    def resume_same(self) -> Resumption:
+        """The turn as it stands, to be taken up with the request that went out last."""
+        return self.resume_with(self.sent, self.strategy, self.pending)
+
+
+def _collapsed(messages: Iterable[Message], policy: ContinuationPolicy) -> tuple[Message, ...]:
+    return collapse(messages, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap)
