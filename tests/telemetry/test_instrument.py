@@ -245,7 +245,7 @@ class Exploding:
     def __init__(self, *args: object) -> None:
         pass
 
-    see = close = explode
+    feed = close = explode
 
 
 BREAKS = {
@@ -259,7 +259,7 @@ BREAKS = {
     "listener": ("endturn.telemetry.recorder.Recorder.__call__", explode),
     "resolve": ("endturn.telemetry.turn_inference.TurnInference.resolve", explode),
     "ended": ("endturn.telemetry.turn_inference.TurnInference.ended", explode),
-    "request": ("endturn.instrumentation.exchange.Sent.__new__", explode),
+    "request": ("endturn.instrumentation.body.json_object", explode),
     "recognition": ("endturn.instrumentation.exchange.endpoint", explode),
     "error": ("endturn.instrumentation.body.error_of", explode),
     "answer": ("endturn.instrumentation.body.Answer", explode),

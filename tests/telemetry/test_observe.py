@@ -245,7 +245,7 @@ def explode(*args: object, **kwargs: object) -> Any:
         "endturn.turns.TurnScope.step",
         "endturn.turns.TurnScope.end",
         "endturn.instrumentation.decorators._asked",
-        "endturn.instrumentation.decorators._CallRun._see",
+        "endturn.instrumentation.decorators._CallRun._read",
         "endturn.telemetry.turn_inference.TurnInference.resolve",
     ],
 )

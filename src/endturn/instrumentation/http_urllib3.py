@@ -9,7 +9,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from endturn.instrumentation.body import tee
-from endturn.instrumentation.exchange import Exchange, Sent
+from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -24,12 +24,11 @@ def _where(pool: Any, method: str, url: str, *args: object, **kwargs: object) ->
     return method, url
 
 
-def _read(pool: Any, method: str, url: str, body: object = None, *args: object, **kwargs: object) -> Sent:
-    port = None if pool.port == _PORTS.get(pool.scheme) else pool.port
-    if url.startswith("/"):
-        return Sent(method, url, pool.host.strip("[]"), port, body)
-    sent = Sent.to(method, url, body)  # a proxy is told where it goes
-    return sent._replace(host=sent.host or pool.host)
+def _read(pool: Any, method: str, url: str, body: object = None, *args: object, **kwargs: object) -> tuple[str, object]:
+    if not url.startswith("/"):
+        return url, body  # a proxy is told where it goes
+    port = "" if pool.port in (None, _PORTS.get(pool.scheme)) else f":{pool.port}"
+    return f"{pool.scheme}://{pool.host}{port}{url}", body
 
 
 def _answered(exchange: Exchange, response: Any, pool: Any, kwargs: dict[str, Any]) -> None:

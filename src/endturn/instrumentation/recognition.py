@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 from endturn.formats import FORMATS, RequestSummary, Routed, dialect_in, format_of, request_members
 from endturn.providers import provider_at, provider_of_path
@@ -42,13 +43,15 @@ _VERTEX: Final = re.compile(
 )
 
 
-class Endpoint(NamedTuple):
-    """Who answers a request, in which format, and what the request's path says.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Who answers a request, in which format, and what the request's URL says.
 
     Attributes:
         dialect: the table of the format's stop reasons.
         known: the host is a provider's, and no compatible server.
         is_exact: the path is the format's own, and does not only end like it.
+        port: None for the scheme's own.
     """
 
     format: Format
@@ -56,7 +59,21 @@ class Endpoint(NamedTuple):
     provider: str
     routed: Routed
     known: bool
-    is_exact: bool = True
+    is_exact: bool
+    host: str
+    port: int | None
+
+    def is_asked(self, body: Mapping[str, Any] | None) -> bool:
+        """Whether the body asks a model: at its home it always does; elsewhere it has the members of the format.
+
+        Args:
+            body: the request's JSON object; None where there is none that could be read.
+        """
+        if self.known and self.is_exact:
+            return True
+        required = request_members.required()
+        ways = required.get(f"{self.format.name} {self.dialect}") or required[self.format.name]
+        return body is not None and any(names <= body.keys() for names in ways)
 
     def asked(self, body: Mapping[str, Any]) -> RequestSummary:
         """What a request asks for, by its JSON object and by its path."""
@@ -70,48 +87,38 @@ class Endpoint(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def endpoint(method: str, host: str, port: int | None, path: str) -> Endpoint | None:
-    """What answers at that address; None where no format is spoken there.
-
-    Args:
-        path: as it is sent, with its query.
-    """
-    below, mark, query = path.partition("?")
-    below = below.rstrip("/")
-    path = f"{below}{mark}{query}"
-    provider = provider_at(host, port)
-    known = bool(provider)
-    provider = provider or provider_of_path(path)
-    own = _own(provider, below)
-    if own is not None:
-        speaks, whose, routed = own
-        return Endpoint(speaks, whose, provider or speaks.provider, routed, known)
-    is_exact = True
-    while below:
+def endpoint(method: str, url: str) -> Endpoint | None:
+    """What answers at that URL; None where no format is spoken there."""
+    parts = urlsplit(url)
+    host, port, path = parts.hostname or "", parts.port, parts.path.rstrip("/")
+    whole = f"{path}?{parts.query}"
+    home = provider_at(host, port)
+    provider = home or provider_of_path(whole)
+    is_exact, found = True, _own(provider, path)
+    while path and found is None:
         for name in _ORDER:
             speaks = format_of(name)
-            found = speaks.routed(method, f"{below}?{query}")
-            if found is not None:
-                whose = dialect_in(speaks, provider)
-                return Endpoint(speaks, whose, provider or speaks.provider, found, known, is_exact)
-        # A gateway may put a version of its own before the format's path, or leave that's out.
-        below = below[below.find("/", 1) :] if below.find("/", 1) > 0 else ""
-        is_exact = False
-    return None
-
-
-def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
-    """Whether the body asks a model: at its home it always does; elsewhere it has the members of the format.
-
-    Args:
-        body: the request's JSON object; None where there is none that could be read.
-    """
-    if found.known and found.is_exact:
-        return True
-    name = found.format.name
-    required = request_members.required()
-    ways = required.get(f"{name} {found.dialect}") or required[name]
-    return body is not None and any(names <= body.keys() for names in ways)
+            routed = speaks.routed(method, f"{path}?{parts.query}")
+            if routed is not None:
+                found = speaks, dialect_in(speaks, provider), routed
+                break
+        else:
+            # A gateway may put a version of its own before the format's path, or leave that's out.
+            path = path[path.find("/", 1) :] if path.find("/", 1) > 0 else ""
+            is_exact = False
+    if found is None:
+        return None
+    speaks, dialect, routed = found
+    return Endpoint(
+        format=speaks,
+        dialect=dialect,
+        provider=provider or speaks.provider,
+        routed=routed,
+        known=bool(home),
+        is_exact=is_exact,
+        host=host,
+        port=port,
+    )
 
 
 def _own(provider: str, path: str) -> tuple[Format, str, Routed] | None:
