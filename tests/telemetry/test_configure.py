@@ -336,7 +336,7 @@ print(type(trace.get_tracer_provider()).__name__)
         ),
         pytest.param({"OTEL_TRACES_EXPORTER": "zipkin"}, "", "", "OTEL_TRACES_EXPORTER='zipkin'", id="exporter"),
         pytest.param({}, "span_exporter='console'", "", "variable OTEL_TRACES_EXPORTER", id="name of an exporter"),
-        pytest.param({}, "log_exporter=dict", "", "not the class dict", id="class"),
+        pytest.param({}, "log_exporter=dict", "", "give an exporter object", id="class"),
         pytest.param({}, "events='everywhere'", "", "events='everywhere'", id="place for events"),
         pytest.param({}, "", "sys.modules['opentelemetry.sdk'] = None", "pip install 'endturn[otlp]'", id="no SDK"),
         pytest.param(

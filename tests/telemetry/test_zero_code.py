@@ -274,9 +274,6 @@ def test_what_cannot_be_run_is_refused(
         pytest.param({"OTEL_METRICS_EXPORTER": "prometheus"}, ["pip install opentelemetry-exporter-prometheus"],
                      id="prometheus"),
         pytest.param({"OTEL_CONFIG_FILE": "/nowhere.yaml"}, ["'/nowhere.yaml' is not a file"], id="configuration file"),
-        pytest.param({"ENDTURN_REDACT": "no_such_module:hide"}, ["a module 'no_such_module' that is not found"],
-                     id="redaction"),
-        pytest.param({"ENDTURN_REDACT": "bare:ask"}, [], id="redaction of the program's own"),
     ],
 )  # fmt: skip
 def test_a_program_runs_whatever_the_variables_ask_for(

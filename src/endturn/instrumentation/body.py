@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, M
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
-from json import JSONDecoder, loads
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
@@ -265,32 +264,22 @@ def _is_cut(body: bytes) -> bool:
     """Whether what is not JSON is the beginning of a JSON object, or of an array."""
     begun = body.decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
     try:
-        from_json(begun, allow_partial=True)
-    except ValueError:
-        return False
-    try:
-        JSONDecoder().raw_decode(begun)
-    except (ValueError, RecursionError):
-        return begun.startswith(("{", "["))
-    return False  # whole, but something follows
+        from_json(begun)
+    except ValueError as error:
+        return begun.startswith(("{", "[")) and "EOF" in str(error)  # it names the place where it found the end
+    return False
 
 
 def json_object(content: Any) -> Mapping[str, Any] | None:
     """A request's JSON object, where it is in memory: nothing is read that is not."""
-    if isinstance(content, Mapping):
-        return content
     if isinstance(content, BytesIO):
         content = content.getvalue()[content.tell() :]
-    if not isinstance(content, str | bytes | bytearray):
-        return None
-    try:
-        found = from_json(content, cache_strings="keys")
-    except ValueError:
+    if isinstance(content, str | bytes | bytearray):
         try:
-            found = loads(content)  # it takes half of a character too, as `dumps` writes it
-        except ValueError:
+            content = parse(content)
+        except DecodeError:
             return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, Mapping) else None
 
 
 def why_cut(error: BaseException) -> tuple[StopReason, BaseException, str | None]:

@@ -198,10 +198,8 @@ class _CallRun:
         if self._pieces is not None:
             self._call.said(self._request, response)
         stop, text = response.stop, response.text
-        self._end(
-            ResponseSummary(stop, response.usage, response.id, response.model, text[-TAIL:], len(text), (stop.raw,)),
-            error,
-        )
+        said = text[-TAIL:], len(text), (stop.raw,)
+        self._end(ResponseSummary(stop, response.usage, response.id, response.model, *said), error)
 
     def _finish(self, stop: Stop, error: BaseException | None = None, over_s: float | None = None) -> None:
         """End the call as what came says; so where that says nothing."""
@@ -325,12 +323,11 @@ def observe_turn(
     """
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
-        conversation = None if callable(conversation_id) else conversation_id
-        if callable(conversation_id):
-            try:
-                conversation = conversation_id(*args, **kwargs)
-            except Exception:
-                log_internal_error("finding the id of a conversation")
+        try:
+            conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
+        except Exception:
+            log_internal_error("finding the id of a conversation")
+            conversation = None
         return _TurnRun(start_turn(Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)))
 
     return _decorate(function, lambda observed: begin, "observe_turn", "agent")

@@ -97,9 +97,8 @@ def begin(is_observed: Callable[[], bool], method: str, read: Callable[[], tuple
 
 def _fetch(method: str, url: str, found: Endpoint | None) -> Exchange | None:
     """The exchange that fetches, or cancels, a response in the background that this process began."""
-    path = url.partition("?")[0]
-    if found is None and method == "POST" and path.endswith("/cancel"):
-        found = endpoint("GET", path.removesuffix("/cancel"))
+    if found is None and method == "POST" and url.endswith("/cancel"):
+        found = endpoint("GET", url.removesuffix("/cancel"))
     if found is None or found.routed.retrieve is None:
         return None
     job = found.format.name, found.routed.retrieve
@@ -158,14 +157,12 @@ class Exchange:
         Args:
             told: what the exception says of an answer: nothing, or its status, headers and body.
         """
-        if isinstance(error, GeneratorExit):
-            self._dropped()
+        if not isinstance(error, Exception):
+            self.cut(error)
             return
         try:
             status, headers, content = told(error) or (0, {}, b"")
-            if not isinstance(error, Exception):
-                self.end(StopReason.CANCELLED, error)
-            elif status and self.answered(status, headers):
+            if status and self.answered(status, headers):
                 self.comes_unpacked()
                 self.feed(content)
                 self.end(None, error)
