@@ -144,16 +144,6 @@ def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: ResponseSummary) -> No
 # --- Each client ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
-def test_httpx_keeps_what_its_stream_has(seen: ResponseSummary, library: Any) -> None:
-    """`elapsed` is read from it."""
-    with scripted(library, say(WORDS)) as client, client.stream("POST", URL, json={**ASK, "stream": True}) as response:
-        response.read()
-    assert response.elapsed.total_seconds() >= 0
-    assert type(response) is library.Response
-    assert seen.only().stop.reason is StopReason.END_TURN
-
-
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_urllib3_by_every_way_of_reading(seen: ResponseSummary, size: int) -> None:
     """Each gives all bytes, and shows them once; the response is still one of its class."""
@@ -194,16 +184,6 @@ def test_urllib3s_own_retries_are_one_exchange(seen: ResponseSummary) -> None:
     with ScriptedProvider([fail(500), fail(500), say("Hi")]).serve() as url:
         urllib3.PoolManager(retries=again).request("POST", f"{url}/v1/chat/completions", json=ASK)
     assert seen.reasons() == [StopReason.END_TURN]
-
-
-def test_requests_has_the_response_it_would_have_had(seen: ResponseSummary) -> None:
-    """By content, lines, raw."""
-    with ScriptedProvider([say(WORDS)], exhausted="cycle").serve() as url:
-        for stream in (False, True):
-            response = requests.post(f"{url}/v1/chat/completions", json=ASK, stream=stream)
-            assert response.json()["choices"][0]["message"]["content"] == WORDS
-            assert isinstance(response.raw, urllib3.HTTPResponse)
-    assert seen.reasons() == [StopReason.END_TURN] * 2
 
 
 @pytest.mark.parametrize("raises", [False, True])

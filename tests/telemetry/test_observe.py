@@ -642,14 +642,6 @@ def test_a_turn_and_its_calls(records: Records) -> None:
     assert [type(record) for record in records].index(TurnStarted) == 0
 
 
-def test_a_turn_that_ends_on_a_cut_answer(records: Records) -> None:
-    """It was not continued."""
-    ask = provider_of(CUT)
-    observe_turn(lambda: ask(REQUEST))()
-    (ended,) = records.turns
-    assert (ended.outcome, ended.complete) == (TurnOutcome.NOT_CONTINUED, False)
-
-
 def test_a_turn_whose_own_loop_continues(records: Records) -> None:
     """A continuation within it is recognised, and completes it."""
     ask = provider_of(CUT, WHOLE)

@@ -167,16 +167,15 @@ class Answer:
             self.error = error_of(self._status, self._headers, b"".join(self._pieces), ctx=self._context)
             # Most say nothing of the model's stop but that there was none.
             return ResponseSummary(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
-        is_one = self._events is None
         values = self._values() if self._events is None else [] if self.done else self._events.close()
         for value in values or ():
             if self._said is not None:
                 self._said.append(value)
             self._summary.feed(value)
         seen = self._summary.close(left=left and not self.done)
-        if is_one and values is not None and says_nothing(seen):
+        if self._events is None and values is not None and says_nothing(seen):
             raise DecodeError("the provider sent JSON of another format")
-        if not is_one and self._summary.broken:
+        if self._events is not None and self._summary.broken:
             self.error = ProviderError("the provider sent an error within its stream")
         return seen
 

@@ -120,8 +120,8 @@ class _CallRun:
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
         self._summarizer: Summarizer | None = None
+        # Where somebody takes what is said: what came of a provider's own, and what came as text.
         self._said: list[Any] | None = None
-        """What came of a provider's own, where somebody takes what is said; _pieces: what came of text."""
         self._pieces: list[str] | None = [] if hooks.takes_content() else None
         self._tail, self._chars = "", 0
         self._deltas = False

@@ -155,8 +155,7 @@ def _patient() -> Any:
 
     # An answer may take ten seconds each time: seven times of waiting for one are enough.
     limits: dict[str, Any] = {"total": 12, "read": 7, "backoff_factor": 1, "backoff_max": 15}
-    statuses = (429, 502, 503, 504)
-    again = Retry(**limits, status_forcelist=statuses, allowed_methods=None, raise_on_status=False)
+    again = Retry(**limits, status_forcelist=(429, 502, 503, 504), allowed_methods=None, raise_on_status=False)
     session = Session()
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(max_retries=again))
