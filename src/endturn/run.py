@@ -25,7 +25,7 @@ def run(words: Sequence[str]) -> NoReturn:
         UsageError: there is nothing to run, it cannot be found or started, or the SDK is not installed.
     """
     command = resolved(words)
-    for warning in zero_code.check(folder(command)):
+    for warning in zero_code.check():
         print(f"endturn: {warning}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -56,12 +56,6 @@ def resolved(words: Sequence[str]) -> list[str]:
     if found is None:
         raise UsageError(f"{words[0]!r} is not a program on the PATH, nor a path to one")
     return [found, *words[1:]]
-
-
-def folder(command: Sequence[str]) -> str:
-    """Where Python looks for a program's own modules: beside its file, else where it is started."""
-    file = next((word for word in command[1:] if word.endswith(".py")), "")
-    return str(Path(file).absolute().parent if file else Path.cwd())
 
 
 def environment(given: dict[str, str] | os._Environ[str]) -> dict[str, str]:

@@ -125,90 +125,87 @@ class AsyncClient(Client):
         self.loop.close()
 
 
-class OpenAI(Client):
-    retries = True
+class SDK(Client):
+    """A client that asks either way by one method."""
 
-    def open(self) -> None:
-        url = f"{self.url}/v1"
-        self.made = openai.OpenAI(base_url=url, api_key="none", timeout=self.timeout_s, max_retries=self.tries - 1)
+    retries = True
+    create: Callable[..., Any]
 
     def ask(self) -> None:
-        self.made.chat.completions.create(**ASK)
+        self.create()
 
     def stream(self) -> Stream:
-        made = self.made.chat.completions.create(**ASK, stream=True)
+        made = self.create(stream=True)
         return Stream(made, made.close)
 
 
-class AsyncOpenAI(AsyncClient):
-    retries = True
+class AsyncSDK(AsyncClient):
+    """The same, where it is a coroutine."""
 
-    def open(self) -> None:
-        url = f"{self.url}/v1"
-        self.made = openai.AsyncOpenAI(base_url=url, api_key="none", timeout=self.timeout_s, max_retries=self.tries - 1)
+    retries = True
+    create: Callable[..., Any]
 
     async def aask(self) -> None:
-        await self.made.chat.completions.create(**ASK)
+        await self.create()
 
     async def astream(self) -> Any:
-        made = await self.made.chat.completions.create(**ASK, stream=True)
+        made = await self.create(stream=True)
         return aiter(made), made.close
+
+
+def _options(client: Client, path: str = "") -> dict[str, Any]:
+    url = f"{client.url}{path}"
+    return {"base_url": url, "api_key": "none", "timeout": client.timeout_s, "max_retries": client.tries - 1}
+
+
+class OpenAI(SDK):
+    def open(self) -> None:
+        self.made = openai.OpenAI(**_options(self, "/v1"))
+
+    def create(self, **more: Any) -> Any:
+        return self.made.chat.completions.create(**ASK, **more)
+
+
+class AsyncOpenAI(AsyncSDK):
+    def open(self) -> None:
+        self.made = openai.AsyncOpenAI(**_options(self, "/v1"))
+
+    def create(self, **more: Any) -> Any:
+        return self.made.chat.completions.create(**ASK, **more)
 
 
 class OpenAIResponses(OpenAI):
     format = "openai_responses"
 
-    def ask(self) -> None:
-        self.made.responses.create(model="m", input="hi")
-
-    def stream(self) -> Stream:
-        made = self.made.responses.create(model="m", input="hi", stream=True)
-        return Stream(made, made.close)
+    def create(self, **more: Any) -> Any:
+        return self.made.responses.create(model="m", input="hi", **more)
 
 
 class OpenAICompletions(OpenAI):
     format = "completions"
 
-    def ask(self) -> None:
-        self.made.completions.create(model="m", prompt="hi")
-
-    def stream(self) -> Stream:
-        made = self.made.completions.create(model="m", prompt="hi", stream=True)
-        return Stream(made, made.close)
+    def create(self, **more: Any) -> Any:
+        return self.made.completions.create(model="m", prompt="hi", **more)
 
 
-class Anthropic(Client):
+class Anthropic(SDK):
     provider = format = "anthropic"
-    retries = True
 
     def open(self) -> None:
-        self.made = anthropic.Anthropic(
-            base_url=self.url, api_key="none", timeout=self.timeout_s, max_retries=self.tries - 1
-        )
+        self.made = anthropic.Anthropic(**_options(self))
 
-    def ask(self) -> None:
-        self.made.messages.create(**CLAUDE)
-
-    def stream(self) -> Stream:
-        made = self.made.messages.create(**CLAUDE, stream=True)
-        return Stream(made, made.close)
+    def create(self, **more: Any) -> Any:
+        return self.made.messages.create(**CLAUDE, **more)
 
 
-class AsyncAnthropic(AsyncClient):
+class AsyncAnthropic(AsyncSDK):
     provider = format = "anthropic"
-    retries = True
 
     def open(self) -> None:
-        self.made = anthropic.AsyncAnthropic(
-            base_url=self.url, api_key="none", timeout=self.timeout_s, max_retries=self.tries - 1
-        )
+        self.made = anthropic.AsyncAnthropic(**_options(self))
 
-    async def aask(self) -> None:
-        await self.made.messages.create(**CLAUDE)
-
-    async def astream(self) -> Any:
-        made = await self.made.messages.create(**CLAUDE, stream=True)
-        return aiter(made), made.close
+    def create(self, **more: Any) -> Any:
+        return self.made.messages.create(**CLAUDE, **more)
 
 
 def _google(client: Client) -> genai.Client:
@@ -323,18 +320,15 @@ class Mistral(Client):
     def close(self) -> None: ...
 
 
-class Ollama(Client):
+class Ollama(SDK):
     provider = format = "ollama"
+    retries = False
 
     def open(self) -> None:
         self.made = ollama.Client(host=self.url, timeout=self.timeout_s)
 
-    def ask(self) -> None:
-        self.made.chat(**ASK)
-
-    def stream(self) -> Stream:
-        made: Any = self.made.chat(**ASK, stream=True)
-        return Stream(made, made.close)
+    def create(self, **more: Any) -> Any:
+        return self.made.chat(**ASK, **more)
 
 
 class Raw(Client):

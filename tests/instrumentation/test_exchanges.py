@@ -74,6 +74,7 @@ def seen() -> Iterator[ResponseSummary]:
         http_clients.uninstall()
         exchange.close_all()
         stop()
+        gc.collect()  # what an SDK left unclosed warns here, where that is expected
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda kind: kind.__name__)
@@ -122,13 +123,18 @@ def broken(after: int, ending: Ending = Ending.BROKEN) -> Change:
     return lambda answer: replace(answer, chunks=answer.chunks[:after], ending=ending)
 
 
-def gzipped(answer: Answer) -> Answer:
+def packed(encoding: str) -> Change:
     """The body is compressed, each chunk flushed."""
-    pack = zlib.compressobj(wbits=31)
-    chunks = [pack.compress(chunk) + pack.flush(zlib.Z_SYNC_FLUSH) for chunk in answer.chunks]
-    chunks.append(pack.flush())
-    length = None if answer.length is None else sum(map(len, chunks))
-    return replace(answer, chunks=tuple(chunks), length=length, headers={**answer.headers, "content-encoding": "gzip"})
+
+    def pack(answer: Answer) -> Answer:
+        packer = zlib.compressobj(wbits={"gzip": 31, "deflate": 15}[encoding])
+        chunks = [packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH) for chunk in answer.chunks]
+        chunks.append(packer.flush())
+        length = None if answer.length is None else sum(map(len, chunks))
+        headers = {**answer.headers, "content-encoding": encoding}
+        return replace(answer, chunks=tuple(chunks), length=length, headers=headers)
+
+    return pack
 
 
 # --- Answers that come whole ----------------------------------------------------------------------------------------
@@ -173,13 +179,15 @@ def test_read_up_to_the_last_event(seen: ResponseSummary, kind: type[Client]) ->
         del kept
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_compressed(seen: ResponseSummary, kind: type[Client], streamed: bool) -> None:
-    """The body is unpacked beside, or by the library that unpacks it for its host."""
-    if kind.__name__ == "Urllib" or kind.format.startswith("bedrock"):
-        pytest.skip("it does not unpack what it reads")
-    with asking(kind, truncate(WORDS, after=2), change=gzipped) as client:
+def test_compressed(seen: ResponseSummary, kind: type[Client], streamed: bool, encoding: str) -> None:
+    """The body is unpacked beside, or by the library that unpacks it for its host, or by nobody but us."""
+    if kind.format.startswith("bedrock") and streamed:
+        pytest.skip("it breaks off: it does not unpack what it reads")
+    with asking(kind, truncate(WORDS, after=2), change=packed(encoding)) as client, suppress(ValueError):
         _ = list(client.stream()) if streamed else client.ask()
+    cleanup.run()  # Mistral's keeps a stream that it has read up to its last word
     assert seen.only().stop.reason is StopReason.MAX_TOKENS
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endturn.instrumentation.exchange import may_begin
-from endturn.instrumentation.recognition import endpoint, is_asked
+from endturn.instrumentation.recognition import endpoint
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 VERTEX = "/v1/projects/p/locations/l/publishers"
@@ -59,8 +59,8 @@ VERTEX = "/v1/projects/p/locations/l/publishers"
 )  # fmt: skip
 def test_requests(host: str, path: str, body: Any, expected: tuple[str, str, str] | None) -> None:
     """The host says who answers; on another than a provider's own, the members must be the format's."""
-    found = endpoint("POST", host, None, path) if may_begin("POST", path) else None
-    if found is not None and not is_asked(found, body):
+    found = endpoint("POST", f"https://{host}{path}") if may_begin("POST", path) else None
+    if found is not None and not found.is_asked(body):
         found = None
     assert (found and (found.format.name, found.provider, found.dialect)) == expected
 
@@ -68,7 +68,7 @@ def test_requests(host: str, path: str, body: Any, expected: tuple[str, str, str
 @pytest.mark.parametrize(("port", "provider"), [(11434, "ollama"), (1234, "lmstudio"), (8000, "openai")])
 def test_servers_of_ones_own(port: int, provider: str) -> None:
     """Known by the ports that they choose for themselves."""
-    found = endpoint("POST", "127.0.0.1", port, "/v1/chat/completions")
+    found = endpoint("POST", f"http://127.0.0.1:{port}/v1/chat/completions")
     assert found is not None
     assert found.provider == provider
 

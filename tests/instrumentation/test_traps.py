@@ -18,11 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 import aiohttp
-import anthropic
 import httpx
 import httpx2
-import openai
-import pydantic
 import pytest
 import requests
 import urllib3
@@ -35,15 +32,11 @@ from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
-from tests.instrumentation.test_exchanges import WORDS, ResponseSummary, asking, seen
+from tests.instrumentation.test_exchanges import WORDS, ResponseSummary, asking, packed, seen
 
 __all__ = ["seen"]
 
 URL = "http://vllm.internal/v1/chat/completions"
-
-
-class Said(pydantic.BaseModel):
-    value: int
 
 
 def scripted(library: Any, *replies: Reply) -> Any:
@@ -151,16 +144,6 @@ def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: ResponseSummary) -> No
 # --- Each client ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
-def test_httpx_keeps_what_its_stream_has(seen: ResponseSummary, library: Any) -> None:
-    """`elapsed` is read from it."""
-    with scripted(library, say(WORDS)) as client, client.stream("POST", URL, json={**ASK, "stream": True}) as response:
-        response.read()
-    assert response.elapsed.total_seconds() >= 0
-    assert type(response) is library.Response
-    assert seen.only().stop.reason is StopReason.END_TURN
-
-
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_urllib3_by_every_way_of_reading(seen: ResponseSummary, size: int) -> None:
     """Each gives all bytes, and shows them once; the response is still one of its class."""
@@ -203,16 +186,6 @@ def test_urllib3s_own_retries_are_one_exchange(seen: ResponseSummary) -> None:
     assert seen.reasons() == [StopReason.END_TURN]
 
 
-def test_requests_has_the_response_it_would_have_had(seen: ResponseSummary) -> None:
-    """By content, lines, raw."""
-    with ScriptedProvider([say(WORDS)], exhausted="cycle").serve() as url:
-        for stream in (False, True):
-            response = requests.post(f"{url}/v1/chat/completions", json=ASK, stream=stream)
-            assert response.json()["choices"][0]["message"]["content"] == WORDS
-            assert isinstance(response.raw, urllib3.HTTPResponse)
-    assert seen.reasons() == [StopReason.END_TURN] * 2
-
-
 @pytest.mark.parametrize("raises", [False, True])
 def test_aiohttp_by_every_way_of_reading(seen: ResponseSummary, raises: bool) -> None:
     """`raise_for_status` raises from within the request; leaving early is told by `set_exception`."""
@@ -241,6 +214,28 @@ def test_aiohttp_by_every_way_of_reading(seen: ResponseSummary, raises: bool) ->
     cleanup.run()
     assert seen.reasons() == [StopReason.END_TURN] * 4 + [StopReason.CANCELLED, StopReason.ERROR]
     assert seen.ended[-1].started.server_address == "127.0.0.1"
+
+
+@pytest.mark.parametrize("auto", [False, True], ids=["as it travels", "unpacked"])
+async def test_aiohttps_bodies_are_read(seen: ResponseSummary, auto: bool) -> None:
+    """Of the forms that a body in memory may have; what comes back compressed is unpacked, if only for us."""
+    sent = json.dumps(ASK).encode()
+    bodies: list[Any] = [sent, io.BytesIO(sent), aiohttp.JsonPayload(ASK), aiohttp.BytesPayload(sent)]
+    bodies.append(aiohttp.payload.BytesIOPayload(io.BytesIO(sent)))
+    provider = ScriptedProvider([truncate(WORDS, after=2)], exhausted="cycle")
+    taken: list[Any] = []
+
+    def respond(asked: Any) -> Answer:
+        taken.append(asked.body)
+        return packed("deflate")(provider._respond(asked))
+
+    with Server(respond).running() as url:
+        async with aiohttp.ClientSession(auto_decompress=auto) as session:
+            for body in bodies:
+                async with session.post(f"{url}/v1/chat/completions", data=body) as response:
+                    assert await response.read()
+    assert [json.loads(body) if isinstance(body, bytes | str) else body for body in taken] == [ASK] * len(bodies)
+    assert seen.reasons() == [StopReason.MAX_TOKENS] * len(bodies)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -316,39 +311,6 @@ def exchanges() -> set[int]:
 
 
 # --- What SDKs make of their bytes ----------------------------------------------------------------------------------
-
-
-def test_parse_of_a_cut_answer(seen: ResponseSummary) -> None:
-    """That the SDK refuses it is its own affair: the answer was a truncation."""
-    http = httpx2.Client(transport=ScriptedProvider([truncate('{"value": 12345}', after=1)] * 2).transport())
-    client = openai.OpenAI(api_key="none", http_client=http, max_retries=0)
-    with pytest.raises(openai.LengthFinishReasonError):
-        client.chat.completions.parse(**ASK, response_format=Said)
-    asked: Any = {**ASK, "response_format": Said}
-    with pytest.raises(openai.LengthFinishReasonError), client.chat.completions.stream(**asked) as stream:
-        stream.until_done()
-    assert seen.reasons() == [StopReason.MAX_TOKENS] * 2
-
-
-def test_raw_responses_and_helpers(seen: ResponseSummary) -> None:
-    """All are the same bytes."""
-    http = httpx2.Client(transport=ScriptedProvider(truncate(WORDS, after=2), exhausted="last").transport())
-    chats = openai.OpenAI(api_key="none", http_client=http).chat.completions
-    chats.with_raw_response.create(**ASK).parse()
-    with chats.with_streaming_response.create(**ASK) as raw:
-        raw.json()
-    with chats.with_streaming_response.create(**ASK, stream=True) as raw:
-        list(raw.iter_lines())
-    with chats.stream(**ASK) as stream:
-        list(stream)
-    messages = anthropic.Anthropic(api_key="none", http_client=http).messages
-    asked: Any = {**ASK, "max_tokens": 99}
-    messages.with_raw_response.create(**asked).parse()
-    with messages.stream(**asked) as helper:
-        helper.get_final_message()
-    with messages.with_streaming_response.create(**asked) as raw:
-        raw.read()
-    assert seen.reasons() == [StopReason.MAX_TOKENS] * 7
 
 
 def test_a_server_that_stops_in_mid_JSON(seen: ResponseSummary) -> None:

@@ -207,4 +207,4 @@ def test_bedrocks_over_plain_http_pass(records: Records, library: ModuleType, mo
 )
 def test_vertex_ais_other_paths(path: str) -> None:
     """Counting tokens and reading documents go the way that Anthropic's and Mistral's chats go, by another name."""
-    assert endpoint("POST", "us-east5-aiplatform.googleapis.com", None, path) is None
+    assert endpoint("POST", f"https://us-east5-aiplatform.googleapis.com{path}") is None

@@ -21,7 +21,7 @@ from endturn.controller import ContinuationController
 from endturn.errors import UsageError
 from endturn.events import Content
 from endturn.formats import Context, format_of
-from endturn.instrumentation.body import capture
+from endturn.instrumentation.body import keep_content
 from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scopes import Layer, open_call
@@ -460,13 +460,13 @@ def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) 
     asked = speaks.request_summary(body)
     asked.stream = streamed
     context = Context("", "p", asked)
-    captured = capture(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
+    captured = keep_content(scope, speaks, body, context)  # type: ignore[arg-type]  # as much of a call as is used
     plain = speaks_as in ("completions", "ollama")
     word = speaks.voice.words.get(ANSWER.stop.reason)
     answer = PLAIN if plain else ANSWER.but(stop=replace(ANSWER.stop, raw=word))
     reply = speaks.reply(answer, stream=streamed)
     for item in reply if streamed else [reply]:
-        captured.add(item)
+        captured.append(item)
     stop = PLAIN.stop if plain else ANSWER.stop
     found = ContentPolicy.of("SPAN_AND_EVENT", None, None).attributes(scope.content(stop))
     for key, value in found.items():
@@ -486,12 +486,12 @@ def test_several_choices_are_several_messages() -> None:
     for streamed in (False, True):
         scope, asked = Scope(), speaks.request_summary({**ASK, "n": 2, "stream": streamed})
         context = Context("", "p", asked)
-        captured = capture(scope, speaks, ASK, context)  # type: ignore[arg-type]
+        captured = keep_content(scope, speaks, ASK, context)  # type: ignore[arg-type]
         if streamed:
             for index, text in ((1, "two"), (0, "one")):
-                captured.add({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})
+                captured.append({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]})
         else:
-            captured.add(body)
+            captured.append(body)
         assert [each.text for each in scope.content(ANSWER.stop).responses] == ["one", "two"]
 
 
@@ -499,11 +499,11 @@ def test_the_reason_is_that_of_the_record() -> None:
     """LiteLLM reads no stream of Anthropic's to its `message_stop`: the reason had come before."""
     speaks, scope = format_of("anthropic"), Scope()
     context = Context("", "p", speaks.request_summary({**ASK, "stream": True}))
-    captured, watch = capture(scope, speaks, ASK, context), speaks.summarizer(context)  # type: ignore[arg-type]
+    captured, watch = keep_content(scope, speaks, ASK, context), speaks.summarizer(context)  # type: ignore[arg-type]
     reply = speaks.reply(ANSWER, stream=True)
     assert isinstance(reply, list)
     for event in reply[:-1]:
-        captured.add(event)
+        captured.append(event)
         watch.feed(event)
     stop = watch.close(left=True).stop
     assert [each.stop for each in scope.content(stop).responses] == [stop]

@@ -13,14 +13,12 @@ from typing import Any
 
 import pytest
 from google import genai
-from google.genai import types
 
 from endturn import hooks
 from endturn.events import CallEnded, CallStarted, Record, TurnEnded
 from endturn.instrumentation.instrument import instrument, uninstrument
-from endturn.scripted import Reply, ScriptedProvider, block, call, cut, fail, hang_up, pause, say, truncate
+from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, hang_up, pause, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
-from endturn.scripted.script import Ending
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 
@@ -215,18 +213,6 @@ def test_an_interactions_stream_that_is_never_read(told: Told, how: str) -> None
 # --- Content -------------------------------------------------------------------------------------------------------
 
 
-def test_settings_may_be_an_object(told: Told) -> None:
-    """What is asked is read from a config object as from a dictionary; Vertex AI is another provider."""
-    with client(block("So"), vertexai=True) as asking:
-        config = types.GenerateContentConfig(max_output_tokens=7, temperature=0.5, seed=3, top_p=0.9)
-        asking.models.generate_content(model="m", contents="hi", config=config)
-    ended = told.only()
-    assert ended.stop.reason is StopReason.SAFETY_BLOCKED
-    started = ended.started
-    assert (started.maximum, started.temperature, started.seed, started.top_p) == (7, 0.5, 3, 0.9)
-    assert started.provider == "gcp.vertex_ai"
-
-
 def test_tools_that_the_sdk_runs(told: Told) -> None:
     """Automatic function calling makes several calls; each is one record, and the tools run between them."""
     seen: list[int] = []
@@ -251,36 +237,6 @@ async def test_tokens_that_the_sdk_follows(told: Told, format: str, stream: bool
     with client(pause("One "), say("two."), format=format) as asking:
         await Way(format, asynchronous=False).read(asking, stream)
     assert told.reasons() == [StopReason.PAUSED, StopReason.END_TURN]
-
-
-def test_the_http_response_may_be_asked_for(told: Told) -> None:
-    """The SDK then parses nothing; the body is read all the same."""
-    with client(truncate("One two three", after=2)) as asking:
-        config = types.GenerateContentConfig(should_return_http_response=True)
-        assert asking.models.generate_content(model="m", contents="hi", config=config).candidates is None
-    assert told.only().stop.reason is StopReason.MAX_TOKENS
-
-
-def test_a_stream_that_is_left_after_its_reason_came(told: Told) -> None:
-    """Hosts stop at the finish reason: that reason stands."""
-    with client(truncate(WORDS, after=3)) as asking:
-        for chunk in asking.models.generate_content_stream(**ASK):
-            if chunk.candidates and chunk.candidates[0].finish_reason:
-                break
-        del chunk
-    assert told.only().stop.reason is StopReason.MAX_TOKENS
-
-
-async def test_an_async_stream_that_is_cut_before_its_first_chunk(told: Told) -> None:
-    """The answer had begun: what is missing is its end."""
-    answer = Answer(headers={"content-type": "text/event-stream"}, ending=Ending.BROKEN)
-    with Server(lambda asked: answer).running() as url:
-        asking = genai.Client(api_key="none", http_options={"base_url": url, "retry_options": {"attempts": 1}})
-        with pytest.raises(Exception, match=r"(?i)payload|incomplete"):
-            [chunk async for chunk in await asking.aio.models.generate_content_stream(**ASK)]
-        await asking.aio.aclose()
-        asking.close()
-    assert told.only().stop.reason is StopReason.MISSING
 
 
 # --- Interactions --------------------------------------------------------------------------------------------------
@@ -316,10 +272,3 @@ def test_an_interaction_in_the_background(told: Told) -> None:
         asking.close()
     ended = told.only()
     assert (ended.stop.reason, ended.stop.raw) == (StopReason.MAX_TOKENS, "incomplete")
-
-
-def test_what_is_fetched_is_no_call(told: Told) -> None:
-    """An interaction that is read again was counted when it was made."""
-    with client(say("Done."), format=INTERACTIONS) as asking:
-        asking.interactions.get("v1_a")
-    assert not told

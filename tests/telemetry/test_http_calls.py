@@ -16,24 +16,17 @@ from typing import Any
 
 import httpx
 import httpx2
-import openai
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
 
 import endturn
 from endturn import hooks
-from endturn.chat import ChatResponse, Message, Request
-from endturn.formats import Context, format_of
+from endturn.chat import Message, Request
 from endturn.formats.framing import frame
-from endturn.instrumentation.decorators import observe_provider_call
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import Reply, ScriptedProvider, fail, say, truncate
 from endturn.stop import StopReason
-from endturn.telemetry import attributes, cleanup
+from endturn.telemetry import attributes
 from tests.telemetry.mocked import CHUNKS, CUT_STREAM, Records, settle
-from tests.telemetry.stage import points
 
 OPENAI = "https://api.openai.com/v1/chat/completions"
 ASK: dict[str, Any] = {"model": "gpt-5.6", "messages": [{"role": "user", "content": "hi"}]}
@@ -82,48 +75,8 @@ class Pieces:
 
 # --- Formats at home -----------------------------------------------------------------------------------------------
 
-BEDROCK = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/eu.anthropic.claude-9%3A0"
 GEMINI = "https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro"
-VERTEX = (
-    "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/models/gemini-3-pro"
-)
-MESSAGES = [{"role": "user", "content": "hi"}]
 CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
-CONVERSE = {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
-
-HOSTS = [
-    pytest.param("https://api.openai.com/v1/responses", {"model": "m", "input": "hi"}, "openai", id="responses"),
-    pytest.param("https://api.openai.com/v1/completions", {"model": "m", "prompt": "hi"}, "openai", id="completions"),
-    pytest.param("https://api.groq.com/openai/v1/chat/completions", ASK, "groq", id="groq"),
-    pytest.param("https://r.openai.azure.com/openai/deployments/d/chat/completions?api-version=1",
-                 {"messages": MESSAGES}, "azure.ai.openai", id="azure"),
-    pytest.param("https://api.anthropic.com/v1/messages", {**ASK, "max_tokens": 9}, "anthropic", id="anthropic"),
-    pytest.param("https://api.deepseek.com/anthropic/v1/messages", {**ASK, "max_tokens": 9}, "deepseek", id="deepseek"),
-    pytest.param("https://api.cohere.com/v2/chat", ASK, "cohere", id="cohere"),
-    pytest.param("http://localhost:11434/api/chat", {**ASK, "stream": False}, "ollama", id="ollama"),
-    pytest.param("http://127.0.0.1:11434/api/generate", {"model": "m", "prompt": "hi"}, "ollama", id="generate"),
-    pytest.param("http://localhost:1234/v1/chat/completions", ASK, "lmstudio", id="lmstudio"),
-    pytest.param(f"{GEMINI}:generateContent", CONTENTS, "gcp.gemini", id="gemini"),
-    pytest.param(f"{GEMINI}:streamGenerateContent?alt=sse", CONTENTS, "gcp.gemini", id="gemini stream"),
-    pytest.param(f"{VERTEX}:generateContent", CONTENTS, "gcp.vertex_ai", id="vertex"),
-    pytest.param(f"{BEDROCK}/converse", CONVERSE, "aws.bedrock", id="converse"),
-    pytest.param(f"{BEDROCK}/converse-stream", CONVERSE, "aws.bedrock", id="converse stream"),
-    pytest.param(f"{BEDROCK}/invoke-with-response-stream", {"messages": MESSAGES, "max_tokens": 9,
-                 "anthropic_version": "bedrock-2023-05-31"}, "aws.bedrock", id="invoke stream"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("url", "body", "provider"), HOSTS)
-def test_every_format_at_its_home(records: Records, url: str, body: Any, provider: str) -> None:
-    """Host and path say who answers and in which format: lines, events and AWS's messages are read alike."""
-    response = scripted(httpx, truncate("One two three", after=2)).post(url, json=body)
-    assert response.is_success, response.text
-    ended = records.only()
-    assert (ended.started.provider, ended.stop.reason) == (provider, StopReason.MAX_TOKENS)
-    assert ended.output_chars == len("One two")
-    assert ended.started.stream is ("stream" in url or "api/generate" in url)
-    if "bedrock" in url or "gemini" in url:
-        assert ended.started.model in ("eu.anthropic.claude-9:0", "gemini-3-pro")
 
 
 def test_gemini_streams_an_array(records: Records) -> None:
@@ -209,16 +162,6 @@ def test_the_times_between_chunks(records: Records, pieces: int, kept: int) -> N
     assert len(ended.chunk_gaps_s) == kept
     assert min(ended.chunk_gaps_s, default=0) >= 0
     assert sum(ended.chunk_gaps_s) <= ended.duration_s - ended.first_chunk_s
-
-
-@pytest.mark.parametrize("how", ["aiter_lines", "aiter_text", "aiter_bytes", "aiter_raw"])
-async def test_an_async_stream_by_every_way_of_reading(records: Records, library: Any, how: str) -> None:
-    """The same, async."""
-    transport = ScriptedProvider([truncate("One two three", after=2)]).transport()
-    async with library.AsyncClient(transport=transport) as client, client.stream("POST", OPENAI, json=STREAM) as found:
-        assert [piece async for piece in getattr(found, how)()]
-    ended = records.only()
-    assert (ended.stop.reason, ended.output_chars) == (StopReason.MAX_TOKENS, 7)
 
 
 def test_nothing_is_read_ahead(library: Any) -> None:
@@ -338,17 +281,6 @@ def test_what_cannot_be_unpacked(
 # --- Errors and hooks ----------------------------------------------------------------------------------------------
 
 
-def test_an_error_answer(records: Records, library: Any) -> None:
-    """What it says of the stop is recorded; nobody raised, so the error is the one that the answer means."""
-    client = scripted(library, fail(400, "context_length_exceeded"), fail(500))
-    assert client.post(OPENAI, json=ASK).status_code == 400
-    with client.stream("POST", OPENAI, json=STREAM) as response:  # which nobody reads
-        assert response.status_code == 500
-    window, error = records.ended
-    assert (window.stop.reason, error.stop.reason) == (StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.ERROR)
-    assert [getattr(ended.error, "status", None) for ended in records.ended] == [400, 500]
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_an_error_that_a_hook_raises(records: Records, library: Any, streamed: bool) -> None:
     """`raise_for_status` in an event hook: the exception is the host's, and comes through."""
@@ -370,26 +302,6 @@ def test_a_hook_that_has_done_with_the_stream(records: Records, library: Any, ho
     hooks = {"response": [lambda response: getattr(response, hook)() and None]}
     with scripted(library, truncate("One two", after=1), event_hooks=hooks).stream("POST", OPENAI, json=STREAM):
         assert records.only().stop.reason is reason
-
-
-@pytest.mark.parametrize(
-    ("error", "detail"), [("ConnectError", None), ("ReadTimeout", "timeout")], ids=["no connection", "timeout"]
-)
-def test_no_answer(records: Records, library: Any, error: str, detail: str | None) -> None:
-    """The library's exception comes through, and is the record's; within a stream, too."""
-    made = getattr(library, error)("gone")
-
-    def answer(request: Any) -> Any:
-        raise made
-
-    with pytest.raises(getattr(library, error)):
-        library.Client(transport=library.MockTransport(answer)).post(OPENAI, json=ASK)
-    client = Pieces(library, FRAMES[:3], made).client(library)
-    with pytest.raises(getattr(library, error)), client.stream("POST", OPENAI, json=STREAM) as response:
-        response.read()
-    none, lost = records.ended
-    assert (none.stop.reason, none.stop.detail, none.error) == (StopReason.ERROR, detail, made)
-    assert (lost.stop.reason, lost.stop.truncated, lost.error) == (StopReason.MISSING, True, made)
 
 
 def test_an_auth_flow_is_part_of_the_call(records: Records, library: Any) -> None:
@@ -428,46 +340,3 @@ def test_our_own_client_is_not_counted_again(records: Records, library: Any) -> 
     client.complete(request)
     list(client.stream(request))
     assert len(records.started) == len(records.ended) == 2
-
-
-def test_a_wrapper_over_http_is_one_call(records: Records, library: Any) -> None:
-    """The record is that of the HTTP call, which knows more."""
-    client = scripted(library, truncate("One two", after=1))
-
-    @observe_provider_call(provider="outer")
-    def ask(text: str) -> Any:
-        return client.post(OPENAI, json=ASK).json()
-
-    ask("hi")
-    ended = records.only()
-    assert (ended.started.provider, ended.stop.reason) == ("openai", StopReason.MAX_TOKENS)
-
-
-def test_all_layers_at_once_count_each_attempt_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Controller, decorator, SDK, HTTP client over 500, 500, 200: one answer, two errors, one turn."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    provider = ScriptedProvider([fail(500), fail(500), say("Hello")])
-    client = openai.OpenAI(api_key="n", http_client=httpx2.Client(transport=provider.transport()), max_retries=2)
-    speaks = format_of("openai_chat")
-
-    @observe_provider_call(provider="outer")
-    def ask(request: Request) -> ChatResponse:
-        answer = client.chat.completions.create(**speaks.encode(request))
-        return speaks.decode(answer.model_dump(), ctx=Context())
-
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader], shutdown_on_exit=False)
-    instrument(tracer_provider=TracerProvider(shutdown_on_exit=False), meter_provider=meters)
-    try:
-        request = Request(model="m", messages=(Message(role="user", content="hi"),))
-        result = endturn.ContinuationController(ask, provider_name="openai").run(request)
-        counted = points(reader.get_metrics_data())
-    finally:
-        uninstrument()
-        cleanup.run()
-        meters.shutdown()
-    assert result.text == "Hello"
-    assert len(provider.received) == 3
-    responses = {key: value for key, value in counted["endturn.responses"].items() if value}
-    assert responses == {("openai", "m", "end_turn"): 1, ("openai", "m", "error"): 2}
-    assert sum(counted["endturn.turns"].values()) == 1

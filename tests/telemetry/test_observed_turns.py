@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from endturn import hooks
-from endturn.chat import ToolCall
-from endturn.controller import AsyncContinuationController, ContinuationController
+from endturn.controller import ContinuationController
 from endturn.errors import ProviderUnavailable
 from endturn.events import ContinuationAttempted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.instrumentation.decorators import observe_turn
@@ -284,34 +283,6 @@ async def test_sub_agents_side_by_side(records: Records) -> None:
     assert len({call.started.turn.id for call in records.ended}) == 3
 
 
-def test_a_classmethod_and_a_staticmethod_are_turns(records: Records) -> None:
-    """In either order of the decorators."""
-    client = chat(*(body(CUT) for _ in range(3)))
-
-    class Agent:
-        @classmethod
-        @observe_turn(agent="one")
-        def one(cls) -> str:
-            return _answers(client, cls.__name__)
-
-        @observe_turn(agent="two")
-        @classmethod
-        def two(cls) -> str:
-            return _answers(client, cls.__name__)
-
-        @staticmethod
-        @observe_turn(agent="three")
-        def three() -> str:
-            return _answers(client, "x")
-
-    Agent.one()
-    Agent.two()
-    Agent().three()
-    assert [(turn.turn.agent, turn.outcome) for turn in records.turns] == [
-        (name, TurnOutcome.NOT_CONTINUED) for name in ("one", "two", "three")
-    ]
-
-
 async def test_a_coroutine_that_returns_a_generator(records: Records) -> None:
     """Its turn lasts until what it returned has been read."""
     client = achat(body(CUT))
@@ -390,31 +361,6 @@ async def test_a_turn_that_is_over_gives_way_to_the_one_around_it(records: Recor
         ("inner", 0, TurnOutcome.COMPLETED),
         ("outer", 1, TurnOutcome.COMPLETED),
         (None, 1, TurnOutcome.NOT_CONTINUED),
-    ]
-
-
-async def test_a_worker_that_a_controllers_tool_starts(records: Records) -> None:
-    """What it asks when the controller's turn is over is no longer a part of that."""
-    client = achat(body(CUT))
-    go = asyncio.Event()
-    workers = []
-
-    async def work() -> None:
-        await go.wait()
-        await client.chat.completions.create(model="m", messages=asked("x"))
-
-    async def search(_: ToolCall) -> str:
-        workers.append(asyncio.create_task(work()))
-        return "found"
-
-    controller = AsyncContinuationController(Played(calling(call()), said("done")), tools={"search": search})
-    await controller.run(ask(tools=(SEARCH,)))
-    go.set()
-    await workers[0]
-    uninstrument()
-    assert [(turn.turn.kind, turn.turn.iterations, turn.outcome) for turn in records.turns] == [
-        (TurnKind.CONTROLLER, 2, TurnOutcome.COMPLETED),
-        (TurnKind.IMPLICIT, 1, TurnOutcome.NOT_CONTINUED),
     ]
 
 

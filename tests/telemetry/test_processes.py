@@ -246,17 +246,3 @@ def test_tasks_of_trio_are_told_apart(records: Records) -> None:
     settle()
     assert [str(record.stop.reason) for record in records.ended] == ["end_turn"] * 5 + ["cancelled"]
     assert len({record.started.turn.id for record in records.ended}) == 6
-
-
-def test_threads_lose_nothing(records: Records) -> None:
-    """Forty calls from eight threads: forty records, forty turns."""
-    with ScriptedProvider(SCRIPT, exhausted="last").serve() as url:
-        chat = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-
-        def ask(number: int) -> None:
-            chat.chat.completions.create(model="done", messages=[{"role": "user", "content": str(number)}])
-
-        with chat, ThreadPoolExecutor(8) as pool:
-            list(pool.map(ask, range(40)))
-    assert len(records.ended) == len(records.turns) == 40
-    assert len({record.started.turn.id for record in records.ended}) == 40

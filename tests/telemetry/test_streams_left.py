@@ -106,26 +106,12 @@ def chatting(kind: Any) -> Opens:
     return open_one
 
 
-def raw(kind: Any) -> Opens:
-    async def open_one(http: Any) -> Opened:
-        client = kind(api_key="none", base_url="http://here/v1", max_retries=0, http_client=http)
-        opening = client.chat.completions.with_streaming_response.create(**ASK, stream=True)
-        stream = await opening.__aenter__()
-        return stream.iter_bytes, stream.close
-
-    return open_one
-
-
-def messages(provider: TracerProvider | None) -> Opens:
-    async def open_one(http: Any) -> Opened:
-        traced: Any = False if provider is None else {"tracer_provider": provider}
-        client = anthropic.AsyncAnthropic(api_key="none", max_retries=0, http_client=http, open_telemetry=traced)
-        stream = await client.messages.create(
-            model="m", max_tokens=9, messages=[{"role": "user", "content": "hi"}], stream=True
-        )
-        return stream.__aiter__, stream.close
-
-    return open_one
+async def traced(http: Any) -> Opened:
+    own: Any = {"tracer_provider": TracerProvider()}
+    client = anthropic.AsyncAnthropic(api_key="none", max_retries=0, http_client=http, open_telemetry=own)
+    asked: Any = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+    stream = await client.messages.create(**asked, stream=True)
+    return stream.__aiter__, stream.close
 
 
 async def plainly(http: Any) -> Opened:
@@ -136,9 +122,7 @@ async def plainly(http: Any) -> Opened:
 
 OPENS: dict[str, tuple[Any, Sequence[bytes], Opens]] = {
     "openai": (httpx2, CHAT, chatting(openai.AsyncOpenAI)),
-    "openai, raw": (httpx2, CHAT, raw(openai.AsyncOpenAI)),
-    "anthropic": (httpx2, MESSAGES, messages(None)),
-    "anthropic, traced": (httpx2, MESSAGES, messages(TracerProvider())),
+    "anthropic, traced": (httpx2, MESSAGES, traced),
     "httpx": (httpx, CHAT, plainly),
     "httpx2": (httpx2, CHAT, plainly),
 }

@@ -12,6 +12,7 @@ recorded as they were seen last: `paused`.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from endturn.events import TurnKind
@@ -30,12 +31,27 @@ IDLE_S: Final = 3600.0
 PENDING: Final = 1_024
 """How many may be open at once."""
 
-
 Key = tuple[str, str]
 """The format, and the id of a response in it."""
 
-_pending: dict[Key, Exchange] = {}
-"""The exchanges that began them; of those not asked after for longest, the first."""
+
+@dataclass(slots=True)
+class _Response:
+    """A response that is being made.
+
+    Attributes:
+        exchange: what began it; seen: what was seen of it last.
+        asked_s: when it was last asked after.
+    """
+
+    exchange: Exchange
+    call: Call
+    seen: ResponseSummary
+    asked_s: float
+
+
+_pending: dict[Key, _Response] = {}
+"""Those not asked after for longest come first."""
 
 
 def are_pending() -> bool:
@@ -45,11 +61,12 @@ def are_pending() -> bool:
 
 def pending(key: Key) -> Exchange | None:
     """The exchange that began that response; None where there is none."""
-    exchange = _pending.get(key)
-    if exchange is not None:
-        exchange.asked_s = time.monotonic()
-        _pending[key] = _pending.pop(key, exchange)  # the last now
-    return exchange
+    response = _pending.get(key)
+    if response is None:
+        return None
+    response.asked_s = time.monotonic()
+    _pending[key] = _pending.pop(key, response)  # the last now
+    return response.exchange
 
 
 def keep(exchange: Exchange, call: Call, seen: ResponseSummary) -> bool:
@@ -67,8 +84,7 @@ def keep(exchange: Exchange, call: Call, seen: ResponseSummary) -> bool:
     _give_up(key)  # a server that repeats its ids
     for oldest in list(_pending)[: len(_pending) - PENDING + 1]:
         _give_up(oldest)
-    exchange.seen, exchange.asked_s = seen, time.monotonic()
-    _pending[key] = exchange
+    _pending[key] = _Response(exchange, call, seen, time.monotonic())
     turn = call.started.turn
     if call.started.stream:
         # Its stream has been read: a turn that waits for its streams need not wait for the response.
@@ -80,10 +96,10 @@ def keep(exchange: Exchange, call: Call, seen: ResponseSummary) -> bool:
 
 def fetched(key: Key, seen: ResponseSummary) -> None:
     """A fetch has been read, as far as it was."""
+    response = _pending.get(key)
     # What came as an error within the stream, or was raised, is no status of the response.
-    exchange = _pending.get(key)
-    if exchange is not None and seen.stop.raw is not None and seen.stop.raw in seen.reasons:
-        exchange.seen = seen
+    if response is not None and seen.stop.raw is not None and seen.stop.raw in seen.reasons:
+        response.seen = seen
         if seen.stop.resume is not Resume.RETRIEVE_SAME_ID:
             _give_up(key)
 
@@ -91,8 +107,8 @@ def fetched(key: Key, seen: ResponseSummary) -> None:
 def sweep() -> None:
     """Record the responses that nobody has asked after for too long."""
     limit = time.monotonic() - IDLE_S
-    for key, exchange in list(_pending.items()):  # in one step: other threads change it
-        if exchange.asked_s <= limit:
+    for key, response in list(_pending.items()):  # in one step: other threads change it
+        if response.asked_s <= limit:
             _give_up(key)
 
 
@@ -103,12 +119,13 @@ def close_all() -> None:
 
 
 def _give_up(key: Key) -> None:
-    exchange = _pending.pop(key, None)
-    if exchange is None or exchange.seen is None or exchange.call is None or exchange.call.started is None:
+    response = _pending.pop(key, None)
+    if response is None:
         return
-    if exchange.call.started.stream:
-        exchange.call.started.turn.open_streams += 1  # the end takes it away again
-    end_call(exchange.call, exchange.seen)
+    started = response.call.announced()
+    if started.stream:
+        started.turn.open_streams += 1  # the end takes it away again
+    end_call(response.call, response.seen)
 
 
 cleanup.after_fork(_pending.clear)

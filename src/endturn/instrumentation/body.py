@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from json import JSONDecoder, loads
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
     from endturn.formats.format import Format
     from endturn.instrumentation.exchange import Exchange
 
-UnpackWhole = Callable[[str, bytes], bytes]
-"""Unpacks a whole body, given its content encoding. Raises ValueError where it cannot."""
+UNREAD: Final = ResponseSummary(Stop(StopReason.UNKNOWN, detail="unreadable"))
+"""Of a response that endturn could not read."""
+
+ABANDONED: Final = "abandoned"
+"""The detail of a response that its host dropped without closing it."""
 
 _FRAMINGS: Final = {
     **{kind.partition(";")[0]: framing for framing, kind in CONTENT_TYPE.items()},
@@ -68,7 +72,7 @@ class AsyncTee:
 
     async def __anext__(self) -> bytes:
         try:
-            chunk = await self._chunks.__anext__()
+            chunk = await anext(self._chunks)
         except StopAsyncIteration:
             self._exchange.end()
             raise
@@ -104,15 +108,14 @@ class Answer:
         context: Context,
         status: int,
         headers: Mapping[str, str],
-        capture: ContentCapture | None = None,
-        unpack_whole: UnpackWhole | None = None,
+        said: list[Any] | None = None,
     ) -> None:
         self._format = speaks
         self._context = context
         self._status = status
         self._headers = headers
-        self._capture = capture
-        self._watch = speaks.summarizer(context)
+        self._said = said
+        self._summary = speaks.summarizer(context)
         self._pieces: list[bytes] = []
         self.done = False
         self.is_begun = False
@@ -121,32 +124,35 @@ class Answer:
         self._events = None if framing is None else decoder(framing)
         self._is_framed = framing is Framing.EVENTSTREAM  # nobody else's API answers in AWS's frames
         encoding = (headers.get("content-encoding") or "").strip().lower()
-        self.unpacker = Unpacker(encoding, unpack_whole) if encoding not in ("", "identity") else None
+        self.unpacker = Unpacker(encoding) if encoding not in ("", "identity") else None
 
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes. Readers may stop at the last event, and never close the stream.
+    def feed(self, chunk: bytes) -> bool:
+        """Take the next bytes.
+
+        Returns:
+            Whether that was all: readers may stop at the last event, and never close the stream.
 
         Raises:
             DecodeError: they are not in the format.
         """
         if self.unpacker is not None:
             chunk = self.unpacker.feed(chunk)
-        if self._events is None and not self._pieces and self._status < 300 and chunk.startswith(_EVENTS):
-            self._events = decoder(Framing.SSE)  # though it is labelled as one JSON value
-        if self._events is None:
-            self._pieces.append(chunk)
-            return
-        for event in self._events.feed(chunk):
+        events = self._events
+        if events is None:
+            if self._pieces or self._status >= 300 or not chunk.startswith(_EVENTS):
+                self._pieces.append(chunk)
+                return False
+            events = self._events = decoder(Framing.SSE)  # though it is labelled as one JSON value
+        summary = self._summary
+        for event in events.feed(chunk):
             self.is_begun |= self._is_framed
-            self._show(event)
-            if event.data == DONE or self._watch.over or self._watch.broken:
+            if self._said is not None:
+                self._said.append(event)
+            summary.feed(event)
+            if event.data == DONE or summary.over or summary.broken:
                 self.done = True
-                return
-
-    def _show(self, item: Any) -> None:
-        if self._capture is not None:
-            self._capture.add(item)
-        self._watch.feed(item)
+                break
+        return self.done
 
     def close(self, *, left: bool = False) -> ResponseSummary:
         """What was seen; `left`, where whoever read the bytes stopped.
@@ -161,16 +167,24 @@ class Answer:
             self.error = error_of(self._status, self._headers, b"".join(self._pieces), ctx=self._context)
             # Most say nothing of the model's stop but that there was none.
             return ResponseSummary(self.error.stop or Stop(StopReason.ERROR, incomplete=True))
-        if self._events is None:
-            return self._whole(left=left)
-        for event in () if self.done else self._events.close():
-            self._show(event)
-        if self._watch.broken:
+        values = self._values() if self._events is None else [] if self.done else self._events.close()
+        for value in values or ():
+            if self._said is not None:
+                self._said.append(value)
+            self._summary.feed(value)
+        seen = self._summary.close(left=left and not self.done)
+        if self._events is None and values is not None and says_nothing(seen):
+            raise DecodeError("the provider sent JSON of another format")
+        if self._events is not None and self._summary.broken:
             self.error = ProviderError("the provider sent an error within its stream")
-        return self._watch.close(left=left and not self.done)
+        return seen
 
-    def _whole(self, *, left: bool) -> ResponseSummary:
-        """Read one JSON value: one that is cut says nothing; Gemini streams an array of what are events elsewhere."""
+    def _values(self) -> list[Any] | None:
+        """What one JSON value holds: Gemini streams an array of what are events elsewhere. None where it is cut.
+
+        Raises:
+            DecodeError: it is neither JSON nor the beginning of it.
+        """
         body = b"".join(self._pieces)
         try:
             found = parse(body)
@@ -178,32 +192,28 @@ class Answer:
             if body and not _is_cut(body):
                 raise
             self.is_begun = body != b""
-            return self._watch.close(left=left)
-        for one in found if isinstance(found, list) else (found,):
-            if isinstance(one, Mapping):
-                self._show(self._with_figures(one) if self._format.name == "bedrock_invoke" else one)
-        seen = self._watch.close(left=left)
-        if says_nothing(seen):
-            raise DecodeError("the provider sent JSON of another format")
-        return seen
-
-    def _with_figures(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Bedrock says in the headers what some families do not say in the body."""
-        figures = {name: value for name, value in self._headers.items() if name.lower().endswith("-token-count")}
-        return {"ResponseMetadata": {"HTTPHeaders": figures}, "body": body} if figures else body
+            return None
+        if isinstance(found, Mapping) and self._format.name == "bedrock_invoke":
+            # Bedrock says in the headers what some families do not say in the body.
+            figures = {name: value for name, value in self._headers.items() if name.lower().endswith("-token-count")}
+            found = {"ResponseMetadata": {"HTTPHeaders": figures}, "body": found} if figures else found
+        return [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, Mapping)]
 
 
 class Unpacker:
-    """Unpacks gzip as it comes. Of other encodings the HTTP library unpacks a whole body, if it can."""
+    """Unpacks gzip as it comes, and whatever else httpx can when all has come."""
 
-    def __init__(self, encoding: str, unpack_whole: UnpackWhole | None) -> None:
+    def __init__(self, encoding: str) -> None:
         self._encoding = encoding
-        self._unpack_whole = unpack_whole
         self._packed: list[bytes] = []
         self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding in ("gzip", "x-gzip") else None
 
     def feed(self, chunk: bytes) -> bytes:
-        """What these bytes give."""
+        """What these bytes give.
+
+        Raises:
+            DecodeError: they are not in that encoding.
+        """
         if self._inflate is None:
             self._packed.append(chunk)
             return b""
@@ -213,16 +223,26 @@ class Unpacker:
             raise DecodeError(f"the body is not {self._encoding}: {error}") from None
 
     def close(self) -> bytes:
-        """What could not be unpacked as it came."""
-        packed, self._packed = b"".join(self._packed), []
+        """What could not be unpacked as it came. Of a body that was cut, as much as its beginning gives.
+
+        Raises:
+            DecodeError: it is not in that encoding, or there is no decoder for that here.
+        """
+        packed, found = b"".join(self._packed), b""
         if not packed:
             return b""
-        if self._unpack_whole is None:
-            raise DecodeError(f"there is no decoder of {self._encoding} here")
+        import httpx  # only here: most answers are plain, or gzip
+
+        answer = httpx.Response(200, headers={"content-encoding": self._encoding}, content=iter([packed]))
         try:
-            return self._unpack_whole(self._encoding, packed)
-        except ValueError as error:
-            raise DecodeError(f"the body is not {self._encoding}: {error}") from None
+            for piece in answer.iter_bytes():
+                found += piece
+        except httpx.DecodingError as error:
+            if not found:
+                raise DecodeError(f"the body is not {self._encoding}: {error}") from None
+        if found == packed:
+            raise DecodeError(f"there is no decoder of {self._encoding} here")
+        return found
 
 
 def says_nothing(seen: ResponseSummary) -> bool:
@@ -243,30 +263,22 @@ def _is_cut(body: bytes) -> bool:
     """Whether what is not JSON is the beginning of a JSON object, or of an array."""
     begun = body.decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
     try:
-        from_json(begun, allow_partial=True)
-    except ValueError:
-        return False
-    try:
-        JSONDecoder().raw_decode(begun)
-    except (ValueError, RecursionError):
-        return begun.startswith(("{", "["))
-    return False  # whole, but something follows
+        from_json(begun)
+    except ValueError as error:
+        return begun.startswith(("{", "[")) and "EOF" in str(error)  # it names the place where it found the end
+    return False
 
 
 def json_object(content: Any) -> Mapping[str, Any] | None:
     """A request's JSON object, where it is in memory: nothing is read that is not."""
-    if isinstance(content, Mapping):
-        return content
-    if not isinstance(content, str | bytes | bytearray):
-        return None
-    try:
-        found = from_json(content, cache_strings="keys")
-    except ValueError:
+    if isinstance(content, BytesIO):
+        content = content.getvalue()[content.tell() :]
+    if isinstance(content, str | bytes | bytearray):
         try:
-            found = loads(content)  # it takes half of a character too, as `dumps` writes it
-        except ValueError:
+            content = parse(content)
+        except DecodeError:
             return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, Mapping) else None
 
 
 def why_cut(error: BaseException) -> tuple[StopReason, BaseException, str | None]:
@@ -307,25 +319,30 @@ def end_call(
     call.asked = call.outer = None  # a connection may keep the context in which it was opened, and the call with that
 
 
-# --- What is said, kept while its answer is watched: only where a listener takes content ---------------------------
+# --- What is said: only where a listener takes content -------------------------------------------------------------
 
 
-def capture(call: Call, speaks: Format, body: Mapping[str, Any] | Request, context: Context) -> ContentCapture:
-    """Have the call's record say what was asked, and what the returned capture has seen when the call ends.
+def keep_content(call: Call, speaks: Format, given: Mapping[str, Any] | Request, context: Context) -> list[Any]:
+    """Have the call's record say what was asked, and what the returned list holds when the call ends.
 
     Args:
-        body: what is sent, read now: a host may change it before the answer has come.
+        given: what is sent, read now: a host may change it before the answer has come.
+
+    Returns:
+        Takes the body, or the events.
     """
-    request = body if isinstance(body, Request) else _request(speaks, body, context)
-    captured = ContentCapture(speaks, context)
+    request = given if isinstance(given, Request) else _request(speaks, given, context)
+    said: list[Any] = []
     beside = context.asked.system is not None
-    call.content = lambda stop: Content(request=request, beside=beside, responses=captured.responses(stop))
-    return captured
+    call.content = lambda stop: Content(
+        request=request, beside=beside, responses=_responses(speaks, context, said, stop)
+    )
+    return said
 
 
-def _request(speaks: Format, body: Mapping[str, Any], context: Context) -> Request | None:
+def _request(speaks: Format, given: Mapping[str, Any], context: Context) -> Request | None:
     try:
-        return request_of(speaks, {"model": context.asked.model, **body})
+        return request_of(speaks, {"model": context.asked.model, **given})
     except (DecodeError, ValueError, TypeError):  # pydantic's too: not in the format, so it is not known
         return None
     except Exception:
@@ -333,57 +350,23 @@ def _request(speaks: Format, body: Mapping[str, Any], context: Context) -> Reque
         return None
 
 
-class ContentCapture:
-    """One answer while it arrives: a whole body, or events. Never raises."""
-
-    def __init__(self, speaks: Format, context: Context) -> None:
-        self._format = speaks
-        self._choices = context.asked.choices
-        self._is_stream = context.asked.stream
-        # Each choice is read as if it were the only one.
-        self._context = context if self._choices == 1 else replace(context, asked=replace(context.asked, choices=1))
-        self._decoders: dict[int, Any] = {}
-        self._body: Any = None
-        self._is_over = False
-
-    def add(self, item: Any) -> None:
-        """Take the next event, or the body."""
-        if self._is_over:
-            return
-        try:
-            if isinstance(item, Event):
-                self._feed(item)
-            elif self._is_stream:
-                self._feed(Event(None, item))
-            else:
-                self._body = item
-        except (DecodeError, ProviderError):
-            self._is_over = True  # the provider's error, or another format: what came before it is the answer
-        except Exception:
-            self._is_over = True
-            log_internal_error("keeping what was said")
-
-    def _feed(self, event: Event) -> None:
-        for index, each in _each_choice(event.data, self._choices):
-            if index not in self._decoders:
-                self._decoders[index] = self._format.decoder(self._context)
-            # Some decoders are generators: nothing happens until they are asked.
-            for _ in self._decoders[index].feed(Event(event.name, each)):
-                pass
-
-    def responses(self, stop: Stop) -> tuple[ChatResponse, ...]:
-        """What came, an item for each choice. `stop` is the first one's, whose end was perhaps not waited for."""
-        if self._decoders:
-            first, *others = (self._decoders[index].close() for index in sorted(self._decoders))
-            return (first.model_copy(update={"stop": stop}), *others)
-        if self._body is None:
-            return ()
-        try:
-            return tuple(
-                self._format.decode(body, ctx=self._context) for _, body in _each_choice(self._body, self._choices)
-            )
-        except (DecodeError, ProviderError):
-            return ()
+def _responses(speaks: Format, context: Context, said: list[Any], stop: Stop) -> tuple[ChatResponse, ...]:
+    """What came, an item for each choice. `stop` is the first one's, whose end was perhaps not waited for."""
+    choices = context.asked.choices
+    # Each choice is read as if it were the only one.
+    alone = replace(context, asked=replace(context.asked, choices=1))
+    decoders: dict[int, Any] = {}
+    with suppress(DecodeError, ProviderError):  # the provider's error, or another format: what came before it counts
+        for item in said:
+            if not (isinstance(item, Event) or context.asked.stream):
+                return tuple(speaks.decode(each, ctx=alone) for _, each in _each_choice(item, choices))
+            name, data = item if isinstance(item, Event) else (None, item)
+            for index, each in _each_choice(data, choices):
+                if index not in decoders:
+                    decoders[index] = speaks.decoder(alone)
+                decoders[index].feed(Event(name, each))
+    found = [decoders[index].close() for index in sorted(decoders)]
+    return (found[0].model_copy(update={"stop": stop}), *found[1:]) if found else ()
 
 
 _CHOICES: Final = ("choices", "candidates")

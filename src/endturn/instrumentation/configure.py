@@ -13,15 +13,13 @@ import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from signal import SIG_DFL, SIGTERM, getsignal, signal as on_signal
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from endturn.errors import UsageError
 from endturn.instrumentation import instrument as instrumentation
 from endturn.telemetry import cleanup
-from endturn.telemetry.content import Redact
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.otel_providers import Options, Prices
+from endturn.telemetry.otel_providers import Options
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -80,8 +78,8 @@ class Telemetry:
         done: list[bool] = []
 
         def flush() -> None:
-            made = instruments_of(self._providers["metrics"]) if "metrics" in self._providers else None
             flushed = self._flush(timeout_s)
+            made = instruments_of(self._providers["metrics"]) if "metrics" in self._providers else None
             if made is not None and made.withholds:
                 time.sleep(APART_S)
                 flushed = self._flush(timeout_s) and flushed
@@ -91,7 +89,7 @@ class Telemetry:
         thread = threading.Thread(target=flush, name="endturn-flush", daemon=True)
         thread.start()
         thread.join(timeout_s)
-        return bool(done and done[0])
+        return done == [True]
 
     def shutdown(self) -> None:
         """End what is open, export the rest, and stop. The process cannot be configured again.
@@ -117,9 +115,7 @@ class Telemetry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.shutdown()
 
     def change(self, options: Options, unused: list[str], *, instrument: bool) -> None:
@@ -228,16 +224,8 @@ def configure(
     span_exporter: SpanExporter | None = None,
     metric_exporter: MetricExporter | None = None,
     log_exporter: LogRecordExporter | None = None,
-    counted: bool | None = None,
-    gen_ai_metrics: bool | None = None,
-    semconv: str | None = None,
-    events: str | None = None,
-    agent: bool | None = None,
-    prices: Prices | None = None,
-    content: str | None = None,
-    content_max_chars: int | None = None,
-    redact: Redact | None = None,
     instrument: bool = True,
+    **options: Any,
 ) -> Telemetry:
     """Set up traces, metrics and logs, exported over OTLP (HTTP), and observe the model calls of this process.
 
@@ -252,38 +240,28 @@ def configure(
     Args:
         resource: attributes of the resource besides the name.
         span_exporter, metric_exporter, log_exporter: in place of those that the variables ask for.
-        counted, gen_ai_metrics, semconv, events, agent, prices, content, content_max_chars, redact: as in
-            `endturn.telemetry.otel_providers.Options`.
         instrument: also call `endturn.instrument()`.
+        options: the fields of `endturn.telemetry.otel_providers.Options`, e.g. `prices` or `events`.
 
     Returns:
         A handle. Configured already, the process keeps its providers, and gets the same handle; options that are given
         take the place of those before. Where the first call instrumented, and that was undone, it is done again.
 
     Raises:
+        TypeError: an option is not known.
         UsageError: the SDK is not installed, or a variable asks for what this function cannot do.
     """
     global _configured
     given = {"metric_exporter": metric_exporter, "span_exporter": span_exporter, "log_exporter": log_exporter}
     for name, exporter in given.items():
         _check_exporter(name, exporter)
-    options = Options(
-        counted=counted,
-        gen_ai_metrics=gen_ai_metrics,
-        semconv=semconv,
-        events=events,
-        agent=agent,
-        prices=prices,
-        content=content,
-        content_max_chars=content_max_chars,
-        redact=redact,
-    )
-    options.check()
+    asked = Options(**options)
+    asked.check()
     if _configured is not None:
         named = {"service_name": service_name, "resource": resource, **given}
-        _configured.change(options, [name for name in named if named[name] is not None], instrument=instrument)
+        _configured.change(asked, [name for name in named if named[name] is not None], instrument=instrument)
         return _configured
-    telemetry = Telemetry(options)
+    telemetry = Telemetry(asked)
     if is_disabled():
         log.info("endturn: OTEL_SDK_DISABLED is set; nothing is set up and nothing will be recorded")
         _configured = telemetry
@@ -309,13 +287,12 @@ def configure_for_host() -> None:
         UsageError: the SDK is not installed.
     """
     global _configured
-    if _configured is not None or is_disabled():  # the program has done so, or has said so by now
-        return
-    check_sdk("endturn run")
-    telemetry = Telemetry(Options(), for_host=True)
-    telemetry.install({}, (None, None, None))
-    _configured = telemetry
-    telemetry.observe()
+    if _configured is None and not is_disabled():  # else the program has done so, or has said so by now
+        check_sdk("endturn run")
+        telemetry = Telemetry(Options(), for_host=True)
+        telemetry.install({}, (None, None, None))
+        _configured = telemetry
+        telemetry.observe()
 
 
 def is_disabled() -> bool:
@@ -336,11 +313,10 @@ def check_sdk(who: str) -> None:
 
 
 def _check_exporter(name: str, given: object) -> None:
-    """Refuse what is no exporter, such as the name of one."""
+    """Refuse what is no exporter, such as the name or the class of one."""
     if given is not None and (isinstance(given, type) or not hasattr(given, "export")):
-        what = f"the class {given.__name__}" if isinstance(given, type) else f"a value of type {type(given).__name__}"
         raise UsageError(
-            f"{name} is an exporter object, not {what}; the name of one (otlp, console, none) goes into the variable "
+            f"{name}={given!r}: give an exporter object; the name of one (otlp, console, none) goes into the variable "
             "OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or OTEL_LOGS_EXPORTER"
         )
 

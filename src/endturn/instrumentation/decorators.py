@@ -19,8 +19,7 @@ from endturn.events import Turn, TurnKind, TurnOutcome
 from endturn.formats import TAIL, Context, RequestSummary, ResponseSummary, format_of
 from endturn.formats.reading import items, member, text
 from endturn.hooks import log_internal_error
-from endturn.instrumentation.body import ContentCapture, capture, end_call, or_else, says_nothing, why_cut
-from endturn.instrumentation.exchange import ABANDONED, UNREADABLE
+from endturn.instrumentation.body import ABANDONED, UNREAD, end_call, keep_content, or_else, says_nothing, why_cut
 from endturn.instrumentation.wrapping import Begin, Run, wrap
 from endturn.scopes import Call, Layer, TurnScope, open_call, start_turn
 from endturn.sdk_objects import dumped
@@ -77,7 +76,7 @@ def observe_provider_call(
             asked = _asked(speaks, given)
             context = Context(dialect, provider, asked)
             call = open_call(Layer.WRAPPER, asked, provider=provider, model=model or asked.model)
-            return None if call is None else _CallRun(call, speaks, context, _request(given) or given)
+            return None if call is None else _CallRun(call, speaks, context, given)
 
         return begin
 
@@ -111,16 +110,18 @@ def _decorate(function: F | None, begins: Callable[[F], Begin], decorator: str, 
 class _CallRun:
     """One run of a function that calls a provider."""
 
-    def __init__(self, call: Call, speaks: Format | None, context: Context, given: Request | Mapping[str, Any]) -> None:
+    def __init__(self, call: Call, speaks: Format | None, context: Context, given: Mapping[str, Any]) -> None:
         self._call = call
         self._format = speaks
         self._context = context
         self._given = given
-        self._said: list[str] | None = [] if hooks.takes_content() else None
+        self._request = _request(given)
         # The end is announced where the call began, whichever task or thread sees it: its turn and its span are there.
         self._variables: Variables = copy_context()
-        self._watch: Summarizer | None = None
-        self._capture: ContentCapture | None = None
+        self._summarizer: Summarizer | None = None
+        # Where somebody takes what is said: what came of a provider's own, and what came as text.
+        self._said: list[Any] | None = None
+        self._pieces: list[str] | None = [] if hooks.takes_content() else None
         self._tail, self._chars = "", 0
         self._deltas = False
         _open.add(self)
@@ -140,10 +141,10 @@ class _CallRun:
             self._deltas |= isinstance(item, Delta)
             piece = item if isinstance(item, str) else item.text
             self._tail, self._chars = (self._tail + piece)[-TAIL:], self._chars + len(piece)
-            if self._said is not None:
-                self._said.append(piece)
+            if self._pieces is not None:
+                self._pieces.append(piece)
         else:
-            self._see(item)
+            self._read(item)
 
     def returned(self, result: Any) -> None:
         if self._call.covered or self._call.ended:
@@ -155,9 +156,9 @@ class _CallRun:
             self._finish(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
         else:
             if not isinstance(result, str | None):
-                self._see(result)
+                self._read(result)
             # Of text, or something of the host's own, it cannot be told why the model stopped.
-            self._finish(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
+            self._finish(UNREAD.stop)
 
     def raised(self, error: BaseException) -> None:
         if isinstance(error, ProviderError) and error.partial is not None:
@@ -165,7 +166,7 @@ class _CallRun:
             return
         completion = getattr(error, "completion", None)  # openai's `parse` of a cut answer
         if completion is not None:
-            self._see(completion)
+            self._read(completion)
         stop = error.stop if isinstance(error, ProviderError) else None
         reason = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
         self._finish(stop or Stop(reason, incomplete=True), error)
@@ -174,61 +175,50 @@ class _CallRun:
         if not self._call.ended and not self._call.covered:
             self._finish(Stop(StopReason.CANCELLED, detail=detail, incomplete=True), over_s=over_s)
 
+    def _read(self, item: Any) -> None:
+        """Take a chunk, or a whole body, of a provider's or an SDK's."""
+        item = dumped(item, choices=self._context.asked.choices)
+        if self._summarizer is None:
+            # Anthropic's bodies and events say what they are; what has choices is of the chat format.
+            kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
+            speaks = self._format or format_of(kind)
+            self._summarizer = speaks.summarizer(self._context)
+            if self._pieces is not None:
+                self._said = keep_content(self._call, speaks, self._request or self._given, self._context)
+        if self._said is not None:
+            self._said.append(item)
+        try:
+            self._summarizer.feed(item)
+        except DecodeError:
+            log.debug("endturn: a response of %s could not be read", self._call.facts["provider"], exc_info=True)
+            self._end(UNREAD)
+
+    def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
+        if self._pieces is not None:
+            self._call.said(self._request, response)
+        stop, text = response.stop, response.text
+        said = text[-TAIL:], len(text), (stop.raw,)
+        self._end(ResponseSummary(stop, response.usage, response.id, response.model, *said), error)
+
     def _finish(self, stop: Stop, error: BaseException | None = None, over_s: float | None = None) -> None:
         """End the call as what came says; so where that says nothing."""
         is_left = stop.reason is StopReason.CANCELLED
-        seen = None if self._watch is None else self._watch.close(left=is_left)
-        if seen is not None and error is not None:
+        seen = None if self._summarizer is None else self._summarizer.close(left=is_left)
+        if seen is None or (error is None and not is_left and says_nothing(seen)):
+            seen = ResponseSummary(stop, tail=self._tail, output_chars=self._chars)
+            if self._pieces is not None:
+                said = "".join(self._pieces)
+                self._call.said(self._request, ChatResponse(text=said, stop=stop) if said else None)
+        elif error is not None:
             seen = or_else(seen, *why_cut(error))
-        elif seen is not None and is_left:
+        elif is_left:
             seen = or_else(seen, stop.reason, None, stop.detail)
-        elif seen is None or says_nothing(seen):
-            seen = self._so_far(stop)
         self._end(seen, error, over_s)
-
-    def _answered(self, response: ChatResponse, error: BaseException | None = None) -> None:
-        if self._said is not None:
-            self._call.said(self._given if isinstance(self._given, Request) else None, response)
-        seen = ResponseSummary(
-            response.stop,
-            response.usage,
-            response.id,
-            response.model,
-            response.text[-TAIL:],
-            len(response.text),
-            (response.stop.raw,),
-        )
-        self._end(seen, error)
-
-    def _so_far(self, stop: Stop) -> ResponseSummary:
-        if self._said is not None:
-            text = "".join(self._said)
-            request = self._given if isinstance(self._given, Request) else None
-            self._call.said(request, ChatResponse(text=text, stop=stop) if text else None)
-        return ResponseSummary(stop, tail=self._tail, output_chars=self._chars)
 
     def _end(self, seen: ResponseSummary, error: BaseException | None = None, over_s: float | None = None) -> None:
         if not self._call.facts["model"] and seen.model:
             self._call.facts["model"] = seen.model
         self._variables.copy().run(end_call, self._call, seen, error, over_s)
-
-    def _see(self, item: Any) -> None:
-        """Take a chunk, or a whole body, of a provider's or an SDK's."""
-        item = dumped(item, choices=self._context.asked.choices)
-        if self._watch is None:
-            # Anthropic's bodies and events say what they are; what has choices is of the chat format.
-            kind = "anthropic" if isinstance(member(item, "type"), str) else "openai_chat"
-            speaks = self._format or format_of(kind)
-            self._watch = speaks.summarizer(self._context)
-            if self._said is not None:
-                self._capture = capture(self._call, speaks, self._given, self._context)
-        if self._capture is not None:
-            self._capture.add(item)
-        try:
-            self._watch.feed(item)
-        except DecodeError:
-            log.debug("endturn: a response of %s could not be read", self._call.facts["provider"], exc_info=True)
-            self._end(ResponseSummary(Stop(StopReason.UNKNOWN, detail=UNREADABLE)))
 
 
 _open: WeakSet[_CallRun] = WeakSet()
@@ -332,12 +322,11 @@ def observe_turn(
     """
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
-        conversation = None if callable(conversation_id) else conversation_id
-        if callable(conversation_id):
-            try:
-                conversation = conversation_id(*args, **kwargs)
-            except Exception:
-                log_internal_error("finding the id of a conversation")
+        try:
+            conversation = conversation_id(*args, **kwargs) if callable(conversation_id) else conversation_id
+        except Exception:
+            log_internal_error("finding the id of a conversation")
+            conversation = None
         return _TurnRun(start_turn(Turn(kind=TurnKind.OBSERVED, agent=agent, conversation=conversation)))
 
     return _decorate(function, lambda observed: begin, "observe_turn", "agent")

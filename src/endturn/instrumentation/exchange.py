@@ -1,6 +1,6 @@
 """One HTTP request to a model API and its answer, as one call: whichever client sends it, however the host reads it.
 
-    exchange = exchange.begin(is_observed, read)                  None for all that asks no model
+    exchange = exchange.begin(is_observed, method, read)          None for all that asks no model
     with exchange.sending: …                                      its span is current
     exchange.failed(error)                                        no answer came
     exchange.answered(status, headers)                            then the bytes:
@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from opentelemetry import context as contexts
@@ -28,7 +27,7 @@ from endturn.errors import DecodeError
 from endturn.formats import Context, ResponseSummary
 from endturn.hooks import log_internal_error
 from endturn.instrumentation import background_responses, body
-from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint, is_asked
+from endturn.instrumentation.recognition import ENDS, Endpoint, endpoint
 from endturn.scopes import Call, Layer, open_call
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, foreign_spans
@@ -42,79 +41,7 @@ log = logging.getLogger("endturn")
 OPERATIONS: Final = {"gemini": "generate_content", "completions": "text_completion"}
 """The conventions' operation of a format's calls, where it is not `chat`."""
 
-UNREADABLE: Final = "unreadable"
-"""The detail of a response that endturn could not read."""
-
-ABANDONED: Final = "abandoned"
-"""The detail of a response that its host dropped without closing it."""
-
 _open: WeakSet[Exchange] = WeakSet()
-
-
-class Sent(NamedTuple):
-    """A request that is about to be sent.
-
-    Attributes:
-        path: as it is sent, with its query.
-        port: None for the scheme's own.
-        content: the body: bytes, text, or what becomes its JSON; anything else is not in memory.
-    """
-
-    method: str
-    path: str
-    host: str
-    port: int | None
-    content: object
-
-    @classmethod
-    def to(cls, method: str, url: str, content: object) -> Sent:
-        """A request to an absolute URL."""
-        parts = urlsplit(url)
-        path = parts._replace(scheme="", netloc="", fragment="").geturl()
-        return cls(method, path, parts.hostname or "", parts.port, content)
-
-
-def begin(is_observed: Callable[[], bool], read: Callable[[], Sent]) -> Exchange | None:
-    """The exchange of a request that `may_begin` one; None where it asks no model, or is a part of another.
-
-    Args:
-        is_observed: whether anybody records requests, now that there is one.
-        read: reads the request.
-    """
-    try:
-        if not is_observed():
-            return None
-        sent = read()
-        cleanup.run()
-        found = endpoint(sent.method, sent.host, sent.port, sent.path)
-        if found is None or found.routed.retrieve is not None:
-            return _fetch(sent, found)
-        content = body.json_object(sent.content)
-        if not is_asked(found, content):
-            return None
-        asked = found.asked(content or {})
-        adoptable = foreign_spans.span_of_call()
-        if not asked.generates or (adoptable is None and contexts.get_value("suppress_instrumentation")):
-            return None
-        call = open_call(
-            Layer.HTTP,
-            None if content is None else asked,  # what cannot be read cannot be told from a request that it is part of
-            late=adoptable is not None,
-            provider=found.provider,
-            model=asked.model,
-            operation=found.routed.operation or OPERATIONS.get(found.format.name, "chat"),
-            stream=asked.stream,
-            server_address=sent.host or None,
-            server_port=sent.port,
-        )
-        if call is None:
-            return None
-        context = Context(found.dialect, found.provider, asked)
-        captured = body.capture(call, found.format, content or {}, context) if hooks.takes_content() else None
-        return Exchange(found.format, context, found.known, call.step(), call, adoptable=adoptable, capture=captured)
-    except Exception:
-        log_internal_error("opening a call")
-        return None
 
 
 def may_begin(method: str, path: str) -> bool:
@@ -124,11 +51,54 @@ def may_begin(method: str, path: str) -> bool:
     return method == "GET" and background_responses.are_pending()
 
 
-def _fetch(sent: Sent, found: Endpoint | None) -> Exchange | None:
+def begin(is_observed: Callable[[], bool], method: str, read: Callable[[], tuple[str, object]]) -> Exchange | None:
+    """The exchange of a request that `may_begin` one; None where it asks no model, or is a part of another.
+
+    Args:
+        is_observed: whether anybody records requests, now that there is one.
+        read: gives the request's URL and its body: bytes, text, or what becomes its JSON; anything else is not in
+            memory.
+    """
+    try:
+        if not is_observed():
+            return None
+        url, content = read()
+        cleanup.run()
+        found = endpoint(method, url)
+        if found is None or found.routed.retrieve is not None:
+            return _fetch(method, url, found)
+        given = body.json_object(content)
+        if not found.is_asked(given):
+            return None
+        asked = found.asked(given or {})
+        adoptable = foreign_spans.span_of_call()
+        if not asked.generates or (adoptable is None and contexts.get_value("suppress_instrumentation")):
+            return None
+        call = open_call(
+            Layer.HTTP,
+            None if given is None else asked,  # what cannot be read cannot be told from a request that it is part of
+            late=adoptable is not None,
+            provider=found.provider,
+            model=asked.model,
+            operation=found.routed.operation or OPERATIONS.get(found.format.name, "chat"),
+            stream=asked.stream,
+            server_address=found.host or None,
+            server_port=found.port,
+        )
+        if call is None:
+            return None
+        context = Context(found.dialect, found.provider, asked)
+        said = body.keep_content(call, found.format, given or {}, context) if hooks.takes_content() else None
+        return Exchange(found.format, context, found.known, call.step(), call, adoptable=adoptable, said=said)
+    except Exception:
+        log_internal_error("opening a call")
+        return None
+
+
+def _fetch(method: str, url: str, found: Endpoint | None) -> Exchange | None:
     """The exchange that fetches, or cancels, a response in the background that this process began."""
-    path = sent.path.partition("?")[0]
-    if found is None and sent.method == "POST" and path.endswith("/cancel"):
-        found = endpoint("GET", "", None, path.removesuffix("/cancel"))
+    if found is None and method == "POST" and url.endswith("/cancel"):
+        found = endpoint("GET", url.removesuffix("/cancel"))
     if found is None or found.routed.retrieve is None:
         return None
     job = found.format.name, found.routed.retrieve
@@ -159,10 +129,9 @@ class Exchange:
         sending: the step in which the request is sent: its span is current, and what is sent meanwhile is part of it.
         call: None where it is part of another.
         job: the response in the background that this one fetches.
-        seen: what was seen last of a response in the background that this one began; asked_s: and when.
         adoptable: another instrumentation's span around the request. Whether it is of this exchange shows when that is
             answered.
-        capture: keeps what is said, where somebody takes it.
+        said: keeps what the answer says, where somebody takes it.
         is_over: its end has been seen.
     """
 
@@ -172,22 +141,15 @@ class Exchange:
     sending: AbstractContextManager[object]
     call: Call | None = None
     job: background_responses.Key | None = None
-    seen: ResponseSummary | None = None
-    asked_s: float = 0.0
     adoptable: AdoptedSpan | None = None
-    capture: body.ContentCapture | None = None
+    said: list[Any] | None = None
     is_over: bool = False
     _answer: body.Answer | None = None
     _is_blind: bool = False
     _over_s: float | None = None
     """When its host let go of it, where that is recorded later."""
 
-    def _announce(self, *, is_success: bool) -> None:
-        """Announce a call that was opened late: the first that succeeds within another's span adopts that."""
-        if self.call is not None and self.call.started is None:
-            if is_success and self.adoptable is not None and not self.adoptable.is_taken:
-                self.call.facts["adopt"] = self.adoptable
-            self.call.announced()
+    # --- How it is answered ------------------------------------------------------------------------------------------
 
     def failed(self, error: BaseException, told: Callable[[BaseException], tuple[Any, ...]]) -> None:
         """No answer came, or one that is an error and was raised as such.
@@ -195,31 +157,22 @@ class Exchange:
         Args:
             told: what the exception says of an answer: nothing, or its status, headers and body.
         """
-        if isinstance(error, GeneratorExit):
-            self._dropped()
+        if not isinstance(error, Exception):
+            self.cut(error)
             return
         try:
-            self._announce(is_success=False)
             status, headers, content = told(error) or (0, {}, b"")
-            if not isinstance(error, Exception):
-                self.end(StopReason.CANCELLED, error)
-            elif 300 <= status < 400:
-                self._discard()
-            elif status >= 400:
-                self._answer = body.Answer(self.format, self.context, status, headers)
-                self._answer.unpacker = None
-                self._answer.feed(content)
+            if status and self.answered(status, headers):
+                self.comes_unpacked()
+                self.feed(content)
                 self.end(None, error)
             else:
                 self.end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
         except Exception:
             log_internal_error("reading an error")
 
-    def answered(self, status: int, headers: Mapping[str, str], unpack_whole: body.UnpackWhole | None = None) -> bool:
+    def answered(self, status: int, headers: Mapping[str, str]) -> bool:
         """An answer has come: its bytes follow, as they travel (but see `comes_unpacked`).
-
-        Args:
-            unpack_whole: what else the library can unpack than gzip.
 
         Returns:
             Whether the bytes are wanted.
@@ -228,8 +181,11 @@ class Exchange:
             if status < 200 or 300 <= status < 400:
                 self._discard()
                 return False
-            self._announce(is_success=status < 300)
-            self._answer = body.Answer(self.format, self.context, status, headers, self.capture, unpack_whole)
+            if self.call is not None and self.call.started is None:
+                if status < 300 and self.adoptable is not None and not self.adoptable.is_taken:
+                    self.call.facts["adopt"] = self.adoptable  # the first that succeeds within another's span
+                self.call.announced()
+            self._answer = body.Answer(self.format, self.context, status, headers, self.said)
             _open.add(self)
             return True
         except Exception:
@@ -241,25 +197,17 @@ class Exchange:
         if self._answer is not None:
             self._answer.unpacker = None
 
-    def unseen(self) -> None:
-        """The answer comes in a form whose bytes cannot be seen."""
-        self._is_blind = True
-        self.end()
-
-    def unreadable(self) -> None:
-        """The answer's bytes cannot be seen; call it while the exception that says why is being handled."""
-        self._blind()
-        self.end()
+    # --- Its bytes ---------------------------------------------------------------------------------------------------
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the answer."""
-        if self.is_over or self._is_blind or self._answer is None:
+        answer = self._answer
+        if answer is None:
             return
         try:
             if self.call is not None and self.context.asked.stream:
                 self.call.chunk()
-            self._answer.feed(chunk)
-            if self._answer.done:
+            if answer.feed(chunk):
                 self.end()
         except Exception:
             self._blind()
@@ -269,6 +217,21 @@ class Exchange:
         self.comes_unpacked()
         self.feed(found)
         self.end()
+
+    def unreadable(self) -> None:
+        """The answer's bytes cannot be seen; call it while the exception that says why is being handled."""
+        self._blind()
+        self.end()
+
+    def _blind(self) -> None:
+        """Nothing that follows is looked at. That a server sends another format is not our failure."""
+        self._is_blind, self._answer = True, None
+        if isinstance(sys.exc_info()[1], DecodeError):
+            log.debug("endturn: a response of %s could not be read", self.context.provider, exc_info=True)
+        else:
+            log_internal_error("reading a response")
+
+    # --- Its end -----------------------------------------------------------------------------------------------------
 
     def cut(self, error: BaseException) -> None:
         """Reading raised: the connection was lost, or the host was cancelled."""
@@ -287,7 +250,7 @@ class Exchange:
 
     def abandoned(self) -> None:
         """Its host has dropped the answer, or never read it to its end."""
-        self.end(StopReason.CANCELLED, detail=ABANDONED, left=True)
+        self.end(StopReason.CANCELLED, detail=body.ABANDONED, left=True)
 
     def _dropped(self) -> None:
         """Have the end recorded elsewhere: a destructor may run inside anybody's locked region."""
@@ -297,14 +260,6 @@ class Exchange:
             cleanup.later(self.abandoned)
 
     __del__ = _dropped
-
-    def _blind(self) -> None:
-        """Nothing that follows is looked at. That a server sends another format is not our failure."""
-        self._is_blind = True
-        if isinstance(sys.exc_info()[1], DecodeError):
-            log.debug("endturn: a response of %s could not be read", self.context.provider, exc_info=True)
-        else:
-            log_internal_error("reading a response")
 
     def end(
         self,
@@ -324,26 +279,27 @@ class Exchange:
             return
         self.is_over = True
         _open.discard(self)
+        answer, self._answer = self._answer, None
         try:
             seen = ResponseSummary(Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
-            if self._answer is not None and not self._is_blind:
+            if answer is not None:
                 try:
-                    seen = self._answer.close(left=left)
+                    seen = answer.close(left=left)
                 except Exception:
                     self._blind()
             if self._is_blind:
-                if not self.known:
-                    self._discard()
-                    return
-                seen = ResponseSummary(Stop(StopReason.UNKNOWN, detail=UNREADABLE))
-            is_begun = self._answer is not None and self._answer.is_begun
-            if not (self.known or is_begun) and otherwise is None and body.says_nothing(seen):
-                self._discard()  # of somebody else's API, though its path and members are those of a model's
+                seen, is_models = body.UNREAD, self.known
+            else:
+                # Somebody else's API may have the path and the members of a model's.
+                is_begun = answer is not None and answer.is_begun
+                is_models = self.known or is_begun or otherwise is not None or not body.says_nothing(seen)
+            if not is_models:
+                self._discard()
                 return
-            if self._answer is not None:
+            if answer is not None:
                 # An answer's bytes tell of an error that nobody raises, and perhaps only now of their end.
-                error = self._answer.error or error
-                otherwise = None if self._answer.done else otherwise
+                error = answer.error or error
+                otherwise = None if answer.done else otherwise
             seen = body.or_else(seen, otherwise, error, detail)
             if self.job is not None:
                 background_responses.fetched(self.job, seen)
@@ -351,16 +307,13 @@ class Exchange:
                 body.end_call(self.call, seen, error, self._over_s)
         except Exception:
             log_internal_error("ending a call")
-        finally:
-            self._answer = None
 
     def _discard(self) -> None:
         """What was announced is no call of a model: a redirect, or an answer of somebody else's API."""
         self.is_over = True
         call, self.call = self.call, None
-        if call is None or call.started is None:
-            return
-        call.withdraw()
+        if call is not None:
+            call.withdraw()
 
 
 def _forget() -> None:

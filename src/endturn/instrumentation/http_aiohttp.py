@@ -10,9 +10,10 @@ from types import ModuleType
 from typing import Any
 
 from aiohttp.client_exceptions import ClientResponseError
+from aiohttp.payload import BytesIOPayload, BytesPayload
 from aiohttp.streams import StreamReader
 
-from endturn.instrumentation.exchange import Exchange, Sent
+from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
 
 
@@ -26,13 +27,15 @@ def _where(session: Any, method: str, url: Any, **kwargs: object) -> tuple[str, 
     return method.upper(), str(url)
 
 
-def _read(session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object) -> Sent:
-    sent = Sent.to(*_where(session, method, url), json if data is None else data)
-    base = getattr(session, "_base_url", None)  # what a relative URL is joined to; aiohttp says it nowhere else
-    if sent.host or base is None:
-        return sent
-    path = sent.path if sent.path.startswith("/") else f"{base.raw_path.rstrip('/')}/{sent.path}"
-    return sent._replace(host=base.host or "", port=base.explicit_port, path=path)
+def _read(
+    session: Any, method: str, url: Any, *, data: Any = None, json: Any = None, **_: object
+) -> tuple[str, object]:
+    where, base = str(url), getattr(session, "_base_url", None)  # aiohttp says nowhere else what a URL is joined to
+    if base is not None and "://" not in where:
+        where = f"{base.origin()}{where}" if where.startswith("/") else f"{str(base).rstrip('/')}/{where}"
+    if isinstance(data, BytesPayload | BytesIOPayload):
+        data = data.decode()  # what is sent is taken from its beginning again
+    return where, json if data is None else data
 
 
 def _told(error: BaseException) -> tuple[Any, ...]:

@@ -7,8 +7,7 @@ reads the library's requests, answers and errors; sending is the same everywhere
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -19,7 +18,7 @@ import wrapt
 from endturn.hooks import log_internal_error
 
 if TYPE_CHECKING:
-    from endturn.instrumentation.exchange import Exchange, Sent
+    from endturn.instrumentation.exchange import Exchange
 
 CLIENTS: Final = {
     "httpx": "http_httpx",
@@ -72,23 +71,12 @@ def _patch(module: ModuleType) -> None:
         log_internal_error(f"instrumenting {name}")
 
 
-@contextmanager
-def _attempt(begun: Exchange, told: Callable[[BaseException], Args]) -> Iterator[None]:
-    """Around the sending of a request."""
-    try:
-        with begun.sending:
-            yield
-    except BaseException as error:
-        begun.failed(error, told)
-        raise
-
-
 def wrap(
     owner: type,
     name: str,
     *,
     where: Callable[..., tuple[str, str]],
-    read: Callable[..., Sent],
+    read: Callable[..., tuple[str, object]],
     answered: Callable[[Exchange, Any, Any, Kwargs], None],
     told: Callable[[BaseException], Args] = lambda error: (),
     is_async: bool = False,
@@ -97,10 +85,10 @@ def wrap(
 
     Args:
         where: gives the method and the path or URL, of the client and the method's arguments.
-        read: gives the whole request, of the same.
+        read: gives the URL and the body, of the same.
         answered: tells the exchange of the response, and has it see the bytes; given the client and the arguments too.
-        is_async: the method is to be awaited, whoever else has wrapped it.
         told: what an exception says of an answer: its status, headers and body.
+        is_async: the method is to be awaited, whoever else has wrapped it.
 
     Returns:
         What undoes it. Where somebody has wrapped ours since, that leaves ours inside: it lets calls through.
@@ -110,18 +98,23 @@ def wrap(
 
     def begin(client: Any, args: Args, kwargs: Kwargs) -> Exchange | None:
         try:
-            if not exchange.may_begin(*where(client, *args, **kwargs)):
+            method, path = where(client, *args, **kwargs)
+            if not exchange.may_begin(method, path):
                 return None
         except Exception:  # arguments that the method itself will refuse
             return None
-        return exchange.begin(_is_observed, partial(read, client, *args, **kwargs))
+        return exchange.begin(_is_observed, method, partial(read, client, *args, **kwargs))
 
     def send(wrapped: Any, client: Any, args: Args, kwargs: Kwargs) -> Any:
         begun = begin(client, args, kwargs)
         if begun is None:
             return wrapped(*args, **kwargs)
-        with _attempt(begun, told):
-            response = wrapped(*args, **kwargs)
+        try:
+            with begun.sending:
+                response = wrapped(*args, **kwargs)
+        except BaseException as error:
+            begun.failed(error, told)
+            raise
         take(begun, response, client, kwargs)
         return response
 
@@ -129,8 +122,12 @@ def wrap(
         begun = begin(client, args, kwargs)
         if begun is None:
             return await wrapped(*args, **kwargs)
-        with _attempt(begun, told):
-            response = await wrapped(*args, **kwargs)
+        try:
+            with begun.sending:
+                response = await wrapped(*args, **kwargs)
+        except BaseException as error:
+            begun.failed(error, told)
+            raise
         take(begun, response, client, kwargs)
         return response
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 from endturn.instrumentation.body import AsyncTee, tee
-from endturn.instrumentation.exchange import Exchange, Sent
+from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
 
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending methods of both clients."""
     kinds = library.SyncByteStream, library.AsyncByteStream
-    unpack = partial(_unpack, library)
 
     def answered(exchange: Exchange, response: Any, client: Any, kwargs: dict[str, Any]) -> None:
         if not response.is_closed:
-            if exchange.answered(response.status_code, response.headers, unpack):
+            if exchange.answered(response.status_code, response.headers):
                 inner = response.stream
                 response.stream = _body(*(kind for kind in kinds if isinstance(inner, kind)))(inner, exchange)
         elif exchange.answered(response.status_code, response.headers):
@@ -40,9 +39,8 @@ def _where(client: Any, request: Any, **kwargs: Any) -> tuple[str, str]:
     return request.method, request.url.raw_path.decode("ascii")
 
 
-def _read(client: Any, request: Any, **kwargs: Any) -> Sent:
-    url = request.url
-    return Sent(request.method, url.raw_path.decode("ascii"), url.host, url.port, _content(request))
+def _read(client: Any, request: Any, **kwargs: Any) -> tuple[str, object]:
+    return str(request.url), _content(request)
 
 
 def _told(error: BaseException) -> tuple[Any, ...]:
@@ -58,21 +56,6 @@ def _content(message: Any) -> bytes | None:
         found: bytes = message.content
     except RuntimeError:  # each library has its own
         return None
-    return found
-
-
-def _unpack(library: Any, encoding: str, packed: bytes) -> bytes:
-    """Unpack a body, as far as it came, by the library's decoders, which it lends as a response."""
-    answer = library.Response(200, headers={"content-encoding": encoding}, content=iter([packed]))
-    found = b""
-    try:
-        for piece in answer.iter_bytes():
-            found += piece
-    except library.DecodingError as error:
-        if not found:
-            raise ValueError(str(error)) from None
-    if found == packed:
-        raise ValueError("the library has no decoder")
     return found
 
 

@@ -8,7 +8,8 @@ from types import ModuleType
 from typing import Any
 from urllib.error import HTTPError
 
-from endturn.instrumentation.exchange import Exchange, Sent
+from endturn.errors import DecodeError
+from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
 from endturn.instrumentation.http_urllib3 import watch
 
@@ -23,9 +24,10 @@ def _where(opener: Any, fullurl: Any, data: object = None, *args: object, **kwar
     return "POST" if method == "GET" and data is not None else method, url
 
 
-def _read(opener: Any, fullurl: Any, data: object = None, *args: object, **kwargs: object) -> Sent:
-    content = fullurl.data if data is None and not isinstance(fullurl, str) else data
-    return Sent.to(*_where(opener, fullurl, data), content)
+def _read(opener: Any, fullurl: Any, data: object = None, *args: object, **kwargs: object) -> tuple[str, object]:
+    if isinstance(fullurl, str):
+        return fullurl, data
+    return fullurl.full_url, fullurl.data if data is None else data
 
 
 def _told(error: BaseException) -> tuple[Any, ...]:
@@ -35,8 +37,7 @@ def _told(error: BaseException) -> tuple[Any, ...]:
 
 def _answered(exchange: Exchange, response: Any, opener: Any, kwargs: dict[str, Any]) -> None:
     if not isinstance(response, HTTPResponse):
-        exchange.unseen()  # of a handler of the host's own
-        return
+        raise DecodeError("a handler of the host's own answered, whose bytes cannot be seen")
     headers: Any = response.headers  # whatever the case of a name
     if exchange.answered(response.status, headers):
         watch(response, exchange)

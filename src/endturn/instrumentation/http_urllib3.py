@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from endturn.instrumentation.body import tee
-from endturn.instrumentation.exchange import Exchange, Sent
+from endturn.instrumentation.exchange import Exchange
 from endturn.instrumentation.http_clients import wrap
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -24,12 +25,11 @@ def _where(pool: Any, method: str, url: str, *args: object, **kwargs: object) ->
     return method, url
 
 
-def _read(pool: Any, method: str, url: str, body: object = None, *args: object, **kwargs: object) -> Sent:
-    port = None if pool.port == _PORTS.get(pool.scheme) else pool.port
-    if url.startswith("/"):
-        return Sent(method, url, pool.host.strip("[]"), port, body)
-    sent = Sent.to(method, url, body)  # a proxy is told where it goes
-    return sent._replace(host=sent.host or pool.host)
+def _read(pool: Any, method: str, url: str, body: object = None, *args: object, **kwargs: object) -> tuple[str, object]:
+    if not url.startswith("/"):
+        return url, body  # a proxy is told where it goes
+    port = "" if pool.port in (None, _PORTS.get(pool.scheme)) else f":{pool.port}"
+    return f"{pool.scheme}://{pool.host}{port}{url}", body
 
 
 def _answered(exchange: Exchange, response: Any, pool: Any, kwargs: dict[str, Any]) -> None:
@@ -43,6 +43,9 @@ def _answered(exchange: Exchange, response: Any, pool: Any, kwargs: dict[str, An
 
 # --- Responses that are read like files, the standard library's too --------------------------------------------------
 
+_exchanges: WeakKeyDictionary[Any, Exchange] = WeakKeyDictionary()
+"""By watched response, but while one of its methods is at work: what that calls is part of it."""
+
 
 def watch(response: Any, exchange: Exchange) -> None:
     """Have the exchange told what is read of a response from now on, and how that ends.
@@ -53,36 +56,18 @@ def watch(response: Any, exchange: Exchange) -> None:
     """
     kind: Any = type(response)
     response.__class__ = _watched(kind)
-    _watching[response] = _Watching(exchange)
+    _exchanges[response] = exchange
 
 
-class _Watching:
-    """What a watched response knows. Within it, one of its methods is at work: what that calls is part of it."""
-
-    __slots__ = ("exchange", "is_reading")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.is_reading = False
-
-    def __enter__(self) -> None:
-        self.is_reading = True
-
-    def __exit__(self, *raised: object) -> None:
-        self.is_reading = False
-
-    def each(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """The chunks of a response: that its own code closes it while it takes one is no leaving."""
-        while True:
-            with self:
-                chunk = next(chunks, None)
-            if chunk is None:
-                return
-            yield chunk
-
-
-_watching: WeakKeyDictionary[Any, _Watching] = WeakKeyDictionary()
-"""By response."""
+@contextmanager
+def _at_work(response: Any) -> Iterator[Exchange | None]:
+    """Around the work of a response's method: the exchange that it is to tell; None of a copy, or within another."""
+    exchange = _exchanges.pop(response, None)
+    try:
+        yield exchange
+    finally:
+        if exchange is not None:
+            _exchanges[response] = exchange
 
 
 @cache
@@ -91,17 +76,16 @@ def _watched(kind: Any) -> type:
 
     def leaf(name: str) -> Any:
         def read(self: Any, *args: Any, **kwargs: Any) -> Any:
-            watching = _watching.get(self)  # None: a copy
             amount: Any = args[0] if args else kwargs.get("amt")
-            if watching is None or watching.is_reading or amount == 0:
-                return getattr(kind, name)(self, *args, **kwargs)
-            exchange = watching.exchange
-            try:
-                with watching:
+            with _at_work(self) as exchange:
+                try:
                     found = getattr(kind, name)(self, *args, **kwargs)
-            except BaseException as error:
-                exchange.cut(error)
-                raise
+                except BaseException as error:
+                    if exchange is not None:
+                        exchange.cut(error)
+                    raise
+            if exchange is None or amount == 0:
+                return found
             chunk = bytes(memoryview(amount)[:found]) if name == "readinto" else found
             if _decodes(self, args, kwargs):
                 exchange.comes_unpacked()
@@ -117,27 +101,35 @@ def _watched(kind: Any) -> type:
         return read
 
     def read_chunked(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        watching = _watching.get(self)
-        if watching is None:
-            return kind.read_chunked(self, *args, **kwargs)  # type: ignore[no-any-return]
+        chunks = kind.read_chunked(self, *args, **kwargs)
+        if (exchange := _exchanges.get(self)) is None:
+            return chunks  # type: ignore[no-any-return]
         if args[1] if len(args) > 1 else kwargs.get("decode_content"):
-            watching.exchange.comes_unpacked()
-        return tee(watching.each(kind.read_chunked(self, *args, **kwargs)), watching.exchange)
+            exchange.comes_unpacked()
+        return tee(each(self, chunks), exchange)
+
+    def each(self: Any, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The chunks of a response: that its own code closes it while it takes one is no leaving."""
+        while True:
+            with _at_work(self):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         yield from kind.stream(self, *args, **kwargs)
-        if (watching := _watching.get(self)) is not None:
-            watching.exchange.end()
+        if (exchange := _exchanges.get(self)) is not None:
+            exchange.end()
 
     def close(self: Any) -> None:
-        watching = _watching.get(self)
-        if watching is not None and not watching.is_reading:
-            watching.exchange.left()
+        if (exchange := _exchanges.get(self)) is not None:
+            exchange.left()
         kind.close(self)
 
     def __del__(self: Any) -> None:
         # A file's destructor closes it: nobody has left it there, and nothing may be recorded.
-        _watching.pop(self, None)
+        _exchanges.pop(self, None)
         kind.__del__(self)
 
     members: dict[str, Any] = {"close": close, "__del__": __del__, "__module__": kind.__module__}

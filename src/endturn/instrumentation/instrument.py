@@ -64,6 +64,17 @@ class _Instrumentation:
             self.look()
         return is_recorded
 
+    def change(self, asked: Options, given: Providers) -> None:
+        """Record as a later call says: what it leaves out stays."""
+        options = self.options.changed_by(asked)
+        used: Any = tuple(new or old for new, old in zip(given, self.given, strict=True))
+        if (options, used) != (self.options, self.given):
+            self.recorder.use(used, options)
+            hooks.subscribe(self.recorder)  # it may take what is said now, or no longer
+            self.options, self.given = options, used
+            self.look()
+            log.info("endturn: calls are recorded from now on as a later instrument() or configure() says")
+
     def look(self) -> None:
         """Have the spans of the tracer provider looked at: of the given one, else of the global one as it is now."""
         provider: Any = self.given[0] or trace.get_tracer_provider()
@@ -115,11 +126,8 @@ def instrument(
     begin(Options(**options), (tracer_provider, meter_provider, logger_provider))
 
 
-def begin(asked: Options, given: Providers = (None, None, None)) -> Options:
+def begin(asked: Options, given: Providers = (None, None, None)) -> None:
     """`instrument`, with options that are put together.
-
-    Returns:
-        The options from now on: of earlier calls what this one does not give.
 
     Raises:
         UsageError: an option's value cannot be used.
@@ -128,7 +136,8 @@ def begin(asked: Options, given: Providers = (None, None, None)) -> Options:
     asked.check()
     with _lock:
         if _now is not None:
-            return _change(_now, asked, given)
+            _now.change(asked, given)
+            return
         recorder = Recorder(*given, options=asked)
         _now = now = _Instrumentation(TurnInference(), hooks.subscribe(recorder), recorder, given, asked)
         infer_with(now.inferring)
@@ -137,19 +146,6 @@ def begin(asked: Options, given: Providers = (None, None, None)) -> Options:
         atexit.register(_close, now)
     before_worker_ends(_end_worker)
     _warn_of_shared_name(given[1] or metrics.get_meter_provider())
-    return asked
-
-
-def _change(now: _Instrumentation, asked: Options, given: Providers) -> Options:
-    options = now.options.changed_by(asked)
-    used: Any = tuple(new or old for new, old in zip(given, now.given, strict=True))
-    if (options, used) != (now.options, now.given):
-        now.recorder.use(used, options)
-        hooks.subscribe(now.recorder)  # it may take what is said now, or no longer
-        now.options, now.given = options, used
-        now.look()
-        log.info("endturn: calls are recorded from now on as a later instrument() or configure() says")
-    return options
 
 
 def uninstrument() -> None:
@@ -209,12 +205,12 @@ def _end_worker() -> None:
     if now is None:
         return
     _close(now)
-    used = trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()
+    current = trace.get_tracer_provider, metrics.get_meter_provider, _logs.get_logger_provider
 
     def flush() -> None:
-        for given, otherwise in zip(now.given, used, strict=True):
+        for given, otherwise in zip(now.given, current, strict=True):
             try:
-                getattr(given or otherwise, "force_flush", bool)()
+                getattr(given or otherwise(), "force_flush", bool)()
             except Exception:
                 log_internal_error("flushing before a worker ends")
 
@@ -247,11 +243,8 @@ def _warn_of_shared_name(provider: object) -> None:
 
     `configure` appends what tells processes apart; a provider that somebody else made is not ours to rename.
     """
-    if (
-        f"{INSTANCE}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-        and installed(provider)
-        and not is_owned(provider)
-    ):
+    is_named = f"{INSTANCE}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if is_named and installed(provider) and not is_owned(provider):
         log.warning(
             "endturn: every process that inherits OTEL_RESOURCE_ATTRIBUTES has one %s; two that write one series make "
             "nonsense of it. Give each its own, or let endturn.configure() set up the SDK",

@@ -153,15 +153,9 @@ def _patient() -> Any:
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
 
-    again = Retry(
-        total=12,
-        read=7,  # each after the ten seconds that an answer may take
-        backoff_factor=1,
-        backoff_max=15,
-        status_forcelist=(429, 502, 503, 504),
-        allowed_methods=None,
-        raise_on_status=False,
-    )
+    # An answer may take ten seconds each time: seven times of waiting for one are enough.
+    limits: dict[str, Any] = {"total": 12, "read": 7, "backoff_factor": 1, "backoff_max": 15}
+    again = Retry(**limits, status_forcelist=(429, 502, 503, 504), allowed_methods=None, raise_on_status=False)
     session = Session()
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(max_retries=again))
@@ -228,15 +222,15 @@ def install(resource: Resource, made: Mapping[Signal, list[Any]]) -> dict[Signal
         instruments.own(meters, zero_first=is_pushed)
         metrics.set_meter_provider(meters)
     if chosen := made.get("traces"):
+        room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", SPANS_QUEUED)
         providers["traces"] = tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            room = _unless_set("OTEL_BSP_MAX_QUEUE_SIZE", SPANS_QUEUED)
             tracers.add_span_processor(BatchSpanProcessor(exporter, room))
         trace.set_tracer_provider(tracers)
     if chosen := made.get("logs"):
+        room = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", LOGS_QUEUED)
         providers["logs"] = loggers = LoggerProvider(resource=resource, shutdown_on_exit=False)
         for exporter in chosen:
-            waiting = _unless_set("OTEL_BLRP_MAX_QUEUE_SIZE", LOGS_QUEUED)
-            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=waiting))
+            loggers.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=room))
         _logs.set_logger_provider(loggers)
     return providers

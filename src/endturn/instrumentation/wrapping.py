@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from endturn.hooks import log_internal_error
 from endturn.telemetry import cleanup
@@ -37,6 +37,19 @@ class Run(Protocol):
         """A generator was closed, or dropped, before its end. Said later, in any thread; `over_s` is when it was."""
 
 
+class _Unfollowed:
+    """The run of a function that nobody follows."""
+
+    def step(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def yielded(self, item: Any) -> None: ...
+
+    returned = raised = closed = yielded
+
+
+_UNFOLLOWED: Run = _Unfollowed()
+
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Run | None]
 """Begins to follow a run with these arguments; None lets it go unfollowed."""
 
@@ -58,20 +71,6 @@ def wrap(function: Any, begin: Begin) -> Any:
     return _plain(function, begin)
 
 
-class _Unfollowed:
-    """The run of a function that nobody follows."""
-
-    def step(self) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def yielded(self, item: Any) -> None: ...
-
-    returned = raised = closed = yielded
-
-
-_UNFOLLOWED: Run = _Unfollowed()
-
-
 def _safely(tell: Callable[..., Any], *what: Any) -> Any:
     try:
         return tell(*what)
@@ -80,20 +79,24 @@ def _safely(tell: Callable[..., Any], *what: Any) -> Any:
         return None
 
 
-def _step(run: Run) -> AbstractContextManager[object]:
-    return _safely(run.step) or nullcontext()
+@contextmanager
+def _stretch(run: Run, *ends: type[Exception]) -> Iterator[None]:
+    """Around each stretch of the function's own code: what it raises has ended it, but for these, which are its end."""
+    try:
+        with _safely(run.step) or nullcontext():
+            yield
+    except BaseException as error:
+        if not isinstance(error, ends):
+            _safely(run.raised, error)
+        raise
 
 
 def _plain(function: Any, begin: Begin) -> Any:
     @wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         run = _safely(begin, args, kwargs) or _UNFOLLOWED
-        try:
-            with _step(run):
-                result = function(*args, **kwargs)
-        except BaseException as error:
-            _safely(run.raised, error)
-            raise
+        with _stretch(run):
+            result = function(*args, **kwargs)
         return _handed_on(result, run)
 
     return plain
@@ -101,30 +104,19 @@ def _plain(function: Any, begin: Begin) -> Any:
 
 def _handed_on(result: Any, run: Run) -> Any:
     """What a function returned. What has yet to run (a coroutine, a generator) is followed to its own end."""
-    match result:
-        case _ if run is _UNFOLLOWED:
-            return result
-        case CoroutineType():
-            return _coroutine(lambda: result, lambda args, kwargs: run)()
-        case GeneratorType():
-            return _generator(lambda: result, lambda args, kwargs: run)()
-        case AsyncGeneratorType():
-            return _async_generator(lambda: result, lambda args, kwargs: run)()
-        case _:
-            _safely(run.returned, result)
-            return result
+    follow = _FOLLOWS.get(type(result))
+    if follow is None or run is _UNFOLLOWED:
+        _safely(run.returned, result)
+        return result
+    return follow(lambda: result, lambda args, kwargs: run)()
 
 
 def _coroutine(function: Any, begin: Begin) -> Any:
     @wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
         run = _safely(begin, args, kwargs) or _UNFOLLOWED
-        try:
-            with _step(run):
-                result = await function(*args, **kwargs)
-        except BaseException as error:
-            _safely(run.raised, error)
-            raise
+        with _stretch(run):
+            result = await function(*args, **kwargs)
         return _handed_on(result, run)
 
     return coroutine
@@ -138,21 +130,18 @@ def _generator(function: Any, begin: Begin) -> Any:
         resume, value = inner.send, None
         while True:
             try:
-                with _step(run):
+                with _stretch(run, StopIteration):
                     item = resume(value)
             except StopIteration as end:
                 _safely(run.returned, end.value)
                 return end.value
-            except BaseException as error:
-                _safely(run.raised, error)
-                raise
             _safely(run.yielded, item)
             try:
                 resume, value = inner.send, (yield item)
             except GeneratorExit:
                 # Perhaps in a destructor, where nothing may be announced.
                 cleanup.later(partial(run.closed, time.perf_counter()))
-                with _step(run):
+                with _safely(run.step) or nullcontext():
                     inner.close()
                 raise
             except BaseException as error:
@@ -169,23 +158,24 @@ def _async_generator(function: Any, begin: Begin) -> Any:
         resume, value = inner.asend, None
         while True:
             try:
-                with _step(run):
+                with _stretch(run, StopAsyncIteration):
                     item = await resume(value)
             except StopAsyncIteration:
                 _safely(run.returned, None)
                 return
-            except BaseException as error:
-                _safely(run.raised, error)
-                raise
             _safely(run.yielded, item)
             try:
                 resume, value = inner.asend, (yield item)
             except GeneratorExit:
                 cleanup.later(partial(run.closed, time.perf_counter()))
-                with _step(run):
+                with _safely(run.step) or nullcontext():
                     await inner.aclose()
                 raise
             except BaseException as error:
                 resume, value = inner.athrow, error
 
     return async_generator
+
+
+_FOLLOWS: Final = {CoroutineType: _coroutine, GeneratorType: _generator, AsyncGeneratorType: _async_generator}
+"""What follows an object that has yet to run."""

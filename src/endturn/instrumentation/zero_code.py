@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from importlib import import_module
-from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any, Final
 
@@ -23,7 +21,6 @@ from endturn.errors import UsageError
 from endturn.events import Record
 from endturn.instrumentation import configure, instrument
 from endturn.telemetry import cleanup
-from endturn.telemetry.content import REDACT
 from endturn.telemetry.otel_providers import Options
 
 log = logging.getLogger("endturn")
@@ -59,13 +56,10 @@ def is_disabled() -> bool:
     return configure.is_disabled() or NAME in names or "*" in names
 
 
-def check(folder: str) -> list[str]:
+def check() -> list[str]:
     """Look at what the processes of a program will need, before it is started.
 
     A program may never call a model, or set up for itself what the variables ask for in vain: it is told of, and run.
-
-    Args:
-        folder: where Python will look for the program's own modules.
 
     Returns:
         What will not be done, and why, a sentence each.
@@ -78,7 +72,7 @@ def check(folder: str) -> list[str]:
     configure.check_sdk("endturn run")
     from endturn.instrumentation import sdk_providers
 
-    said = [*_unreachable_redaction(folder)]
+    said = []
     file = os.environ.get("OTEL_CONFIG_FILE")
     if file:
         try:
@@ -94,14 +88,6 @@ def check(folder: str) -> list[str]:
         except UsageError as error:
             said.append(f"unless the program sets them up itself, no {signal} are exported: {error}")
     return said
-
-
-def _unreachable_redaction(folder: str) -> Iterator[str]:
-    """Where ENDTURN_REDACT names a module that is nowhere. It is not imported: it may be the program's own."""
-    module, _, _ = os.environ.get(REDACT, "").strip().partition(":")
-    top = module.partition(".")[0]
-    if top and top not in sys.builtin_module_names and PathFinder.find_spec(top, [folder, *sys.path]) is None:
-        yield f"{REDACT} names a module {top!r} that is not found: nothing of what was said will be recorded"
 
 
 def _configuration() -> ModuleType:
@@ -192,14 +178,11 @@ class EndturnInstrumentor:
         Args:
             kwargs: the three providers and the options of `endturn.instrument`; others are ignored, which is logged.
         """
-        options = {field.name: kwargs.pop(field.name) for field in fields(Options) if field.name in kwargs}
-        unknown = sorted(kwargs.keys() - {*instrument.PROVIDERS, *THEIRS})
-        if unknown:
-            known = ", ".join(sorted([*instrument.PROVIDERS, *(field.name for field in fields(Options))]))
-            log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), known)
+        known = {*instrument.PROVIDERS, *(field.name for field in fields(Options))}
+        if unknown := sorted(kwargs.keys() - known - set(THEIRS)):
+            log.warning("endturn: no such option: %s; there are: %s", ", ".join(unknown), ", ".join(sorted(known)))
         try:
-            tracers, meters, loggers = (kwargs.get(name) for name in instrument.PROVIDERS)
-            instrument.begin(Options(**options), (tracers, meters, loggers))
+            instrument.instrument(**{name: kwargs[name] for name in known & kwargs.keys()})
         except Exception as error:  # the loader would load nothing after us
             log.error("endturn: this process is not observed: %s", error)
             return
