@@ -11,21 +11,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
-from endturn import __version__, hooks
+from endturn import __version__, events, hooks
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import StopReason
-from endturn.telemetry import cleanup, schema, sdk_access
-from endturn.telemetry.attributes import port_shown
+from endturn.telemetry import cleanup, schema
+from endturn.telemetry.attributes import TurnEvent, port_shown
 from endturn.telemetry.schema import Generation, Metric
 
 if TYPE_CHECKING:
-    from endturn import events
+    from endturn.chat import Usage
 
 QUEUED: Final = 2_048
 """Measurements that wait at most, some 150 to 300 calls. Past it, one is recorded for each that comes."""
@@ -68,14 +68,14 @@ Price = tuple[float, float]
 
 
 class Caps:
-    """Open labels: of each the first values that come are let in, later ones read `other`.
+    """The cardinality caps of open labels: of each the first values that come are let in, later ones read `other`.
 
     Args:
         capped: is told that one measurement's label was replaced, and which (`endturn.series.capped_label`).
     """
 
     def __init__(self, capped: Callable[[str], None]) -> None:
-        self._capped = capped
+        self.capped = capped
         self._known: dict[str, set[object]] = {label: set() for label in schema.CAPPED.values}
 
     def admits(self, label: str, value: object, most: int) -> bool:
@@ -84,7 +84,7 @@ class Caps:
         if value in known:
             return True
         if len(known) >= most:
-            self._capped(label)
+            self.capped(label)
             return False
         known.add(value)
         return True
@@ -100,10 +100,6 @@ class Caps:
     def shown(self, label: str, value: str | None, most: int) -> str | None:
         """A value as metrics may carry it."""
         return value if value is None or self.admits(label, value, most) else OTHER
-
-    def model_sets(self) -> None:
-        """A metric has as many attribute sets as it may have: models of more read `other`."""
-        self._capped("model")
 
 
 class AttributeSets:
@@ -121,12 +117,16 @@ class AttributeSets:
         """The values that have a set: these, or with models `other` where they would be one too many."""
         if values in self.built:
             return values
-        if len(self.built) >= SETS and any(self._models):
-            self._caps.model_sets()
+        if len(self.built) >= SETS and any(self._models):  # as many as it may have: models of more read `other`
+            self._caps.capped("model")
             values = tuple(OTHER if model else value for value, model in zip(values, self._models, strict=True))
         pairs = zip(self._keys, values, strict=True)
         self.built[values] = {key: value for key, value in pairs if value is not None and value != ""}
         return values
+
+    def of(self, values: Values) -> Attributes:
+        """The set of these values."""
+        return self.built.get(values) or self.built[self.admit(values)]
 
 
 class Counter:
@@ -222,7 +222,7 @@ class Instruments:
                     self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome.value), 0)
             for strategy in Strategy:
                 self._add(schema.CONTINUATIONS_METRIC, (*pair, strategy.value), 0)
-            self._count_tokens(pair, 0, 0, None)
+            self._count_tokens(pair, None, None)
             self._add(schema.SUSPECTED_METRIC, pair, 0)
             self._add(schema.UNMAPPED, pair, 0)
 
@@ -243,7 +243,6 @@ class Instruments:
             error: the type of the error that the call failed with.
         """
         started, stop, usage = ended.started, ended.stop, ended.usage
-        asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         with self._lock:
             pair = self._caps.pair(started.provider, started.model)
             self._add(schema.RESPONSES, (*pair, stop.reason.value))
@@ -251,10 +250,10 @@ class Instruments:
                 self._add(schema.SUSPECTED_METRIC, pair)
             if not stop.mapped:
                 self._add(schema.UNMAPPED, pair)
-            if started.maximum and answered is not None:
-                self._measure(schema.BUDGET_USED, answered / started.maximum, pair, context)
+            if started.maximum and usage is not None and usage.output_tokens is not None:
+                self._measure(schema.BUDGET_USED, usage.output_tokens / started.maximum, pair, context)
             if started.continuation is not None:
-                self._count_tokens(pair, asked or 0, answered or 0, price if usage is not None else None)
+                self._count_tokens(pair, usage, price)
             if generations:
                 self._measure_standard(ended, pair, context, error, generations)
         self._relieve()
@@ -264,26 +263,36 @@ class Instruments:
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
             pair, agent = self._caps.pair(turn.provider, turn.model), self._agent(agent)
-            self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
+            truncated, continued = turn.truncated, turn.continued
+            self._add(schema.TURNS, (*pair, agent, truncated, continued, outcome))
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
-            if turn.truncated:
+            if truncated:
                 self._measure(schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context)
-            seconds = ended.duration_s
-            self._measure(schema.TURN_DURATION, seconds, (*pair, turn.truncated, turn.continued), context)
+            self._measure(schema.TURN_DURATION, ended.duration_s, (*pair, truncated, continued), context)
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
                 self._measure(schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context)
         self._relieve()
 
-    def count(self, metric: Metric, provider: str, model: str, *rest: str, amount: float = 1) -> None:
-        """Count what has a provider, a model, and these values of the metric's further attributes."""
+    def count_event(self, record: TurnEvent) -> None:
+        """Count what happened in a turn between its calls."""
+        match record:
+            case events.ContinuationAttempted():
+                metric, label, amount = schema.CONTINUATIONS_METRIC, record.continuation.strategy.value, 1
+            case events.PayloadRepaired():
+                result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
+                metric, label, amount = schema.REPAIRS, result, 1
+            case events.DispatchBlocked():
+                metric, label, amount = schema.BLOCKED, record.reason, len(record.names) or 1
+            case events.TerminationSignalled():
+                return
         with self._lock:
-            self._add(metric, (*self._caps.pair(provider, model), *rest), amount)
+            self._add(metric, (*self._caps.pair(record.provider, record.model), label), amount)
 
-    def count_tokens(self, provider: str, model: str, asked: int, answered: int, price: Price | None) -> None:
-        """Count the tokens of a continuation, and what they cost."""
+    def count_estimate(self, record: events.UsageEstimated, price: Price | None) -> None:
+        """Count the tokens of a continuation that its provider did not count."""
         with self._lock:
-            self._count_tokens(self._caps.pair(provider, model), asked, answered, price)
+            self._count_tokens(self._caps.pair(record.provider, record.model), record.usage, price)
 
     # --- With the lock held --------------------------------------------------------------------------------------
 
@@ -293,10 +302,12 @@ class Instruments:
     def _agent(self, name: str | None) -> str | None:
         return self._caps.shown("agent", name, 10)
 
-    def _count_tokens(self, pair: tuple[str, str], asked: int, answered: int, price: Price | None) -> None:
+    def _count_tokens(self, pair: tuple[str, str], usage: Usage | None, price: Price | None) -> None:
+        """Count what a continuation used: unknown figures bring the sums into being."""
+        asked, answered = (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
         self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), asked)
         self._add(schema.CONTINUATION_TOKENS, (*pair, OUTPUT), answered)
-        if price is not None:
+        if price is not None and usage is not None:
             self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
 
     def _measure_standard(
@@ -314,17 +325,17 @@ class Instruments:
         if address is not None and not self._caps.admits("server_address", (address, port), 64):
             address, port = OTHER, None
         common: Values = (started.operation, *pair, by, address, port)
-        error = self._caps.shown("error_type", error, 32)
+        failed: Values = (*common, self._caps.shown("error_type", error, 32))
         asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         for generation in generations:
-            self._measure(generation.duration, ended.duration_s, (*common, error), context)
+            self._measure(generation.duration, ended.duration_s, failed, context)
             if ended.first_chunk_s is not None:
                 self._measure(generation.first_chunk, ended.first_chunk_s, common, context)
             for gap in ended.chunk_gaps_s:
                 self._measure(generation.output_chunk, gap, common, context)
             if generation is schema.INFERENCE_METRICS:
-                self._measure(schema.INFERENCE_INPUT, asked or 0, (*common, error), context)
-                self._measure(schema.INFERENCE_OUTPUT, answered or 0, (*common, error), context)
+                self._measure(schema.INFERENCE_INPUT, asked or 0, failed, context)
+                self._measure(schema.INFERENCE_OUTPUT, answered or 0, failed, context)
                 for name, metric in schema.INFERENCE_USAGE.items():
                     self._add(metric, (*common, "unknown"), getattr(usage, name, None) or 0)
                 continue
@@ -336,7 +347,7 @@ class Instruments:
     def _measure(self, metric: Metric, amount: float, values: Values, context: Context) -> None:
         if 0 <= amount <= MOST:
             histogram, sets = self._histograms[metric.name]
-            self._waiting.append((histogram, amount, sets.built[sets.admit(values)], context))
+            self._waiting.append((histogram, amount, sets.of(values), context))
 
     # --- Without it: the SDK has locks of its own ----------------------------------------------------------------
 
@@ -383,7 +394,21 @@ class Instruments:
         for counter in self._counters.values():
             counter.reset()
         histograms = (histogram for histogram, _ in self._histograms.values())
-        sdk_access.forget_points(self._provider(), [*histograms, *self._observables])
+        _forget_points(self._provider(), [*histograms, *self._observables])
+
+
+def _forget_points(provider: Any, instruments: Iterable[object]) -> None:
+    """In a forked child, drop what the parent has measured with these: the SDK would export it a second time.
+
+    The SDK has no public way. Where it is built otherwise, the child's histograms begin with its parent's measurements.
+    `tests/telemetry/test_recorder.py` fails when a release has renamed what is read here.
+    """
+    try:
+        for storage in provider._measurement_consumer._reader_storages.values():  # noqa: SLF001
+            for instrument in instruments:
+                storage._instrument_view_instrument_matches.pop(instrument, None)  # noqa: SLF001
+    except AttributeError:
+        return
 
 
 _owned: MeterProvider | None = None
