@@ -16,7 +16,7 @@ _TEXT: Final = {"role", "content"}
 _json = JSONEncoder(sort_keys=True, default=unwritten).encode
 
 
-def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
+def digests(request: RequestSummary, lengths: Sequence[int], *, bare: bool = False) -> dict[int, bytes]:
     """The hash of the first messages of a history, for each of the lengths (ascending), in one pass.
 
     With `bare`, of what is left of them without system prompts, which many hosts write anew for each call: the time is
@@ -26,14 +26,14 @@ def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False
     server gave, and whether a text stands alone, in an object or in a list of one part. What a server keeps, which a
     call only names, counts by its name.
     """
-    history = asked.history[: lengths[-1]]
+    history = request.history[: lengths[-1]]
     is_system = [bare and role(message) == "system" for message in history]
-    if bare and asked.system is None and not any(is_system):
+    if bare and request.system is None and not any(is_system):
         return {}
     state = blake2b(digest_size=16, person=b"bare" if bare else b"")
-    state.update(_written([None if bare else asked.system, asked.previous_id, asked.conversation_id]))
+    state.update(_written([None if bare else request.system, request.previous_id, request.conversation_id]))
     found: dict[int, bytes] = {}
-    instructed, heard, wanted = asked.system is not None, False, frozenset(lengths)
+    instructed, heard, wanted = request.system is not None, False, frozenset(lengths)
     for place, message in enumerate(history):
         if is_system[place]:
             instructed = True
@@ -46,10 +46,11 @@ def digests(asked: RequestSummary, lengths: Sequence[int], *, bare: bool = False
     return found
 
 
-def _written(said: Any) -> bytes:
+def _written(value: Any) -> bytes:
     """The same for the same, whoever wrote it."""
-    match said:
-        case [str(), str()]:  # who speaks, and the text
-            return repr(said).encode("utf-8", "surrogatepass")
+    match value:
+        # Who speaks, and the text; or what comes before the history. Both are usual, and this is ten times as fast.
+        case [str(), str()] | [str() | None, str() | None, str() | None]:
+            return repr(value).encode("utf-8", "surrogatepass")
         case _:
-            return _json(canonical(said)).encode()
+            return _json(canonical(value)).encode()

@@ -44,7 +44,7 @@ class PendingTurn:
 
     Attributes:
         number: of the call.
-        question: the digest of the user's message that it answers.
+        question: in an observed turn, the digest of the user's message that it answers.
         first: the history of the turn's first call, with its system prompts and without.
         keys: that, and the history and the names of its latest call: frameworks append each part, or merge them.
         tail: the last visible characters of the cut answer.
@@ -313,7 +313,7 @@ class TurnInference:
         return PendingTurn(
             turn=started.turn,
             number=started.number if kept is None else kept.number,
-            question=question_of(asked),
+            question=question_of(asked) if started.turn.kind is TurnKind.OBSERVED else None,
             first=first,
             keys=tuple(dict.fromkeys((*earlier, *own, *_names(ended.response_id, asked.conversation_id)))),
             tail=tail if kept is None else kept.tail,
