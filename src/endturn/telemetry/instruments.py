@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
@@ -102,46 +102,37 @@ class Caps:
         return value if value is None or self.admits(label, value, most) else OTHER
 
 
-class AttributeSets:
-    """The attribute sets of one metric that exist so far, each built once."""
+class Series:
+    """What is known of one metric: its attribute sets so far, each built once, and of a counter their sums."""
 
     def __init__(self, metric: Metric, caps: Caps) -> None:
-        self._keys = tuple(attribute.key for attribute in metric.attributes)
-        self._models = tuple(
-            attribute in (schema.REQUEST_MODEL, schema.RESPONSE_MODEL) for attribute in metric.attributes
-        )
         self._caps = caps
-        self.built: dict[Values, Attributes] = {}
-
-    def admit(self, values: Values) -> Values:
-        """The values that have a set: these, or with models `other` where they would be one too many."""
-        if values in self.built:
-            return values
-        if len(self.built) >= SETS and any(self._models):  # as many as it may have: models of more read `other`
-            self._caps.capped("model")
-            values = tuple(OTHER if model else value for value, model in zip(values, self._models, strict=True))
-        pairs = zip(self._keys, values, strict=True)
-        self.built[values] = {key: value for key, value in pairs if value is not None and value != ""}
-        return values
-
-    def of(self, values: Values) -> Attributes:
-        """The set of these values."""
-        return self.built.get(values) or self.built[self.admit(values)]
-
-
-class Counter:
-    """A sum for each attribute set."""
-
-    def __init__(self, metric: Metric, caps: Caps) -> None:
-        self._sets = AttributeSets(metric, caps)
+        self._keys = tuple(attribute.key for attribute in metric.attributes)
+        self._models = tuple(each in (schema.REQUEST_MODEL, schema.RESPONSE_MODEL) for each in metric.attributes)
+        self._sets: dict[Values, Attributes] = {}
         self._sums: dict[Values, float] = {}
         self._reported: set[Values] = set()
+        self.taken: list[Observation] = []
+
+    def attributes(self, values: Values) -> Attributes:
+        """The set of these values."""
+        return self._sets.get(values) or self._sets[self._admit(values)]
+
+    def _admit(self, values: Values) -> Values:
+        """The values that have a set: these, or with models `other` where they would be one too many."""
+        if values not in self._sets:
+            if len(self._sets) >= SETS and any(self._models):
+                self._caps.capped("model")
+                values = tuple(OTHER if model else value for value, model in zip(values, self._models, strict=True))
+            pairs = zip(self._keys, values, strict=True)
+            self._sets[values] = {key: value for key, value in pairs if value is not None and value != ""}
+        return values
 
     def add(self, values: Values, amount: float = 1) -> None:
         """Add to a sum; 0 only brings it into being, so that its first increment is seen as one."""
         if 0 <= amount <= MOST:
             if values not in self._sums:
-                values = self._sets.admit(values)
+                values = self._admit(values)
             self._sums[values] = self._sums.get(values, 0) + amount
 
     def reset(self) -> None:
@@ -149,17 +140,16 @@ class Counter:
         self._sums = dict.fromkeys(self._sums, 0)
         self._reported.clear()
 
-    def observed(self, *, zero_first: bool) -> tuple[list[Observation], bool]:
-        """The sums as they are now; with `zero_first`, 0 for each that was never observed before.
+    def take(self, *, zero_first: bool) -> bool:
+        """Have the sums as they are now observed; with `zero_first`, 0 for each that was never observed before.
 
         Returns:
-            Also whether a sum that is more was given as 0.
+            Whether a sum that is more is given as 0.
         """
         new = self._sums.keys() - self._reported if zero_first else set()
         self._reported |= new
-        sets = self._sets.built
-        given = [Observation(0 if each in new else amount, sets[each]) for each, amount in self._sums.items()]
-        return given, any(self._sums[each] for each in new)
+        self.taken = [Observation(0 if each in new else sum_, self._sets[each]) for each, sum_ in self._sums.items()]
+        return any(self._sums[each] for each in new)
 
 
 class Instruments:
@@ -175,31 +165,22 @@ class Instruments:
         self._is_complete = False
         self._zero_first = _zero_first and _owned is provider
         self._lock = threading.RLock()
-        self._waiting: deque[tuple[Histogram, float, Mapping[str, str | int | bool], Context]] = deque()
+        self._waiting: deque[tuple[Histogram, float, Attributes, Context]] = deque()
         self._expected: set[tuple[str, str, str | None]] = set()
         self._failures: dict[str, int] = {}
-        self._observed: dict[str, list[Observation]] = {}
         self.collected = _owned is provider
         self.withholds = False
-
-        caps = self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
-        sums = [each for each in schema.METRICS if each.instrument == "counter"]
-        distributions = [each for each in schema.METRICS if each.instrument == "histogram"]
-        self._first = sums[0].name
-        self._counters = {each.name: Counter(each, caps) for each in sums}
-        self._histograms = {
-            each.name: (
-                meter.create_histogram(
-                    each.name, each.unit, each.brief, explicit_bucket_boundaries_advisory=each.buckets
-                ),
-                AttributeSets(each, caps),
-            )
-            for each in distributions
-        }
-        self._observables = [
-            meter.create_observable_counter(each.name, [partial(self._observe, each.name)], each.unit, each.brief)
-            for each in sums
-        ]
+        self._caps = Caps(lambda label: self._add(schema.SERIES_CAPPED, (label,)))
+        self._series = {each.name: Series(each, self._caps) for each in schema.METRICS}
+        self._histograms: dict[str, Histogram] = {}
+        self._counters: dict[str, object] = {}
+        for each in schema.METRICS:
+            name, about, bounds = each.name, (each.unit, each.brief), each.buckets
+            if each.instrument == "counter":
+                self._counters[name] = meter.create_observable_counter(name, [partial(self._observe, name)], *about)
+            else:
+                histogram = meter.create_histogram(name, *about, explicit_bucket_boundaries_advisory=bounds)
+                self._histograms[name] = histogram
         for label in schema.CAPPED.values:
             self._add(schema.SERIES_CAPPED, (label,), 0)
         self._is_complete = True
@@ -256,7 +237,7 @@ class Instruments:
                 self._count_tokens(pair, usage, price)
             if generations:
                 self._measure_standard(ended, pair, context, error, generations)
-        self._relieve()
+        self._relieve(QUEUED)
 
     def count_turn(self, ended: events.TurnEnded, agent: str | None, context: Context) -> None:
         """Count a turn, and in the same step its exit."""
@@ -272,32 +253,29 @@ class Instruments:
             self._measure(schema.TURN_DURATION, ended.duration_s, (*pair, truncated, continued), context)
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
                 self._measure(schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context)
-        self._relieve()
+        self._relieve(QUEUED)
 
-    def count_event(self, record: TurnEvent) -> None:
-        """Count what happened in a turn between its calls."""
-        match record:
-            case events.ContinuationAttempted():
-                metric, label, amount = schema.CONTINUATIONS_METRIC, record.continuation.strategy.value, 1
-            case events.PayloadRepaired():
-                result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
-                metric, label, amount = schema.REPAIRS, result, 1
-            case events.DispatchBlocked():
-                metric, label, amount = schema.BLOCKED, record.reason, len(record.names) or 1
-            case events.TerminationSignalled():
-                return
+    def count_event(self, record: TurnEvent | events.UsageEstimated, price: Price | None) -> None:
+        """Count what happened in a turn between its calls, and the tokens of a continuation that nobody counted."""
+        if isinstance(record, events.TerminationSignalled):
+            return
         with self._lock:
-            self._add(metric, (*self._caps.pair(record.provider, record.model), label), amount)
-
-    def count_estimate(self, record: events.UsageEstimated, price: Price | None) -> None:
-        """Count the tokens of a continuation that its provider did not count."""
-        with self._lock:
-            self._count_tokens(self._caps.pair(record.provider, record.model), record.usage, price)
+            pair = self._caps.pair(record.provider, record.model)
+            match record:
+                case events.ContinuationAttempted():
+                    self._add(schema.CONTINUATIONS_METRIC, (*pair, record.continuation.strategy.value))
+                case events.PayloadRepaired():
+                    result = "succeeded" if record.succeeded else "failed" if record.attempted else "not_attempted"
+                    self._add(schema.REPAIRS, (*pair, result))
+                case events.DispatchBlocked():
+                    self._add(schema.BLOCKED, (*pair, record.reason), len(record.names) or 1)
+                case events.UsageEstimated() if record.continues:
+                    self._count_tokens(pair, record.usage, price)
 
     # --- With the lock held --------------------------------------------------------------------------------------
 
     def _add(self, metric: Metric, values: Values, amount: float = 1) -> None:
-        self._counters[metric.name].add(values, amount)
+        self._series[metric.name].add(values, amount)
 
     def _agent(self, name: str | None) -> str | None:
         return self._caps.shown("agent", name, 10)
@@ -346,12 +324,12 @@ class Instruments:
 
     def _measure(self, metric: Metric, amount: float, values: Values, context: Context) -> None:
         if 0 <= amount <= MOST:
-            histogram, sets = self._histograms[metric.name]
-            self._waiting.append((histogram, amount, sets.of(values), context))
+            attributes = self._series[metric.name].attributes(values)
+            self._waiting.append((self._histograms[metric.name], amount, attributes, context))
 
     # --- Without it: the SDK has locks of its own ----------------------------------------------------------------
 
-    def _relieve(self, most: int = QUEUED) -> None:
+    def _relieve(self, most: int) -> None:
         while len(self._waiting) > most:
             try:
                 histogram, amount, attributes, context = self._waiting.popleft()
@@ -371,7 +349,7 @@ class Instruments:
 
         So of what is counted twice (a turn, and its exit) a collection shows both or neither.
         """
-        if name == self._first:
+        if name == next(iter(self._counters)):
             self.collected = True
             if self._is_complete:  # while instruments are made a lock is held that this might wait for
                 cleanup.run()
@@ -381,20 +359,19 @@ class Instruments:
                 for each, failed in failures.items():
                     self._add(schema.LISTENER_FAILURES, (each,), failed - self._failures.get(each, 0))
                 self._failures = failures
-                given = {name: each.observed(zero_first=self._zero_first) for name, each in self._counters.items()}
-                self._observed = {name: observations for name, (observations, _) in given.items()}
-                self.withholds = any(withheld for _, withheld in given.values())
-        return self._observed.get(name, ())
+                self.withholds = (
+                    sum(self._series[each].take(zero_first=self._zero_first) for each in self._counters) > 0
+                )
+        return self._series[name].taken
 
     def forget(self) -> None:
         """In a forked child: nothing waits or is counted yet, whatever the parent had; the attribute sets stay."""
         self._lock = threading.RLock()
         self._waiting.clear()
         self._failures = hooks.listener_failures()
-        for counter in self._counters.values():
-            counter.reset()
-        histograms = (histogram for histogram, _ in self._histograms.values())
-        _forget_points(self._provider(), [*histograms, *self._observables])
+        for series in self._series.values():
+            series.reset()
+        _forget_points(self._provider(), [*self._histograms.values(), *self._counters.values()])
 
 
 def _forget_points(provider: Any, instruments: Iterable[object]) -> None:

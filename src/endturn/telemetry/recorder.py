@@ -79,7 +79,7 @@ class Recorder:
             events.CallWithdrawn: self._call_withdrawn,
             events.TurnStarted: self._turn_started,
             events.TurnEnded: self._turn_ended,
-            events.UsageEstimated: self._usage_estimated,
+            events.UsageEstimated: self._count,
             events.ToolStarted: self._tool_started,
             events.ToolEnded: self._tool_ended,
             **dict.fromkeys(TURN_EVENTS, self._turn_event),
@@ -278,12 +278,11 @@ class Recorder:
         if not self._out.content.on_event:
             found.pop(schema.BLOCKED_NAMES.key, None)
         self._emit(TURN_EVENTS[type(record)], found, self._turns.get(record.turn.id), self._clock())
-        if self._out.meters is not None:
-            self._out.meters.count_event(record)
+        self._count(record)
 
-    def _usage_estimated(self, record: events.UsageEstimated) -> None:
-        if self._out.meters is not None and record.continues:
-            self._out.meters.count_estimate(record, self._out.price(record.model))
+    def _count(self, record: attributes.TurnEvent | events.UsageEstimated) -> None:
+        if self._out.meters is not None:
+            self._out.meters.count_event(record, self._out.price(getattr(record, "model", "")))
 
     # --- Tools ---------------------------------------------------------------------------------------------------
 
