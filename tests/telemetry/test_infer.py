@@ -22,9 +22,8 @@ from endturn.calls import Layer, open_call
 from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import cleanup, continue_prompts
-from endturn.telemetry.continue_prompts import ContinuePrompts
-from endturn.telemetry.fingerprints import digests
+from endturn.telemetry import cleanup, fingerprints
+from endturn.telemetry.fingerprints import ContinuePrompts, digests
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from endturn.turns import infer_with, start_turn
@@ -806,7 +805,7 @@ def test_a_question_in_parts_is_a_question() -> None:
     """What tells questions apart reads Gemini's parts too."""
     first, second = ({"role": "user", "parts": [{"text": text}]} for text in ("One?", "Two?"))
     marks = [
-        continue_prompts.question_of(RequestSummary(history=[each], length=1))
+        fingerprints.question_of(RequestSummary(history=[each], length=1))
         for each in (first, second, {"role": "user", "parts": []})
     ]
     assert marks[0] != marks[1]
@@ -977,10 +976,10 @@ def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> 
 def test_remembered_nudges_are_few() -> None:
     """A controller that nudges with ever new texts does not fill the memory."""
     known = ContinuePrompts()
-    for number in range(continue_prompts.REMEMBERED + 1):
+    for number in range(fingerprints.REMEMBERED + 1):
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
     assert not known.known("text 0")
-    assert known.known(f"text {continue_prompts.REMEMBERED}")
+    assert known.known(f"text {fingerprints.REMEMBERED}")
 
 
 # --- Through the SDKs ----------------------------------------------------------------------------------------------

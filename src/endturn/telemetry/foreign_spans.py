@@ -24,7 +24,7 @@ from endturn.calls import Layer, open_call
 from endturn.events import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, TurnStarted
 from endturn.formats.reading import number, text, text_or_none
 from endturn.telemetry import cleanup, schema, span_conventions
-from endturn.telemetry.open_span import remember
+from endturn.telemetry.cleanup import remember
 from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
 from endturn.turns import declared_turn, end_turn
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
-from endturn.telemetry.content import ContentPolicy, Redact, say_once
+from endturn.telemetry.content import ContentPolicy, Redact, variable
 from endturn.telemetry.instruments import Instruments, instruments_of
 
 Providers = tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None]
@@ -193,10 +193,7 @@ def _events_go_to(given: str | None) -> str:
     Raises:
         UsageError: what was given is none of logs, spans, both. A variable that is none is warned of.
     """
-    value = given or os.environ.get(EVENTS, "").strip().lower() or "logs"
-    if value in MODES:
-        return value
-    if given:
+    if given and given not in MODES:
         raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
-    say_once(EVENTS, f"is none of {', '.join(MODES)}: events go to logs")
-    return "logs"
+    told = f"is none of {', '.join(MODES)}: events go to logs"
+    return given or variable(EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", told=told)

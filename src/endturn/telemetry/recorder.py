@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakMethod
 
 from opentelemetry import trace
-from opentelemetry._logs import SeverityNumber
+from opentelemetry._logs import LoggerProvider, SeverityNumber
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TracerProvider,
+    set_span_in_context,
+    use_span,
+)
 
 from endturn import events
 from endturn.events import Record, Turn, TurnKind, TurnOutcome
@@ -19,16 +32,12 @@ from endturn.hooks import Activation, log_internal_error
 from endturn.stop import StopReason, word_shown
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.attributes import Attributes, for_another
+from endturn.telemetry.cleanup import remember
 from endturn.telemetry.content import as_text
-from endturn.telemetry.open_span import NO_SPAN, REMEMBERED, OpenSpan, remember
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
 from endturn.telemetry.schema import Event, Level
 from endturn.telemetry.span_conventions import Kind, kind_of
 from endturn.turns import completed, outcome_of
-
-if TYPE_CHECKING:
-    from opentelemetry._logs import LoggerProvider
-    from opentelemetry.metrics import MeterProvider
 
 IN_FLIGHT: Final = 16_384
 """Calls and tools whose end is awaited at most: one that never ends must not be kept for ever."""
@@ -36,12 +45,59 @@ IN_FLIGHT: Final = 16_384
 FAILED: Final = events.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes at which a truncated turn was given up: the event that says so is an error."""
 
+REMEMBERED: Final = 1_024
+"""Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said to be unmapped."""
+
+NO_SPAN: Final = set_span_in_context(INVALID_SPAN, Context())
+"""The context of what has no sampled span. Not empty: the SDK would take the collecting thread's own in its place."""
+
 TURN_EVENTS: Final[Mapping[type, Event]] = {
     events.ContinuationAttempted: schema.CONTINUATION_ATTEMPT,
     events.PayloadRepaired: schema.TOOL_PAYLOAD_REPAIR,
     events.DispatchBlocked: schema.TOOL_DISPATCH_BLOCKED,
     events.TerminationSignalled: schema.TERMINATION_SIGNAL,
 }
+
+
+@dataclass(slots=True, eq=False)
+class OpenSpan:
+    """A span that a later record belongs to.
+
+    Attributes:
+        request: of a call's span, what is known of the request.
+        ours: we made the span, so we end it.
+        scopes: of the instrumentations that make a span of the same call.
+        exemplar: measurements are recorded in it: their exemplars lead to the span, without keeping it alive.
+    """
+
+    span: Span
+    request: Attributes | None = None
+    ours: bool = True
+    scopes: tuple[str, ...] = ()
+    exemplar: Context = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = self.span.get_span_context()
+        is_sampled = found.trace_flags.sampled
+        self.exemplar = set_span_in_context(NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
+
+    def is_measured_by_another(self, ended: events.CallEnded) -> bool:
+        """Whether an instrumentation that makes a span of this call records the conventions' metrics itself.
+
+        Not of a stream that it handed over: its span ended before the first piece came.
+        """
+        if not self._is_by(schema.METRIC_EMITTERS):
+            return False
+        over_ns = getattr(self.span, "end_time", None)
+        first_s = ended.duration_s if ended.first_chunk_s is None else ended.first_chunk_s
+        return not (ended.started.stream and over_ns and over_ns < ended.started.started_ns + first_s * 1e9)
+
+    def has_content_by_another(self) -> bool:
+        """Whether another instrumentation, which made the span, records what is said by the conventions' variable."""
+        return self._is_by(schema.CONTENT_EMITTERS)
+
+    def _is_by(self, emitters: tuple[str, ...]) -> bool:
+        return any(f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters)
 
 
 class Recorder:
@@ -186,7 +242,7 @@ class Recorder:
             if content and self._out.content.on_span:
                 span.set_attributes(as_text(content))
         if stop.truncated or stop.incomplete:
-            remember(self._cut, ended.started.number, span.get_span_context())
+            remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
             self._remember_turn(turn, opened)
@@ -317,7 +373,7 @@ class Recorder:
                 body=attributes.line(event, found),
                 attributes=found,
                 timestamp=at_ns,
-                context=None if opened is None else trace.set_span_in_context(opened.span),
+                context=None if opened is None else set_span_in_context(opened.span),
                 severity_text=severity,
                 severity_number=SeverityNumber[severity],
             )
@@ -334,7 +390,7 @@ def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
 
 def _activation(span: Span) -> Activation:
     """Makes a span current for one step. What is raised there is told when the span ends."""
-    return partial(trace.use_span, span, record_exception=False, set_status_on_exception=False)
+    return partial(use_span, span, record_exception=False, set_status_on_exception=False)
 
 
 def _end(span: Span, error: str | None, ended_ns: int) -> None:

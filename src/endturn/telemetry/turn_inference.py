@@ -20,8 +20,7 @@ from endturn.formats import RequestSummary
 from endturn.formats.history import role, text_of
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
-from endturn.telemetry.fingerprints import digests
+from endturn.telemetry.fingerprints import ContinuePrompts, digests, is_call_refused, question_of
 from endturn.turns import end_turn, outcome_of
 
 IDLE_S: Final = 30.0
