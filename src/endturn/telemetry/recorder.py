@@ -13,18 +13,7 @@ from opentelemetry import trace
 from opentelemetry._logs import LoggerProvider, SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import (
-    INVALID_SPAN,
-    Link,
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TracerProvider,
-    set_span_in_context,
-    use_span,
-)
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TracerProvider
 
 from endturn import events
 from endturn.events import Record, Turn, TurnKind, TurnOutcome
@@ -48,7 +37,7 @@ FAILED: Final = events.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 REMEMBERED: Final = 1_024
 """Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said to be unmapped."""
 
-NO_SPAN: Final = set_span_in_context(INVALID_SPAN, Context())
+NO_SPAN: Final = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 """The context of what has no sampled span. Not empty: the SDK would take the collecting thread's own in its place."""
 
 TURN_EVENTS: Final[Mapping[type, Event]] = {
@@ -79,24 +68,21 @@ class OpenSpan:
     def __post_init__(self) -> None:
         found = self.span.get_span_context()
         is_sampled = found.trace_flags.sampled
-        self.exemplar = set_span_in_context(NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
+        self.exemplar = trace.set_span_in_context(trace.NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
 
     def is_measured_by_another(self, ended: events.CallEnded) -> bool:
         """Whether an instrumentation that makes a span of this call records the conventions' metrics itself.
 
         Not of a stream that it handed over: its span ended before the first piece came.
         """
-        if not self._is_by(schema.METRIC_EMITTERS):
+        if not self.is_by(schema.METRIC_EMITTERS):
             return False
         over_ns = getattr(self.span, "end_time", None)
         first_s = ended.duration_s if ended.first_chunk_s is None else ended.first_chunk_s
         return not (ended.started.stream and over_ns and over_ns < ended.started.started_ns + first_s * 1e9)
 
-    def has_content_by_another(self) -> bool:
-        """Whether another instrumentation, which made the span, records what is said by the conventions' variable."""
-        return self._is_by(schema.CONTENT_EMITTERS)
-
-    def _is_by(self, emitters: tuple[str, ...]) -> bool:
+    def is_by(self, emitters: tuple[str, ...]) -> bool:
+        """Whether one of these instrumentations makes a span of this call."""
         return any(f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters)
 
 
@@ -209,51 +195,42 @@ class Recorder:
         answer = attributes.of_answer(ended, error, counted=out.counted())
         content = self._content(ended, opened)
         if opened is not None:
-            self._describe(opened, ended, answer, content)
+            self._describe(opened, ended, answer, as_text(content) if out.content.on_span else {})
         foreign_spans.call_ended(ended)
         self._tell_agent(ended)
         if out.takes_events():
             request = attributes.of_call(started) if opened is None or opened.request is None else opened.request
-            self._emit_call(ended, {**request, **answer}, content, opened, ended_ns)
+            found = {**request, **answer, **(content if out.content.on_event else {})}
+            self._emit_call(ended, found, opened, ended_ns)
         if out.meters is not None:
             standard = out.options.gen_ai_metrics
             if standard is None:
                 standard = opened is None or not opened.is_measured_by_another(ended)
-            out.meters.count_call(
-                ended,
-                _exemplar(opened),
-                price=out.price(started.model),
-                generations=out.generations if standard else (),
-                error=error,
-            )
+            generations, price = out.generations if standard else (), out.price(started.model)
+            out.meters.count_call(ended, _exemplar(opened), error=error, generations=generations, price=price)
         if opened is not None and opened.ours:
             _end(opened.span, error, ended_ns)
 
     def _call_withdrawn(self, withdrawn: events.CallWithdrawn) -> None:
         self._open.pop(withdrawn.started.number, None)
 
-    def _describe(
-        self, opened: OpenSpan, ended: events.CallEnded, answer: Attributes, content: Mapping[str, Any]
-    ) -> None:
+    def _describe(self, opened: OpenSpan, ended: events.CallEnded, answer: Attributes, content: Attributes) -> None:
         """Say on the span what came, and remember it for what may follow."""
         span, turn, stop = opened.span, ended.started.turn, ended.stop
         if span.is_recording():
-            span.set_attributes(answer if opened.ours else for_another(answer))
-            if content and self._out.content.on_span:
-                span.set_attributes(as_text(content))
+            span.set_attributes({**(answer if opened.ours else for_another(answer)), **content})
         if stop.truncated or stop.incomplete:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
             self._remember_turn(turn, opened)
 
-    def _content(self, ended: events.CallEnded, opened: OpenSpan | None) -> Mapping[str, Any]:
+    def _content(self, ended: events.CallEnded, opened: OpenSpan | None) -> Attributes:
         """What was said in a call, as it may be recorded; nothing where nobody would see it, or another tells it."""
-        if ended.content is None or (opened is not None and opened.has_content_by_another()):
-            return {}
         policy = self._out.content
         on_span = policy.on_span and opened is not None and opened.span.is_recording()
-        if not on_span and not (policy.on_event and self._out.takes_events()):
+        is_wanted = on_span or (policy.on_event and self._out.takes_events())
+        if ended.content is None or not is_wanted or _has_content_by_another(opened):
             return {}
         try:
             return policy.attributes(ended.content, ended.started.stop_sequences)
@@ -261,26 +238,17 @@ class Recorder:
             log_internal_error("recording what was said")
             return {}
 
-    def _emit_call(
-        self,
-        ended: events.CallEnded,
-        found: Attributes,
-        content: Mapping[str, Any],
-        opened: OpenSpan | None,
-        ended_ns: int,
-    ) -> None:
+    def _emit_call(self, ended: events.CallEnded, found: Attributes, opened: OpenSpan | None, at_ns: int) -> None:
         """Emit the events of a call."""
-        started, stop, policy = ended.started, ended.stop, self._out.content
-        level: Level = "warn" if stop.truncated else "info"
-        self._emit(schema.STOP_REASON_OBSERVED, found, opened, ended_ns, level)
+        started, stop = ended.started, ended.stop
+        self._emit(schema.STOP_REASON_OBSERVED, found, opened, at_ns, "warn" if stop.truncated else "info")
         if not stop.mapped:
             unmapped = started.provider, started.model, word_shown(stop.raw or "")
             if unmapped not in self._unmapped and len(self._unmapped) < REMEMBERED:
                 self._unmapped.add(unmapped)
-                self._emit(schema.STOP_REASON_UNMAPPED, found, opened, ended_ns)
-        if policy.details and not (opened is not None and opened.has_content_by_another()):
-            said = content if policy.on_event else {}
-            self._emit(schema.INFERENCE_DETAILS, {**found, **said}, opened, ended_ns)
+                self._emit(schema.STOP_REASON_UNMAPPED, found, opened, at_ns)
+        if self._out.content.details and not _has_content_by_another(opened):
+            self._emit(schema.INFERENCE_DETAILS, found, opened, at_ns)
 
     # --- Turns ---------------------------------------------------------------------------------------------------
 
@@ -361,7 +329,7 @@ class Recorder:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
 
     def _emit(
-        self, event: Event, found: Mapping[str, Any], opened: OpenSpan | None, at_ns: int, level: Level | None = None
+        self, event: Event, found: Attributes, opened: OpenSpan | None, at_ns: int, level: Level | None = None
     ) -> None:
         """Emit one event: to the log with its context, and where that is asked for to a span that is open."""
         out = self._out
@@ -373,7 +341,7 @@ class Recorder:
                 body=attributes.line(event, found),
                 attributes=found,
                 timestamp=at_ns,
-                context=None if opened is None else set_span_in_context(opened.span),
+                context=None if opened is None else trace.set_span_in_context(opened.span),
                 severity_text=severity,
                 severity_number=SeverityNumber[severity],
             )
@@ -390,7 +358,7 @@ def _of_turn(turn: Turn, outcome: TurnOutcome | None = None) -> Attributes:
 
 def _activation(span: Span) -> Activation:
     """Makes a span current for one step. What is raised there is told when the span ends."""
-    return partial(use_span, span, record_exception=False, set_status_on_exception=False)
+    return partial(trace.use_span, span, record_exception=False, set_status_on_exception=False)
 
 
 def _end(span: Span, error: str | None, ended_ns: int) -> None:
@@ -405,6 +373,11 @@ def _is_not_allowed(turn: Turn) -> bool:
     return (turn.outcome is TurnOutcome.RETRY_LIMIT and not turn.continuations) or (
         turn.outcome is TurnOutcome.RESUME_LIMIT and not turn.resumes
     )
+
+
+def _has_content_by_another(opened: OpenSpan | None) -> bool:
+    """Whether an instrumentation that makes a span of a call records what is said by the conventions' variable."""
+    return opened is not None and opened.is_by(schema.CONTENT_EMITTERS)
 
 
 def _exemplar(opened: OpenSpan | None) -> Context:

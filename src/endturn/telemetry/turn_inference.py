@@ -97,14 +97,10 @@ class TurnInference:
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         """The turn of a call that is about to be made in an explicit one or none, and what the call continues."""
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
-            continuation = turn.continuation
-            if (
-                continuation is not None
-                and continuation.strategy is Strategy.PROMPT
-                and isinstance(asked, RequestSummary)
-            ):
+            again = turn.continuation
+            if again is not None and again.strategy is Strategy.PROMPT and isinstance(asked, RequestSummary):
                 self._prompts.learn(asked)
-            return turn, continuation
+            return turn, again
         if self._pending and isinstance(asked, RequestSummary):
             self.sweep()
             found = self._find(asked, turn)
@@ -141,19 +137,18 @@ class TurnInference:
             return
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
-        # A response in the background is over when it is recorded: nobody has fetched it.
-        is_paused = (
-            ended.stop.reason is StopReason.PAUSED and isinstance(asked, RequestSummary) and not asked.background
-        )
-        is_cut = ended.stop.truncated or is_paused
-        if isinstance(asked, RequestSummary) and (is_cut or (before is not None and failed)):
-            cut = self._cut(ended, asked, tail, before, failed=not is_cut)
-            if cut.keys:
-                with self._lock:
-                    self._put(cut)
-                    excess = list(islice(self._pending.values(), max(0, self.open_turns - OPEN_TURNS)))
-                self._leave(excess)
-                return
+        if isinstance(asked, RequestSummary):
+            # A response in the background is over when it is recorded: nobody has fetched it.
+            is_paused = ended.stop.reason is StopReason.PAUSED and not asked.background
+            is_cut = ended.stop.truncated or is_paused
+            if is_cut or (before is not None and failed):
+                cut = self._cut(ended, asked, tail, before, failed=not is_cut)
+                if cut.keys:
+                    with self._lock:
+                        self._put(cut)
+                        excess = list(islice(self._pending.values(), max(0, self.open_turns - OPEN_TURNS)))
+                    self._leave(excess)
+                    return
         if turn.kind is TurnKind.IMPLICIT:
             outcome = outcome_of(ended)
             if ended.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
@@ -300,10 +295,8 @@ class TurnInference:
     ) -> PendingTurn:
         """How the continuation of this call would be known; without keys where it could not be."""
         started = ended.started
-        own: list[Key] = []
-        if asked.length:
-            for bare in (False, True):
-                own += digests(asked, [asked.length], bare=bare).items()
+        lengths = [asked.length] if asked.length else []
+        own = [key for bare in (False, True) if lengths for key in digests(asked, lengths, bare=bare).items()]
         first = tuple(own) if before is None else before.first or tuple(own)
         # What failed continued nothing: it is still the answer before it that is cut.
         kept = before if failed else None
@@ -356,16 +349,11 @@ def _end(cut: PendingTurn) -> None:
         end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else left)
 
 
-def _with_current(do: Callable[[TurnInference], None]) -> Callable[[], None]:
-    """Do it with the inference that is in place, if there is one."""
-
-    def done() -> None:
-        inference = turns.inference()
-        if isinstance(inference, TurnInference):
-            do(inference)
-
-    return done
+def _current() -> tuple[TurnInference, ...]:
+    """The inference that is in place, if there is one."""
+    found = turns.inference()
+    return (found,) if isinstance(found, TurnInference) else ()
 
 
-cleanup.each_time(_with_current(TurnInference.sweep))
-cleanup.after_fork(_with_current(TurnInference.forget))
+cleanup.each_time(lambda: [inference.sweep() for inference in _current()])
+cleanup.after_fork(lambda: [inference.forget() for inference in _current()])
