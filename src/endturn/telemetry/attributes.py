@@ -9,7 +9,7 @@ from typing import Final
 
 from endturn import events
 from endturn.errors import ProviderError
-from endturn.stop import Stop, word_shown
+from endturn.stop import Stop, StopReason, word_shown
 from endturn.telemetry import schema as s
 
 Value = str | int | float | bool | tuple[str, ...]
@@ -22,17 +22,8 @@ MOST_CHOICES: Final = 128
 """Choices that a span tells the reasons of. The formats allow 128 at most; the SDK bounds a span to as many attributes,
 but does not bound how many values one holds."""
 
-TOKENS: Final = {
-    "input_tokens": s.INPUT_TOKENS,
-    "output_tokens": s.OUTPUT_TOKENS,
-    "reasoning_tokens": s.REASONING_TOKENS,
-    "cache_read_tokens": s.CACHE_READ_TOKENS,
-    "cache_write_tokens": s.CACHE_WRITE_TOKENS,
-}
-"""By the field of a `Usage`."""
-
-_TOKEN_KEYS: Final = tuple(attribute.key for attribute in TOKENS.values())
-_tokens_of = attrgetter(*TOKENS)
+_TOKEN_KEYS: Final = tuple(attribute.key for attribute in s.USAGE.values())
+_tokens_of = attrgetter(*s.USAGE)
 
 _FIELDS: Final = {
     "output_tokens": s.TOKENS_SO_FAR,
@@ -98,13 +89,8 @@ def of_call(started: events.CallStarted) -> Attributes:
     )
 
 
-def of_answer(ended: events.CallEnded, error: str | None, *, counted: bool) -> Attributes:
-    """What the response said, and why it stopped.
-
-    Args:
-        error: the type of the error that the call failed with.
-        counted: the response is counted by metrics of this process.
-    """
+def of_answer(ended: events.CallEnded, *, counted: bool) -> Attributes:
+    """What the response said, and why it stopped; whether it is counted by metrics of this process."""
     stop, id_, by = ended.stop, ended.response_id, ended.response_model
     found = {
         s.RESPONSE_ID.key: None if id_ is None else events.name_shown(id_),
@@ -116,7 +102,7 @@ def of_answer(ended: events.CallEnded, error: str | None, *, counted: bool) -> A
         s.RAW.key: None if stop.raw is None else word_shown(stop.raw),
         s.SUSPECTED.key: stop.suspected or None,
         s.COUNTED.key: counted or None,
-        s.ERROR_TYPE.key: error,
+        s.ERROR_TYPE.key: error_of(ended),
     }
     if ended.usage is not None:
         found.update(zip(_TOKEN_KEYS, _tokens_of(ended.usage), strict=True))
@@ -187,6 +173,11 @@ def of_event(record: TurnEvent) -> Attributes:
     if isinstance(record, events.DispatchBlocked):
         found[s.BLOCKED_CALLS.key] = len(record.names)
     return _known(found)
+
+
+def error_of(ended: events.CallEnded) -> str | None:
+    """The type of the error that a call failed with. Whoever stops a call on purpose sees its exception too."""
+    return None if ended.stop.reason is StopReason.CANCELLED else error_type(ended.error)
 
 
 def error_type(error: BaseException | None) -> str | None:

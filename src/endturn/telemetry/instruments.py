@@ -21,7 +21,7 @@ from endturn import __version__, events, hooks
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup, schema
-from endturn.telemetry.attributes import TurnEvent, port_shown
+from endturn.telemetry.attributes import TurnEvent, error_of, port_shown
 from endturn.telemetry.schema import Generation, Metric
 
 if TYPE_CHECKING:
@@ -51,17 +51,28 @@ PROVIDERS: Final = 32
 
 INPUT, OUTPUT = "input", "output"
 
-BORN_TURNS: Final = (
-    (False, False, TurnOutcome.COMPLETED),
-    (True, False, TurnOutcome.NOT_CONTINUED),
-    (True, True, TurnOutcome.COMPLETED),
-    (True, True, TurnOutcome.RETRY_LIMIT),
+BORN_CALLS: Final = (
+    *((schema.RESPONSES, (reason.value,)) for reason in StopReason),
+    *((schema.CONTINUATIONS_METRIC, (strategy.value,)) for strategy in Strategy),
+    *((schema.CONTINUATION_TOKENS, (each,)) for each in (INPUT, OUTPUT)),
+    *((metric, ()) for metric in (schema.SUSPECTED_METRIC, schema.UNMAPPED)),
 )
-"""Turns that exist at zero from a model's first call: both sides of the headline rate."""
+"""Sums that exist at zero from a model's first call."""
+
+BORN_TURNS: Final = (
+    (False, False, TurnOutcome.COMPLETED.value),
+    (True, False, TurnOutcome.NOT_CONTINUED.value),
+    (True, True, TurnOutcome.COMPLETED.value),
+    (True, True, TurnOutcome.RETRY_LIMIT.value),
+)
+"""Turns that exist so, and their exits where they are truncated: both sides of the headline rate."""
 
 Attributes = dict[str, str | int | bool]
 Values = tuple[str | int | bool | None, ...]
 """One value for each attribute of the metric, in the schema's order; None and "" leave the attribute out."""
+
+Pair = tuple[str, str]
+"""Provider and model."""
 
 Price = tuple[float, float]
 """USD per million tokens, of the input and of the output."""
@@ -89,7 +100,7 @@ class Caps:
         known.add(value)
         return True
 
-    def pair(self, provider: str, model: str) -> tuple[str, str]:
+    def pair(self, provider: str, model: str) -> Pair:
         """Provider and model as metrics may carry them."""
         if (provider, model) in self._known["model"]:
             return provider, model
@@ -195,33 +206,21 @@ class Instruments:
         with self._lock:
             self._expected.add(key)
             pair, agent = self._caps.pair(provider, model), self._agent(agent)
-            for reason in StopReason:
-                self._add(schema.RESPONSES, (*pair, reason.value), 0)
+            for metric, values in BORN_CALLS:
+                self._add(metric, (*pair, *values), 0)
             for truncated, continued, outcome in BORN_TURNS:
-                self._add(schema.TURNS, (*pair, agent, truncated, continued, outcome.value), 0)
+                self._add(schema.TURNS, (*pair, agent, truncated, continued, outcome), 0)
                 if truncated:
-                    self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome.value), 0)
-            for strategy in Strategy:
-                self._add(schema.CONTINUATIONS_METRIC, (*pair, strategy.value), 0)
-            self._count_tokens(pair, None, None)
-            self._add(schema.SUSPECTED_METRIC, pair, 0)
-            self._add(schema.UNMAPPED, pair, 0)
+                    self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome), 0)
 
     def count_call(
-        self,
-        ended: events.CallEnded,
-        context: Context,
-        *,
-        price: Price | None,
-        generations: tuple[Generation, ...],
-        error: str | None,
+        self, ended: events.CallEnded, context: Context, *, generations: tuple[Generation, ...], price: Price | None
     ) -> None:
         """Count a call.
 
         Args:
             context: has the span that becomes the exemplar.
             generations: those in which the conventions' metrics are recorded too.
-            error: the type of the error that the call failed with.
         """
         started, stop, usage = ended.started, ended.stop, ended.usage
         with self._lock:
@@ -236,7 +235,7 @@ class Instruments:
             if started.continuation is not None:
                 self._count_tokens(pair, usage, price)
             if generations:
-                self._measure_standard(ended, pair, context, error, generations)
+                self._measure_standard(ended, pair, context, generations)
         self._relieve(QUEUED)
 
     def count_turn(self, ended: events.TurnEnded, agent: str | None, context: Context) -> None:
@@ -280,7 +279,7 @@ class Instruments:
     def _agent(self, name: str | None) -> str | None:
         return self._caps.shown("agent", name, 10)
 
-    def _count_tokens(self, pair: tuple[str, str], usage: Usage | None, price: Price | None) -> None:
+    def _count_tokens(self, pair: Pair, usage: Usage | None, price: Price | None) -> None:
         """Count what a continuation used: unknown figures bring the sums into being."""
         asked, answered = (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
         self._add(schema.CONTINUATION_TOKENS, (*pair, INPUT), asked)
@@ -289,12 +288,7 @@ class Instruments:
             self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
 
     def _measure_standard(
-        self,
-        ended: events.CallEnded,
-        pair: tuple[str, str],
-        context: Context,
-        error: str | None,
-        generations: tuple[Generation, ...],
+        self, ended: events.CallEnded, pair: Pair, context: Context, generations: tuple[Generation, ...]
     ) -> None:
         started, usage, by = ended.started, ended.usage, ended.response_model
         if by is not None:
@@ -303,7 +297,7 @@ class Instruments:
         if address is not None and not self._caps.admits("server_address", (address, port), 64):
             address, port = OTHER, None
         common: Values = (started.operation, *pair, by, address, port)
-        failed: Values = (*common, self._caps.shown("error_type", error, 32))
+        failed: Values = (*common, self._caps.shown("error_type", error_of(ended), 32))
         asked, answered = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
         for generation in generations:
             self._measure(generation.duration, ended.duration_s, failed, context)

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from endturn.chat import ChatResponse, Message, Tool, ToolCall
 from endturn.formats import content_parts
 from endturn.formats.reading import text
 from endturn.stop import word_shown
 from endturn.telemetry import schema
-
-if TYPE_CHECKING:
-    from endturn.chat import ChatResponse, Message, Tool, ToolCall
-    from endturn.telemetry.content import Redact
+from endturn.telemetry.content import Redact
 
 Part = dict[str, Any]
 Thing = TypeVar("Thing")

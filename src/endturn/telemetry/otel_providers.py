@@ -109,25 +109,21 @@ class OTelProviders:
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
         self.logger: Logger | None = None
-        self._missing: list[str] = []
         for signal, provider in zip(_CURRENT, given, strict=True):
-            if provider is None:
-                self._missing.append(signal)
-            elif isinstance(provider, type) or not hasattr(provider, f"get_{signal}"):
+            if provider is not None and (isinstance(provider, type) or not hasattr(provider, f"get_{signal}")):
                 raise UsageError(f"{signal}_provider={provider!r}: give an OpenTelemetry provider object")
-            else:
-                self._use(signal, provider)
+        self._missing: dict[str, Any] = dict(zip(_CURRENT, given, strict=True))
+        """The signals that nothing takes yet, and the provider that was given for each."""
         if events == "spans":
-            self.logger = None
-            self._missing = [signal for signal in self._missing if signal != "logger"]
+            del self._missing["logger"]
         self.look()
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
-        for signal in tuple(self._missing):
-            provider = _CURRENT[signal]()
-            if installed(provider):
-                self._missing.remove(signal)
+        for signal, given in tuple(self._missing.items()):
+            provider = _CURRENT[signal]() if given is None else given
+            if given is not None or installed(provider):
+                del self._missing[signal]
                 self._use(signal, provider)
 
     def _use(self, signal: str, provider: Any) -> None:

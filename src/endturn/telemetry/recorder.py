@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 from endturn import events
 from endturn.events import Record, Turn, TurnKind, TurnOutcome
 from endturn.hooks import Activation, log_internal_error
-from endturn.stop import StopReason, word_shown
+from endturn.stop import word_shown
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.attributes import Attributes, for_another
 from endturn.telemetry.cleanup import remember
@@ -187,12 +187,10 @@ class Recorder:
         return _activation(opened.span) if opened.ours else None
 
     def _call_ended(self, ended: events.CallEnded) -> None:
-        started, stop, out = ended.started, ended.stop, self._out
+        started, out = ended.started, self._out
         opened = self._open.pop(started.number, None)
-        # Whoever stops a call on purpose sees its exception too.
-        error = None if stop.reason is StopReason.CANCELLED else attributes.error_type(ended.error)
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        answer = attributes.of_answer(ended, error, counted=out.counted())
+        answer = attributes.of_answer(ended, counted=out.counted())
         content = self._content(ended, opened)
         if opened is not None:
             self._describe(opened, ended, answer, as_text(content) if out.content.on_span else {})
@@ -207,9 +205,9 @@ class Recorder:
             if standard is None:
                 standard = opened is None or not opened.is_measured_by_another(ended)
             generations, price = out.generations if standard else (), out.price(started.model)
-            out.meters.count_call(ended, _exemplar(opened), error=error, generations=generations, price=price)
+            out.meters.count_call(ended, _exemplar(opened), generations=generations, price=price)
         if opened is not None and opened.ours:
-            _end(opened.span, error, ended_ns)
+            _end(opened.span, attributes.error_of(ended), ended_ns)
 
     def _call_withdrawn(self, withdrawn: events.CallWithdrawn) -> None:
         self._open.pop(withdrawn.started.number, None)

@@ -101,7 +101,7 @@ class Span:
     attributes: tuple[Attribute, ...]
 
 
-_words: Final = {(what, name): words for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 5))}
+_words: Final = {(what, name): words for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))}
 
 
 def _attribute(
@@ -119,8 +119,8 @@ def _metric(
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
 
-def _event(name: str, severity: Level, body: str, *attributes: Attribute) -> Event:
-    brief, *note = _words.pop(("event", name))
+def _event(name: str, severity: Level, *attributes: Attribute) -> Event:
+    brief, body, *note = _words.pop(("event", name))
     return Event(name, severity, brief, body, attributes, *note)
 
 
@@ -232,6 +232,14 @@ CONTENT: Final = (
     SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS, REQUEST_STOP_SEQUENCES, CONTENT_CUT,
 )  # fmt: skip
 """What was said: only where the host asked for it."""
+USAGE: Final = {
+    "input_tokens": INPUT_TOKENS,
+    "output_tokens": OUTPUT_TOKENS,
+    "cache_read_tokens": CACHE_READ_TOKENS,
+    "cache_write_tokens": CACHE_WRITE_TOKENS,
+    "reasoning_tokens": REASONING_TOKENS,
+}
+"""By the field of a `Usage`."""
 CALL: Final = (PROVIDER, REQUEST_MODEL)
 TURN: Final = (*CALL, AGENT)
 OPERATIONS: Final = (OPERATION, *CALL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT)
@@ -275,25 +283,18 @@ TOKEN_USAGE = _metric("gen_ai.client.token.usage", "histogram", "{token}", *OPER
 FIRST_CHUNK = _metric("gen_ai.client.operation.time_to_first_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS)
 OUTPUT_CHUNK = _metric("gen_ai.client.operation.time_per_output_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS)
 
-INFERENCE_DURATION = replace(OPERATION_DURATION, name="gen_ai.client.inference.duration")
-INFERENCE_FIRST_CHUNK = replace(FIRST_CHUNK, name="gen_ai.client.inference.time_to_first_chunk")
-INFERENCE_OUTPUT_CHUNK = replace(OUTPUT_CHUNK, name="gen_ai.client.inference.time_per_output_chunk")
+LATER: Final = "gen_ai.client.inference"
+"""How the names of the later generation begin."""
+INFERENCE_DURATION = replace(OPERATION_DURATION, name=f"{LATER}.duration")
+INFERENCE_FIRST_CHUNK = replace(FIRST_CHUNK, name=f"{LATER}.time_to_first_chunk")
+INFERENCE_OUTPUT_CHUNK = replace(OUTPUT_CHUNK, name=f"{LATER}.time_per_output_chunk")
 INFERENCE_INPUT, INFERENCE_OUTPUT = (
-    _metric(
-        f"gen_ai.client.inference.operation.{way}_tokens", "histogram", "{token}", *OPERATIONS, ERROR_TYPE,
-        buckets=TOKENS,
-    )
-    for way in ("input", "output")
-)  # fmt: skip
+    _metric(f"{LATER}.operation.{each}", "histogram", "{token}", *OPERATIONS, ERROR_TYPE, buckets=TOKENS)
+    for each in ("input_tokens", "output_tokens")
+)
 INFERENCE_USAGE: Final = {
-    field: _metric(f"gen_ai.client.inference.usage.{name}", "counter", "{token}", *OPERATIONS, TOKEN_MODALITY)
-    for field, name in (
-        ("input_tokens", "input_tokens"),
-        ("output_tokens", "output_tokens"),
-        ("cache_read_tokens", "cache_read.input_tokens"),
-        ("cache_write_tokens", "cache_write.input_tokens"),
-        ("reasoning_tokens", "reasoning.output_tokens"),
-    )
+    field: _metric(f"{LATER}.{each.key.removeprefix('gen_ai.')}", "counter", "{token}", *OPERATIONS, TOKEN_MODALITY)
+    for field, each in USAGE.items()
 }
 """By the field of a `Usage`."""
 
@@ -340,45 +341,26 @@ INFERENCE: Final = (
 
 # --- Events -------------------------------------------------------------------------------------------------------
 
-STOP_REASON_OBSERVED = _event(
-    "endturn.stop_reason_observed", "info",
-    "%(gen_ai.request.model)s stopped: %(endturn.stop.reason)s (%(endturn.stop.raw)s)",
-    *CALL, REASON, RAW, TURN_ID, ITERATION,
-)  # fmt: skip
+STOP_REASON_OBSERVED = _event("endturn.stop_reason_observed", "info", *CALL, REASON, RAW, TURN_ID, ITERATION)
 CONTINUATION_ATTEMPT = _event(
-    "endturn.continuation_attempt", "info",
-    "%(gen_ai.request.model)s is asked for the rest: continuation %(endturn.continuation.index)s, "
-    "%(endturn.continuation.strategy)s",
-    *CALL, TURN_ID, CONTINUATION_INDEX, STRATEGY, TOKENS_SO_FAR, CHARS_SO_FAR, ATTEMPTS_LEFT, TOKENS_LEFT, CHARS_LEFT,
-    ESTIMATED,
+    "endturn.continuation_attempt", "info", *CALL, TURN_ID, CONTINUATION_INDEX, STRATEGY, TOKENS_SO_FAR, CHARS_SO_FAR,
+    ATTEMPTS_LEFT, TOKENS_LEFT, CHARS_LEFT, ESTIMATED,
 )  # fmt: skip
 CONTINUATION_TERMINATED = _event(
-    "endturn.continuation_terminated", "warn",
-    "cut turn of %(gen_ai.request.model)s ended: %(endturn.turn.outcome)s, "
-    "%(endturn.continuation.attempts)s continuations",
-    *CALL, TURN_ID, OUTCOME, ATTEMPTS, TURN_REPAIRS, TOKENS_SO_FAR, CHARS_SO_FAR, ESTIMATED,
+    "endturn.continuation_terminated", "warn", *CALL, TURN_ID, OUTCOME, ATTEMPTS, TURN_REPAIRS, TOKENS_SO_FAR,
+    CHARS_SO_FAR, ESTIMATED,
 )  # fmt: skip
 TOOL_PAYLOAD_REPAIR = _event(
-    "endturn.tool_payload_repair", "warn", "tool payload of %(gen_ai.request.model)s: %(endturn.repair.issue)s",
-    *CALL, TURN_ID, ISSUE, REPAIR_CALLS, ATTEMPTED, SUCCEEDED,
-)  # fmt: skip
-TOOL_DISPATCH_BLOCKED = _event(
-    "endturn.tool_dispatch_blocked", "warn",
-    "%(endturn.block.calls)s tool calls of %(gen_ai.request.model)s were not run: %(endturn.block.reason)s",
-    *CALL, TURN_ID, BLOCK_REASON, BLOCKED_CALLS, BLOCKED_NAMES,
-)  # fmt: skip
-STOP_REASON_UNMAPPED = _event(
-    "endturn.stop_reason_unmapped", "warn",
-    "%(gen_ai.provider.name)s gave the stop reason %(endturn.stop.raw)s, which has no row", *CALL, RAW,
-)  # fmt: skip
-TERMINATION_SIGNAL = _event(
-    "endturn.termination_signal", "info",
-    "the turn was ended by %(endturn.termination.signal)s: %(endturn.termination.status)s",
-    TURN_ID, SIGNAL, STATUS, ITERATION, MAX_ITERATIONS, REQUIRES_REVIEW,
-)  # fmt: skip
-INFERENCE_DETAILS = _event(
-    "gen_ai.client.inference.operation.details", "info", "call to %(gen_ai.request.model)s", *INFERENCE, *CONTENT
+    "endturn.tool_payload_repair", "warn", *CALL, TURN_ID, ISSUE, REPAIR_CALLS, ATTEMPTED, SUCCEEDED
 )
+TOOL_DISPATCH_BLOCKED = _event(
+    "endturn.tool_dispatch_blocked", "warn", *CALL, TURN_ID, BLOCK_REASON, BLOCKED_CALLS, BLOCKED_NAMES
+)
+STOP_REASON_UNMAPPED = _event("endturn.stop_reason_unmapped", "warn", *CALL, RAW)
+TERMINATION_SIGNAL = _event(
+    "endturn.termination_signal", "info", TURN_ID, SIGNAL, STATUS, ITERATION, MAX_ITERATIONS, REQUIRES_REVIEW
+)
+INFERENCE_DETAILS = _event("gen_ai.client.inference.operation.details", "info", *INFERENCE, *CONTENT)
 
 EVENTS: Final = _declared(Event)
 

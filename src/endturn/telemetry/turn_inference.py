@@ -349,11 +349,15 @@ def _end(cut: PendingTurn) -> None:
         end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else left)
 
 
-def _current() -> tuple[TurnInference, ...]:
-    """The inference that is in place, if there is one."""
-    found = turns.inference()
-    return (found,) if isinstance(found, TurnInference) else ()
+def _sweep() -> None:
+    if isinstance(inference := turns.inference(), TurnInference):
+        inference.sweep()
 
 
-cleanup.each_time(lambda: [inference.sweep() for inference in _current()])
-cleanup.after_fork(lambda: [inference.forget() for inference in _current()])
+def _forget() -> None:
+    if isinstance(inference := turns.inference(), TurnInference):
+        inference.forget()
+
+
+cleanup.each_time(_sweep)
+cleanup.after_fork(_forget)
