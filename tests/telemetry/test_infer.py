@@ -877,7 +877,7 @@ def test_a_question_in_parts_is_a_question() -> None:
 )
 def test_a_nudge(text: str) -> None:
     """What hosts send to have a cut answer finished."""
-    assert ContinuePrompts().known(text)
+    assert ContinuePrompts().is_one(user(text))
 
 
 @pytest.mark.parametrize(
@@ -923,7 +923,7 @@ def test_a_nudge(text: str) -> None:
 )
 def test_not_a_nudge(text: str) -> None:
     """What a person may well ask next."""
-    assert not ContinuePrompts().known(text)
+    assert not ContinuePrompts().is_one(user(text))
 
 
 def timed(at: str) -> dict[str, Any]:
@@ -978,8 +978,8 @@ def test_remembered_nudges_are_few() -> None:
     known = ContinuePrompts()
     for number in range(fingerprints.REMEMBERED + 1):
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
-    assert not known.known("text 0")
-    assert known.known(f"text {fingerprints.REMEMBERED}")
+    assert not known.is_one(user("text 0"))
+    assert known.is_one(user(f"text {fingerprints.REMEMBERED}"))
 
 
 # --- Through the SDKs ----------------------------------------------------------------------------------------------

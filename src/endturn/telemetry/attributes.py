@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Final
@@ -25,35 +24,10 @@ but does not bound how many values one holds."""
 _TOKEN_KEYS: Final = tuple(attribute.key for attribute in s.USAGE.values())
 _tokens_of = attrgetter(*s.USAGE)
 
-_FIELDS: Final = {
-    "output_tokens": s.TOKENS_SO_FAR,
-    "output_chars": s.CHARS_SO_FAR,
-    "attempts_remaining": s.ATTEMPTS_LEFT,
-    "tokens_remaining": s.TOKENS_LEFT,
-    "chars_remaining": s.CHARS_LEFT,
-    "issue": s.ISSUE,
-    "calls": s.REPAIR_CALLS,
-    "attempted": s.ATTEMPTED,
-    "succeeded": s.SUCCEEDED,
-    "reason": s.BLOCK_REASON,
-    "names": s.BLOCKED_NAMES,
-    "signal": s.SIGNAL,
-    "status": s.STATUS,
-    "iteration": s.ITERATION,
-    "max_iterations": s.MAX_ITERATIONS,
-    "requires_review": s.REQUIRES_REVIEW,
-}
-"""By the field of a `TurnEvent`."""
-
 
 def declared(signal: s.Span | s.Event, found: Mapping[str, Value]) -> Attributes:
     """Of what is known, what the schema declares for a span or an event."""
     return {each.key: found[each.key] for each in signal.attributes if each.key in found}
-
-
-def line(event: s.Event, found: Mapping[str, Value]) -> str:
-    """An event's body: a line for people."""
-    return event.body % defaultdict(lambda: "?", found)
 
 
 def for_another(found: Attributes) -> Attributes:
@@ -160,9 +134,9 @@ def of_tool(started: events.ToolStarted) -> Attributes:
     }
 
 
-def of_event(record: TurnEvent) -> Attributes:
-    """An event of a turn, the names of blocked tools included."""
-    found = {attribute.key: getattr(record, name, None) for name, attribute in _FIELDS.items()}
+def of_event(event: s.Event, record: TurnEvent) -> Attributes:
+    """What is known of an event of a turn: most attributes end in the name of the record's field."""
+    found = {each.key: getattr(record, each.key.rpartition(".")[2], None) for each in event.attributes}
     found[s.TURN_ID.key] = record.turn.id
     found[s.ESTIMATED.key] = record.turn.estimated or None
     if not isinstance(record, events.TerminationSignalled):

@@ -113,11 +113,8 @@ class ContinuePrompts:
 
     def is_one(self, message: Any) -> bool:
         """Whether this is a user's message that only asks to go on."""
-        return role(message) == "user" and only_text(message) and self.known(text_of(message))
-
-    def known(self, text: str) -> bool:
-        """Whether this text only asks to go on."""
-        return len(text) <= LONGEST and (asks_to_go_on(text) or (bool(text.strip()) and _digest(text) in self._learnt))
+        text = text_of(message) if role(message) == "user" and only_text(message) else ""
+        return asks_to_go_on(text) or (len(text.strip()) > 0 and len(text) <= LONGEST and _digest(text) in self._learnt)
 
 
 def asks_to_go_on(text: str) -> bool:

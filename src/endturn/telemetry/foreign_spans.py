@@ -84,8 +84,6 @@ class _RecentCall:
     response_id: str | None = None
 
 
-_CALLS: Final = (Kind.CALL, Kind.STREAM_END)
-
 _open: dict[int, ForeignSpan] = {}
 _agents: dict[str, ForeignSpan] = {}
 """Agents' spans by the ids of their turns."""
@@ -106,7 +104,7 @@ def began(span: Any, is_counted: Callable[[], bool]) -> None:
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id)
     if schema.COUNTED.key in attributes_of(span):
         entry.is_counted = True
-    elif kind_of(span) in _CALLS and is_counted():
+    elif kind_of(span) in (Kind.CALL, Kind.STREAM_END) and is_counted():
         span.set_attribute(schema.COUNTED.key, True)
     _open[own] = entry
     if len(_open) > OPEN:
@@ -129,7 +127,7 @@ def ended(span: Any) -> None:
         _end_turn(entry, span_conventions.outcome_of(span))
     if kind is Kind.STREAM_END:
         entry.is_counted |= _take_handed_over(entry.parent)
-    if kind in _CALLS and not entry.is_counted and not _was_announced(span):
+    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted and not _was_announced(span):
         _announce(span, entry)
 
 
@@ -217,10 +215,8 @@ def _around(span_id: int) -> Iterator[ForeignSpan]:
 
 def _take_handed_over(parent: int) -> bool:
     """Whether the call is counted whose stream has ended: the last that was handed over where its end is told."""
-    for own, entry in reversed(list(_open.items())):
-        if entry.is_handed_over and entry.parent == parent:
-            return _open.pop(own).is_counted
-    return False
+    over = [own for own, entry in list(_open.items()) if entry.is_handed_over and entry.parent == parent]
+    return bool(over) and _open.pop(over[-1]).is_counted
 
 
 def _calls_around(span_id: int) -> Iterator[Any]:

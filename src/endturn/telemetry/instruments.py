@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
@@ -18,10 +19,10 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, NoOpMeter, Observation
 
 from endturn import __version__, events, hooks
-from endturn.events import Strategy, TurnOutcome
+from endturn.events import CallEnded, Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup, schema
-from endturn.telemetry.attributes import TurnEvent, error_of, port_shown
+from endturn.telemetry.attributes import error_of, port_shown
 from endturn.telemetry.schema import Generation, Metric
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ Values = tuple[str | int | bool | None, ...]
 Pair = tuple[str, str]
 """Provider and model."""
 
+Counted = events.ContinuationAttempted | events.PayloadRepaired | events.DispatchBlocked | events.UsageEstimated
+
+Generations = tuple[Generation, ...]
+
 Price = tuple[float, float]
 """USD per million tokens, of the input and of the output."""
 
@@ -92,9 +97,7 @@ class Caps:
     def admits(self, label: str, value: object, most: int) -> bool:
         """Whether a value may stand in a label that has at most so many."""
         known = self._known[label]
-        if value in known:
-            return True
-        if len(known) >= most:
+        if value not in known and len(known) >= most:
             self.capped(label)
             return False
         known.add(value)
@@ -205,7 +208,7 @@ class Instruments:
             return
         with self._lock:
             self._expected.add(key)
-            pair, agent = self._caps.pair(provider, model), self._agent(agent)
+            pair, agent = self._caps.pair(provider, model), self._caps.shown("agent", agent, 10)
             for metric, values in BORN_CALLS:
                 self._add(metric, (*pair, *values), 0)
             for truncated, continued, outcome in BORN_TURNS:
@@ -213,9 +216,7 @@ class Instruments:
                 if truncated:
                     self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome), 0)
 
-    def count_call(
-        self, ended: events.CallEnded, context: Context, *, generations: tuple[Generation, ...], price: Price | None
-    ) -> None:
+    def count_call(self, ended: CallEnded, context: Context, *, generations: Generations, price: Price | None) -> None:
         """Count a call.
 
         Args:
@@ -242,7 +243,7 @@ class Instruments:
         """Count a turn, and in the same step its exit."""
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
-            pair, agent = self._caps.pair(turn.provider, turn.model), self._agent(agent)
+            pair, agent = self._caps.pair(turn.provider, turn.model), self._caps.shown("agent", agent, 10)
             truncated, continued = turn.truncated, turn.continued
             self._add(schema.TURNS, (*pair, agent, truncated, continued, outcome))
             if turn.unfinished:
@@ -254,10 +255,8 @@ class Instruments:
                 self._measure(schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context)
         self._relieve(QUEUED)
 
-    def count_event(self, record: TurnEvent | events.UsageEstimated, price: Price | None) -> None:
+    def count_event(self, record: Counted, price: Price | None) -> None:
         """Count what happened in a turn between its calls, and the tokens of a continuation that nobody counted."""
-        if isinstance(record, events.TerminationSignalled):
-            return
         with self._lock:
             pair = self._caps.pair(record.provider, record.model)
             match record:
@@ -276,9 +275,6 @@ class Instruments:
     def _add(self, metric: Metric, values: Values, amount: float = 1) -> None:
         self._series[metric.name].add(values, amount)
 
-    def _agent(self, name: str | None) -> str | None:
-        return self._caps.shown("agent", name, 10)
-
     def _count_tokens(self, pair: Pair, usage: Usage | None, price: Price | None) -> None:
         """Count what a continuation used: unknown figures bring the sums into being."""
         asked, answered = (0, 0) if usage is None else (usage.input_tokens or 0, usage.output_tokens or 0)
@@ -287,9 +283,7 @@ class Instruments:
         if price is not None and usage is not None:
             self._add(schema.CONTINUATION_COST, pair, (asked * price[0] + answered * price[1]) / 1e6)
 
-    def _measure_standard(
-        self, ended: events.CallEnded, pair: Pair, context: Context, generations: tuple[Generation, ...]
-    ) -> None:
+    def _measure_standard(self, ended: CallEnded, pair: Pair, context: Context, generations: Generations) -> None:
         started, usage, by = ended.started, ended.usage, ended.response_model
         if by is not None:
             by = pair[1] if by == started.model else self._caps.pair(started.provider, by)[1]
@@ -374,12 +368,10 @@ def _forget_points(provider: Any, instruments: Iterable[object]) -> None:
     The SDK has no public way. Where it is built otherwise, the child's histograms begin with its parent's measurements.
     `tests/telemetry/test_recorder.py` fails when a release has renamed what is read here.
     """
-    try:
+    with suppress(AttributeError):
         for storage in provider._measurement_consumer._reader_storages.values():  # noqa: SLF001
             for instrument in instruments:
                 storage._instrument_view_instrument_matches.pop(instrument, None)  # noqa: SLF001
-    except AttributeError:
-        return
 
 
 _owned: MeterProvider | None = None

@@ -73,10 +73,8 @@ class Options:
                 raise UsageError(f"{name}={getattr(self, name)!r}: give True, False or None")
         prices = self.prices.values() if isinstance(self.prices, Mapping) else ((),)
         if self.prices is not None and not all(map(_is_price, prices)):
-            raise UsageError(
-                f"prices={self.prices!r}: give a mapping of models to USD per million tokens, (input, output): "
-                '{"gpt-5": (1.25, 10)}'
-            )
+            told = "give a mapping of models to USD per million tokens, (input, output)"
+            raise UsageError(f'prices={self.prices!r}: {told}: {{"gpt-5": (1.25, 10)}}')
         _generations(self.semconv)
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
@@ -129,19 +127,15 @@ class OTelProviders:
     def _use(self, signal: str, provider: Any) -> None:
         if signal == "meter":
             self.meters = instruments_of(provider)
-        elif signal == "tracer":
-            tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
-            self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
         else:
-            logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
-            self.logger = None if isinstance(logger, NoOpLogger) else logger
+            made = getattr(provider, f"get_{signal}")(schema.SCOPE, __version__, schema.SCHEMA_URL)
+            setattr(self, signal, None if isinstance(made, NoOpTracer | NoOpLogger) else made)
 
     def awake(self) -> bool:
         """Whether there is anywhere to go."""
         if self.tracer is None and self.meters is None and self.logger is None:
             self.look()
-            return self.tracer is not None or self.meters is not None or self.logger is not None
-        return True
+        return self.tracer is not None or self.meters is not None or self.logger is not None
 
     def takes_events(self) -> bool:
         """Whether anyone would take an event."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from endturn.telemetry import attributes, cleanup, foreign_spans, schema
 from endturn.telemetry.attributes import Attributes, for_another
 from endturn.telemetry.cleanup import remember
 from endturn.telemetry.content import as_text
+from endturn.telemetry.instruments import Counted
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
 from endturn.telemetry.schema import Event, Level
 from endturn.telemetry.span_conventions import Kind, kind_of
@@ -84,6 +86,9 @@ class OpenSpan:
     def is_by(self, emitters: tuple[str, ...]) -> bool:
         """Whether one of these instrumentations makes a span of this call."""
         return any(f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters)
+
+
+Opened = OpenSpan | None
 
 
 class Recorder:
@@ -223,7 +228,7 @@ class Recorder:
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
             self._remember_turn(turn, opened)
 
-    def _content(self, ended: events.CallEnded, opened: OpenSpan | None) -> Attributes:
+    def _content(self, ended: events.CallEnded, opened: Opened) -> Attributes:
         """What was said in a call, as it may be recorded; nothing where nobody would see it, or another tells it."""
         policy = self._out.content
         on_span = policy.on_span and opened is not None and opened.span.is_recording()
@@ -236,7 +241,7 @@ class Recorder:
             log_internal_error("recording what was said")
             return {}
 
-    def _emit_call(self, ended: events.CallEnded, found: Attributes, opened: OpenSpan | None, at_ns: int) -> None:
+    def _emit_call(self, ended: events.CallEnded, found: Attributes, opened: Opened, at_ns: int) -> None:
         """Emit the events of a call."""
         started, stop = ended.started, ended.stop
         self._emit(schema.STOP_REASON_OBSERVED, found, opened, at_ns, "warn" if stop.truncated else "info")
@@ -280,11 +285,12 @@ class Recorder:
         turn, outcome = ended.turn, ended.outcome
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
         opened = self._turns.pop(turn.id, None)
-        agents = foreign_spans.agents_span(turn)
-        if agents is not None:
+        if (agents := foreign_spans.agents_span(turn)) is not None:
             opened = OpenSpan(agents, ours=False)
         if turn.truncated:
-            is_well = outcome in events.COMPLETE or _is_not_allowed(turn)
+            tried = {TurnOutcome.RETRY_LIMIT: turn.continuations, TurnOutcome.RESUME_LIMIT: turn.resumes}
+            # A limit of none is no failure: the policy does not continue, or resume.
+            is_well = outcome in events.COMPLETE or tried.get(outcome) == 0
             level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
             self._emit(schema.CONTINUATION_TERMINATED, attributes.of_turn(turn, outcome), opened, ended_ns, level)
         if self._out.meters is not None:
@@ -296,15 +302,17 @@ class Recorder:
                 _end(opened.span, attributes.error_type(ended.error), ended_ns)
 
     def _turn_event(self, record: attributes.TurnEvent) -> None:
-        found = attributes.of_event(record)
+        event = TURN_EVENTS[type(record)]
+        found = attributes.of_event(event, record)
         if not self._out.content.on_event:
             found.pop(schema.BLOCKED_NAMES.key, None)
-        self._emit(TURN_EVENTS[type(record)], found, self._turns.get(record.turn.id), self._clock())
-        self._count(record)
+        self._emit(event, found, self._turns.get(record.turn.id), self._clock())
+        if not isinstance(record, events.TerminationSignalled):
+            self._count(record)
 
-    def _count(self, record: attributes.TurnEvent | events.UsageEstimated) -> None:
+    def _count(self, record: Counted) -> None:
         if self._out.meters is not None:
-            self._out.meters.count_event(record, self._out.price(getattr(record, "model", "")))
+            self._out.meters.count_event(record, self._out.price(record.model))
 
     # --- Tools ---------------------------------------------------------------------------------------------------
 
@@ -326,9 +334,7 @@ class Recorder:
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
         remember(self._turns, turn.id, opened, most=IN_FLIGHT)
 
-    def _emit(
-        self, event: Event, found: Attributes, opened: OpenSpan | None, at_ns: int, level: Level | None = None
-    ) -> None:
+    def _emit(self, event: Event, found: Attributes, opened: Opened, at_ns: int, level: Level | None = None) -> None:
         """Emit one event: to the log with its context, and where that is asked for to a span that is open."""
         out = self._out
         found = attributes.declared(event, found)
@@ -336,7 +342,7 @@ class Recorder:
             severity = (level or event.severity).upper()
             out.logger.emit(
                 event_name=event.name,
-                body=attributes.line(event, found),
+                body=event.body % defaultdict(lambda: "?", found),
                 attributes=found,
                 timestamp=at_ns,
                 context=None if opened is None else trace.set_span_in_context(opened.span),
@@ -366,17 +372,10 @@ def _end(span: Span, error: str | None, ended_ns: int) -> None:
     span.end(ended_ns)
 
 
-def _is_not_allowed(turn: Turn) -> bool:
-    """Whether a turn reached a limit that is none: the policy allows no continuation, or no resume."""
-    return (turn.outcome is TurnOutcome.RETRY_LIMIT and not turn.continuations) or (
-        turn.outcome is TurnOutcome.RESUME_LIMIT and not turn.resumes
-    )
-
-
-def _has_content_by_another(opened: OpenSpan | None) -> bool:
+def _has_content_by_another(opened: Opened) -> bool:
     """Whether an instrumentation that makes a span of a call records what is said by the conventions' variable."""
     return opened is not None and opened.is_by(schema.CONTENT_EMITTERS)
 
 
-def _exemplar(opened: OpenSpan | None) -> Context:
+def _exemplar(opened: Opened) -> Context:
     return NO_SPAN if opened is None else opened.exemplar

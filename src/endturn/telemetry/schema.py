@@ -23,6 +23,9 @@ INSTANCE: Final = "service.instance.id"
 Signal = TypeVar("Signal")
 Type = Literal["string", "string[]", "int", "double", "boolean"]
 Level = Literal["trace", "info", "warn", "error"]
+Instrument = Literal["counter", "histogram"]
+Bounds = tuple[float, ...]
+Words = tuple[str, ...]
 Example = str | int | float | bool
 
 
@@ -38,7 +41,7 @@ class Attribute:
     key: str
     type: Type
     brief: str
-    values: tuple[str, ...] = ()
+    values: Words = ()
     examples: tuple[Example, ...] = ()
     opt_in: bool = False
 
@@ -59,12 +62,12 @@ class Metric:
     """
 
     name: str
-    instrument: Literal["counter", "histogram"]
+    instrument: Instrument
     unit: str
     brief: str
     attributes: tuple[Attribute, ...]
     answers: str
-    buckets: tuple[float, ...] = ()
+    buckets: Bounds = ()
 
     @property
     def prometheus(self) -> str:
@@ -104,17 +107,12 @@ class Span:
 _words: Final = {(what, name): words for _, (what, name, *words) in lines(shipped(), "telemetry.tsv", range(3, 6))}
 
 
-def _attribute(
-    key: str, type_: Type, *examples: Example, values: tuple[str, ...] = (), opt_in: bool = False
-) -> Attribute:
+def _attribute(key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False) -> Attribute:
     (brief,) = _words.pop(("attribute", key))
     return Attribute(key, type_, brief, values, examples, opt_in)
 
 
-def _metric(
-    name: str, instrument: Literal["counter", "histogram"], unit: str, *attributes: Attribute,
-    buckets: tuple[float, ...] = (),
-) -> Metric:  # fmt: skip
+def _metric(name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()) -> Metric:
     brief, answers = _words.pop(("metric", name))
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
@@ -133,8 +131,6 @@ def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
     """All of a kind that stand above, in their order."""
     return tuple(each for each in globals().values() if isinstance(each, kind))
 
-
-BOOLEANS: Final = ("true", "false")
 
 # --- Attributes: the GenAI conventions' ---------------------------------------------------------------------------
 
@@ -188,8 +184,8 @@ CONTINUATION_INDEX = _attribute("endturn.continuation.index", "int")
 COUNTED = _attribute("endturn.counted", "boolean")
 OUTCOME = _attribute("endturn.turn.outcome", "string", values=tuple(TurnOutcome))
 COMPLETE = _attribute("endturn.turn.complete", "boolean")
-TRUNCATED = _attribute("endturn.turn.truncated", "boolean", values=BOOLEANS)
-CONTINUED = _attribute("endturn.turn.continued", "boolean", values=BOOLEANS)
+TRUNCATED = _attribute("endturn.turn.truncated", "boolean", values=("true", "false"))
+CONTINUED = _attribute("endturn.turn.continued", "boolean", values=("true", "false"))
 ITERATIONS = _attribute("endturn.turn.iterations", "int", 2)
 CONTINUATIONS = _attribute("endturn.turn.continuations", "int", 1)
 TURN_REPAIRS = _attribute("endturn.turn.repairs", "int")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Final
@@ -147,9 +148,8 @@ def facts_of(span: Any) -> dict[str, Any]:
 
 def outcome_of(span: Any) -> TurnOutcome:
     """How an agent's turn ended, by its span's status."""
-    if not _has_failed(span):
-        return TurnOutcome.COMPLETED
-    return TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
+    failed = TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
+    return failed if _has_failed(span) else TurnOutcome.COMPLETED
 
 
 def request_of(span: Any) -> dict[str, Any]:
@@ -200,10 +200,8 @@ def _reported(name: str) -> type[EndturnError]:
 
 def _provider(scope: str, known: Attributes) -> str:
     """The conventions' name of whoever answers; "" where the span does not say."""
-    said = text_or_none(known.get(schema.PROVIDER.key))
-    if said is None:
-        return next((part for part in ("openai", "anthropic") if part in scope), "")
-    return canonical(said)
+    named = text_or_none(known.get(schema.PROVIDER.key))
+    return canonical(named) if named else next((part for part in ("openai", "anthropic") if part in scope), "")
 
 
 def _reasons(said: Any) -> tuple[str | None, ...]:
@@ -249,7 +247,6 @@ def _error_of(span: Any) -> str:
 def _json(value: object) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return None
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(value)
-    except (ValueError, RecursionError):
-        return None
+    return None

@@ -36,6 +36,9 @@ OPEN_TURNS: Final = 1_024
 Key = tuple[int | str, bytes | str]
 """A history: how many messages it has, and their hash. Or what a server keeps: "response" or "conversation", its id."""
 
+Verdict = tuple[bool, Strategy | None]
+"""Whether a call is of the same conversation, and how it continues the cut answer, if it does."""
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PendingTurn:
@@ -172,10 +175,9 @@ class TurnInference:
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
-        with self._lock:
-            over = [*self._pending.values(), *self._taken.values()]
-            self._pending, self._by_key, self._taken = {}, {}, {}
-        for cut in over:
+        self._leave(list(self._pending.values()))
+        taken, self._taken = self._taken, {}
+        for cut in taken.values():
             _end(cut)
 
     # --- within ---
@@ -246,10 +248,8 @@ class TurnInference:
         ]
         return sorted(found, key=lambda row: (-row[0], row[1].turn.model != asked.model))
 
-    def _judge(
-        self, cut: PendingTurn, asked: RequestSummary, begin: int, *, bare: bool
-    ) -> tuple[bool, Strategy | None]:
-        """Whether the call is of the same conversation, and how it continues the cut answer, if it does.
+    def _judge(self, cut: PendingTurn, asked: RequestSummary, begin: int, *, bare: bool) -> Verdict:
+        """How the call relates to what was cut.
 
         Args:
             begin: where what it says beyond the cut call begins in its history; 0 where it only names that.
@@ -279,7 +279,7 @@ class TurnInference:
             return True, Strategy.REPAIR
         return True, Strategy.PROMPT if len(rest) == 1 and self._prompts.is_one(rest[0]) else None
 
-    def _asked_again(self, cut: PendingTurn, asked: RequestSummary) -> tuple[bool, Strategy | None]:
+    def _asked_again(self, cut: PendingTurn, asked: RequestSummary) -> Verdict:
         """The same of a call that adds nothing."""
         if asked.model != cut.turn.model:
             return False, None  # one prompt sent to several models: each has its own turn
@@ -297,7 +297,7 @@ class TurnInference:
         started = ended.started
         lengths = [asked.length] if asked.length else []
         own = [key for bare in (False, True) if lengths for key in digests(asked, lengths, bare=bare).items()]
-        first = tuple(own) if before is None else before.first or tuple(own)
+        first = (before and before.first) or tuple(own)
         # What failed continued nothing: it is still the answer before it that is cut.
         kept = before if failed else None
         earlier = first if kept is None else kept.keys
@@ -320,8 +320,7 @@ class TurnInference:
 
 def _names(response_id: str | None, conversation_id: str | None) -> list[Key]:
     """What a server knows a response, and its conversation, by."""
-    named = (("response", response_id), ("conversation", conversation_id))
-    return [(kind, name) for kind, name in named if name is not None]
+    return [(kind, name) for kind, name in (("response", response_id), ("conversation", conversation_id)) if name]
 
 
 def _continue(cut: PendingTurn, strategy: Strategy, asked: RequestSummary) -> tuple[Turn, Continuation]:
