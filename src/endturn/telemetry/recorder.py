@@ -40,7 +40,7 @@ REMEMBERED: Final = 1_024
 """Truncated calls whose spans a continuation can still be linked to, and raw reasons that were said to be unmapped."""
 
 NO_SPAN: Final = trace.set_span_in_context(trace.INVALID_SPAN, Context())
-"""The context of what has no sampled span. Not empty: the SDK would take the collecting thread's own in its place."""
+"""The context of what has no span. Not empty: the SDK would take the collecting thread's own in its place."""
 
 TURN_EVENTS: Final[Mapping[type, Event]] = {
     events.ContinuationAttempted: schema.CONTINUATION_ATTEMPT,
@@ -58,19 +58,17 @@ class OpenSpan:
         request: of a call's span, what is known of the request.
         ours: we made the span, so we end it.
         scopes: of the instrumentations that make a span of the same call.
-        exemplar: measurements are recorded in it: their exemplars lead to the span, without keeping it alive.
+        context: log records and measurements are made in it: they lead to the span, without keeping it alive.
     """
 
     span: Span
     request: Attributes | None = None
     ours: bool = True
     scopes: tuple[str, ...] = ()
-    exemplar: Context = field(init=False)
+    context: Context = field(init=False)
 
     def __post_init__(self) -> None:
-        found = self.span.get_span_context()
-        is_sampled = found.trace_flags.sampled
-        self.exemplar = trace.set_span_in_context(trace.NonRecordingSpan(found), NO_SPAN) if is_sampled else NO_SPAN
+        self.context = trace.set_span_in_context(trace.NonRecordingSpan(self.span.get_span_context()))
 
     def is_measured_by_another(self, ended: events.CallEnded) -> bool:
         """Whether an instrumentation that makes a span of this call records the conventions' metrics itself.
@@ -203,14 +201,16 @@ class Recorder:
         self._tell_agent(ended)
         if out.takes_events():
             request = attributes.of_call(started) if opened is None or opened.request is None else opened.request
-            found = {**request, **answer, **(content if out.content.on_event else {})}
+            found = {**request, **answer}
+            if content and out.content.on_event:
+                found |= content
             self._emit_call(ended, found, opened, ended_ns)
         if out.meters is not None:
             standard = out.options.gen_ai_metrics
             if standard is None:
                 standard = opened is None or not opened.is_measured_by_another(ended)
             generations, price = out.generations if standard else (), out.price(started.model)
-            out.meters.count_call(ended, _exemplar(opened), generations=generations, price=price)
+            out.meters.count_call(ended, _context(opened), generations=generations, price=price)
         if opened is not None and opened.ours:
             _end(opened.span, attributes.error_of(ended), ended_ns)
 
@@ -226,7 +226,7 @@ class Recorder:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
-            self._remember_turn(turn, opened)
+            self._remember_turn(turn, OpenSpan(trace.get_current_span(opened.context), ours=False))
 
     def _content(self, ended: events.CallEnded, opened: Opened) -> Attributes:
         """What was said in a call, as it may be recorded; nothing where nobody would see it, or another tells it."""
@@ -294,7 +294,7 @@ class Recorder:
             level: Level = "info" if is_well else "error" if outcome in FAILED else "warn"
             self._emit(schema.CONTINUATION_TERMINATED, attributes.of_turn(turn, outcome), opened, ended_ns, level)
         if self._out.meters is not None:
-            self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _exemplar(opened))
+            self._out.meters.count_turn(ended, turn.agent if self._out.agent else None, _context(opened))
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
             found = _of_turn(turn, outcome)
             opened.span.set_attributes(found if opened.ours else for_another(found))
@@ -345,7 +345,7 @@ class Recorder:
                 body=event.body % defaultdict(lambda: "?", found),
                 attributes=found,
                 timestamp=at_ns,
-                context=None if opened is None else trace.set_span_in_context(opened.span),
+                context=None if opened is None else opened.context,
                 severity_text=severity,
                 severity_number=SeverityNumber[severity],
             )
@@ -377,5 +377,5 @@ def _has_content_by_another(opened: Opened) -> bool:
     return opened is not None and opened.is_by(schema.CONTENT_EMITTERS)
 
 
-def _exemplar(opened: Opened) -> Context:
-    return NO_SPAN if opened is None else opened.exemplar
+def _context(opened: Opened) -> Context:
+    return NO_SPAN if opened is None else opened.context
