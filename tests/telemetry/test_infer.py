@@ -22,9 +22,8 @@ from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
 from endturn.scopes import Layer, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
-from endturn.telemetry import cleanup, continue_prompts
-from endturn.telemetry.continue_prompts import ContinuePrompts
-from endturn.telemetry.fingerprints import digests
+from endturn.telemetry import cleanup, fingerprints
+from endturn.telemetry.fingerprints import ContinuePrompts, digests
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from tests.formats.replies import chat_body, message, say
@@ -805,7 +804,7 @@ def test_a_question_in_parts_is_a_question() -> None:
     """What tells questions apart reads Gemini's parts too."""
     first, second = ({"role": "user", "parts": [{"text": text}]} for text in ("One?", "Two?"))
     marks = [
-        continue_prompts.question_of(RequestSummary(history=[each], length=1))
+        fingerprints.question_of(RequestSummary(history=[each], length=1))
         for each in (first, second, {"role": "user", "parts": []})
     ]
     assert marks[0] != marks[1]
@@ -877,7 +876,7 @@ def test_a_question_in_parts_is_a_question() -> None:
 )
 def test_a_nudge(text: str) -> None:
     """What hosts send to have a cut answer finished."""
-    assert ContinuePrompts().known(text)
+    assert ContinuePrompts().is_one(user(text))
 
 
 @pytest.mark.parametrize(
@@ -923,7 +922,7 @@ def test_a_nudge(text: str) -> None:
 )
 def test_not_a_nudge(text: str) -> None:
     """What a person may well ask next."""
-    assert not ContinuePrompts().known(text)
+    assert not ContinuePrompts().is_one(user(text))
 
 
 def timed(at: str) -> dict[str, Any]:
@@ -976,10 +975,10 @@ def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> 
 def test_remembered_nudges_are_few() -> None:
     """A controller that nudges with ever new texts does not fill the memory."""
     known = ContinuePrompts()
-    for number in range(continue_prompts.REMEMBERED + 1):
+    for number in range(fingerprints.REMEMBERED + 1):
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
-    assert not known.known("text 0")
-    assert known.known(f"text {continue_prompts.REMEMBERED}")
+    assert not known.is_one(user("text 0"))
+    assert known.is_one(user(f"text {fingerprints.REMEMBERED}"))
 
 
 # --- Through the SDKs ----------------------------------------------------------------------------------------------

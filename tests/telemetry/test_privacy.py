@@ -35,7 +35,7 @@ from endturn.errors import ProviderError
 from endturn.instrumentation.decorators import observe_provider_call, observe_turn
 from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
-from endturn.stop import Stop, StopReason
+from endturn.stop import Stop, StopReason, word_shown
 from endturn.telemetry import attributes, cleanup
 from tests.telemetry.secrets import Exported, Secrets, exporting
 
@@ -495,7 +495,7 @@ def test_secrets_are_found_however_they_are_encoded() -> None:
 def test_a_stop_reason_that_is_no_word_is_not_shown(raw: str, shown: str) -> None:
     """A value that no provider would make up may be what was said; a new one of the usual make is kept verbatim."""
     stop = Stop(StopReason.UNKNOWN, raw, mapped=False)
-    assert attributes.raw_shown(stop) == shown
+    assert word_shown(raw) == shown
     assert attributes.finish_reasons(stop, (raw, raw)) == (shown, shown)
 
 

@@ -1018,7 +1018,7 @@ def test_measurements_wait_in_bounds(stage: Stage) -> None:
 def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler may flush, in the very thread: what is being counted is seen by the next collection."""
     seen: list[dict[Any, Any]] = []
-    add = instruments.Counter.add
+    add = instruments.Series.add
 
     def interrupted(counter: Any, *given: Any) -> None:
         if not seen:
@@ -1026,7 +1026,7 @@ def test_a_signal_that_comes_while_something_is_counted(stage: Stage, monkeypatc
             seen[0] = stage.points().get("endturn.responses", {})
         add(counter, *given)
 
-    monkeypatch.setattr(instruments.Counter, "add", interrupted)
+    monkeypatch.setattr(instruments.Series, "add", interrupted)
     stage.call(stage.turn())
     assert counted(seen[0]) == {}
     assert counted(stage.points()["endturn.responses"]) == {(*OPENAI, "end_turn"): 1}

@@ -2,7 +2,7 @@
 
 A destructor runs wherever the garbage collector happens to, perhaps inside a locked region of the very code that it
 would call: all it does is to append here. The work is done when the next call begins, before a metric reader collects,
-on flush and at the end. No thread waits for it.
+on flush and at the end. No thread waits for it. What is kept meanwhile is bounded: `remember` lets go of the oldest.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from endturn.hooks import log_internal_error
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Job = Callable[[], object]
 
 _jobs: Final[deque[Job]] = deque()
@@ -59,6 +61,13 @@ def run() -> None:
         _do(job)
     for sweep in _sweeps:
         _do(sweep)
+
+
+def remember(kept: dict[Key, Value], key: Key, value: Value, *, most: int) -> None:
+    """Keep a value, and let go of the oldest where there are too many."""
+    kept[key] = value
+    if len(kept) > most:
+        kept.pop(next(iter(kept)), None)
 
 
 def _do(job: Job) -> None:

@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Flag
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, Final, TypeVar
@@ -37,16 +36,14 @@ LONGEST: Final = 8_192
 """Characters of one text that are recorded, where the host does not say."""
 
 
-class Capture(Flag):
-    """Where what was said is recorded: the words of the conventions' variable."""
-
-    NO_CONTENT = 0
-    SPAN_ONLY = 1
-    EVENT_ONLY = 2
-    SPAN_AND_EVENT = 3
-
-
-WORDS: Final = ", ".join(Capture.__members__)
+PLACES: Final = {
+    "NO_CONTENT": (False, False),
+    "SPAN_ONLY": (True, False),
+    "EVENT_ONLY": (False, True),
+    "SPAN_AND_EVENT": (True, True),
+}
+"""Where what was said is recorded, by the words of the conventions' variable: on spans, on events."""
+WORDS: Final = ", ".join(PLACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +70,17 @@ class ContentPolicy:
         Raises:
             UsageError: an argument cannot be used. A variable that cannot is warned of: nothing is captured then.
         """
-        capture = _capture(content)
-        on_event = Capture.EVENT_ONLY in capture
+        on_span, on_event = _places(content)
         told = "is neither true nor false: it is as if it were not set"
-        details = _variable(EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, told=told)
+        details = variable(EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, told=told)
         if isinstance(max_chars, bool) or not (max_chars is None or (isinstance(max_chars, int) and max_chars > 0)):
             raise UsageError(f"content_max_chars={max_chars!r}: give a number of characters, 1 or more")
         if redact is not None and not callable(redact):
             raise UsageError(f"redact is a function from text to text, not a value of type {type(redact).__name__}")
         told = f"is no number of characters: {LONGEST:,} are recorded"
-        return cls(
-            on_span=Capture.SPAN_ONLY in capture,
-            on_event=on_event and details,
-            details=details,
-            longest=max_chars or _variable(MAX_CHARS, _characters, otherwise=LONGEST, told=told),
-            redact=redact or _named_redaction(),
-        )
+        longest = max_chars or variable(MAX_CHARS, _characters, otherwise=LONGEST, told=told)
+        redact = redact or _named_redaction()
+        return cls(on_span=on_span, on_event=on_event and details, details=details, longest=longest, redact=redact)
 
     @property
     def takes_content(self) -> bool:
@@ -105,12 +97,11 @@ class ContentPolicy:
         found: dict[str, Any] = {}
         try:
             if (request := content.request) is not None:
-                messages = request.messages
-                beside = int(content.beside and bool(messages) and messages[0].role == "system")
-                system = writer.attribute(writer.message, messages[:beside])
+                beside = int(content.beside and bool(request.messages) and request.messages[0].role == "system")
+                system = writer.attribute(writer.message, request.messages[:beside])
                 found[schema.SYSTEM_INSTRUCTIONS.key] = [part for each in system for part in each["parts"]]
                 # The newest are kept where there is no room for all.
-                newest = writer.attribute(writer.message, reversed(messages[beside:]))
+                newest = writer.attribute(writer.message, reversed(request.messages[beside:]))
                 found[schema.INPUT_MESSAGES.key] = newest[::-1]
                 found[schema.TOOL_DEFINITIONS.key] = writer.attribute(writer.tool, tools_of(request))
             found[schema.OUTPUT_MESSAGES.key] = writer.attribute(writer.answer, content.responses)
@@ -123,8 +114,7 @@ class ContentPolicy:
             told = "failed; what was said in such calls is not recorded"
             say_once(f"the redaction {name}", told, error=failed.__cause__)
             return {}
-        if writer.cut:
-            found[schema.CONTENT_CUT.key] = True
+        found[schema.CONTENT_CUT.key] = writer.cut
         return {key: value for key, value in found.items() if value}
 
 
@@ -146,7 +136,7 @@ def say_once(what: str, told: str, *, error: BaseException | None = None) -> Non
         log.warning("endturn: %s %s", what, told, exc_info=error)
 
 
-def _variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told: str) -> Value:
+def variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told: str) -> Value:
     """What a variable says, whatever its case; where that cannot be read, it is told once."""
     word = os.environ.get(name, "").strip().upper()
     try:
@@ -156,16 +146,15 @@ def _variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told
         return otherwise
 
 
-def _capture(given: str | None) -> Capture:
+def _places(given: str | None) -> tuple[bool, bool]:
     if given is None:
         # `true` is none of them: it is an older generation's word, for something else.
-        words = {"FALSE": Capture.NO_CONTENT, **Capture.__members__}
+        words = {"FALSE": PLACES["NO_CONTENT"], **PLACES}
         told = f"is none of {WORDS}: no content is recorded"
-        return _variable(CAPTURE, words.__getitem__, otherwise=Capture.NO_CONTENT, told=told)
-    try:
-        return Capture[given.strip().upper()]
-    except (KeyError, AttributeError):
-        raise UsageError(f"content={given!r}: use one of {WORDS}") from None
+        return variable(CAPTURE, words.__getitem__, otherwise=PLACES["NO_CONTENT"], told=told)
+    if not isinstance(given, str) or given.strip().upper() not in PLACES:
+        raise UsageError(f"content={given!r}: use one of {WORDS}")
+    return PLACES[given.strip().upper()]
 
 
 def _characters(word: str) -> int:

@@ -24,7 +24,7 @@ from endturn.events import CallEnded, CallStarted, Turn, TurnKind, TurnOutcome, 
 from endturn.formats.reading import number, text, text_or_none
 from endturn.scopes import Layer, declared_turn, end_turn, open_call
 from endturn.telemetry import cleanup, schema, span_conventions
-from endturn.telemetry.open_span import remember
+from endturn.telemetry.cleanup import remember
 from endturn.telemetry.span_conventions import Kind, attributes_of, facts_of, kind_of, scope_of
 
 OPEN: Final = 16_384
@@ -83,8 +83,6 @@ class _RecentCall:
     response_id: str | None = None
 
 
-_CALLS: Final = (Kind.CALL, Kind.STREAM_END)
-
 _open: dict[int, ForeignSpan] = {}
 _agents: dict[str, ForeignSpan] = {}
 """Agents' spans by the ids of their turns."""
@@ -105,7 +103,7 @@ def began(span: Any, is_counted: Callable[[], bool]) -> None:
     entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id)
     if schema.COUNTED.key in attributes_of(span):
         entry.is_counted = True
-    elif kind_of(span) in _CALLS and is_counted():
+    elif kind_of(span) in (Kind.CALL, Kind.STREAM_END) and is_counted():
         span.set_attribute(schema.COUNTED.key, True)
     _open[own] = entry
     if len(_open) > OPEN:
@@ -128,7 +126,7 @@ def ended(span: Any) -> None:
         _end_turn(entry, span_conventions.outcome_of(span))
     if kind is Kind.STREAM_END:
         entry.is_counted |= _take_handed_over(entry.parent)
-    if kind in _CALLS and not entry.is_counted and not _was_announced(span):
+    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted and not _was_announced(span):
         _announce(span, entry)
 
 
@@ -216,10 +214,8 @@ def _around(span_id: int) -> Iterator[ForeignSpan]:
 
 def _take_handed_over(parent: int) -> bool:
     """Whether the call is counted whose stream has ended: the last that was handed over where its end is told."""
-    for own, entry in reversed(list(_open.items())):
-        if entry.is_handed_over and entry.parent == parent:
-            return _open.pop(own).is_counted
-    return False
+    over = [own for own, entry in list(_open.items()) if entry.is_handed_over and entry.parent == parent]
+    return bool(over) and _open.pop(over[-1]).is_counted
 
 
 def _calls_around(span_id: int) -> Iterator[Any]:

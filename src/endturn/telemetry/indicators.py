@@ -73,29 +73,23 @@ UNFINISHED_TURNS: Final = Count(schema.TRUNCATION_EXITS, never=(PERSON,))
 
 TRUNCATED_RESPONSES: Final = Count(schema.RESPONSES, only=(_is(schema.REASON, *TRUNCATED),))
 
+REPAIRED: Final = Count(schema.REPAIRS, only=(_is(schema.REPAIR_RESULT, "failed", "succeeded"),))
+FAILED_REPAIRS: Final = Count(schema.REPAIRS, only=(_is(schema.REPAIR_RESULT, "failed"),))
+INCOMPLETE: Final = Count(schema.TURN_OUTPUT, only=(_is(schema.COMPLETE, "false"),))
+WITHHELD: Final = _is(schema.REASON, StopReason.SAFETY_BLOCKED, StopReason.REFUSED, StopReason.ERROR)
+
 _COUNTS: Final[dict[str, tuple[Count, ...]]] = {
     "unfinished_share": (UNFINISHED_TURNS, TRUNCATED_TURNS),
     "truncation": (TRUNCATED_RESPONSES, Count(schema.RESPONSES, only=(ANSWERS,))),
-    "repair_failure": (
-        Count(schema.REPAIRS, only=(_is(schema.REPAIR_RESULT, "failed"),)),
-        Count(schema.REPAIRS, only=(_is(schema.REPAIR_RESULT, "failed", "succeeded"),)),
-    ),
-    "incomplete": (
-        Count(schema.TURN_OUTPUT, only=(_is(schema.COMPLETE, "false"),)),
-        Count(schema.TURN_OUTPUT),
-    ),
+    "repair_failure": (FAILED_REPAIRS, REPAIRED),
+    "incomplete": (INCOMPLETE, Count(schema.TURN_OUTPUT)),
     "turns": (Count(schema.TURNS),),
     "truncated_turns": (TRUNCATED_TURNS,),
     "unfinished": (UNFINISHED_TURNS,),
     "given_up": (Count(schema.TRUNCATION_EXITS, only=(GIVEN_UP,)),),
     "responses": (Count(schema.RESPONSES),),
     "truncated_responses": (TRUNCATED_RESPONSES,),
-    "withheld": (
-        Count(
-            schema.RESPONSES,
-            only=(_is(schema.REASON, StopReason.SAFETY_BLOCKED, StopReason.REFUSED, StopReason.ERROR),),
-        ),
-    ),
+    "withheld": (Count(schema.RESPONSES, only=(WITHHELD,)),),
     "continuations": (Count(schema.CONTINUATIONS_METRIC),),
     "unknown": (Count(schema.UNMAPPED),),
     "suspected": (Count(schema.SUSPECTED_METRIC),),

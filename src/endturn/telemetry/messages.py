@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from endturn.chat import ChatResponse, Message, Tool, ToolCall
 from endturn.formats import content_parts
 from endturn.formats.reading import text
+from endturn.stop import word_shown
 from endturn.telemetry import schema
-from endturn.telemetry.attributes import raw_shown
-
-if TYPE_CHECKING:
-    from endturn.chat import ChatResponse, Message, Tool, ToolCall
-    from endturn.telemetry.content import Redact
+from endturn.telemetry.content import Redact
 
 Part = dict[str, Any]
 Thing = TypeVar("Thing")
@@ -80,7 +78,7 @@ class MessageWriter:
     def answer(self, response: ChatResponse) -> Part:
         """One answer of the model."""
         parts = self._parts(response.message(include_cut=True), response.reasoning or "")
-        reason = schema.finish_reason(response.stop.reason, raw_shown(response.stop))
+        reason = schema.finish_reason(response.stop.reason, word_shown(response.stop.raw or ""))
         return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
     def tool(self, tool: Tool | Mapping[str, str]) -> Part:

@@ -15,7 +15,7 @@ from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
 from endturn import __version__
 from endturn.errors import UsageError
 from endturn.telemetry import schema
-from endturn.telemetry.content import ContentPolicy, Redact, say_once
+from endturn.telemetry.content import ContentPolicy, Redact, variable
 from endturn.telemetry.instruments import Instruments, instruments_of
 
 Providers = tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None]
@@ -73,10 +73,8 @@ class Options:
                 raise UsageError(f"{name}={getattr(self, name)!r}: give True, False or None")
         prices = self.prices.values() if isinstance(self.prices, Mapping) else ((),)
         if self.prices is not None and not all(map(_is_price, prices)):
-            raise UsageError(
-                f"prices={self.prices!r}: give a mapping of models to USD per million tokens, (input, output): "
-                '{"gpt-5": (1.25, 10)}'
-            )
+            told = "give a mapping of models to USD per million tokens, (input, output)"
+            raise UsageError(f'prices={self.prices!r}: {told}: {{"gpt-5": (1.25, 10)}}')
         _generations(self.semconv)
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
@@ -109,43 +107,35 @@ class OTelProviders:
         self.tracer: Tracer | None = None
         self.meters: Instruments | None = None
         self.logger: Logger | None = None
-        self._missing: list[str] = []
         for signal, provider in zip(_CURRENT, given, strict=True):
-            if provider is None:
-                self._missing.append(signal)
-            elif isinstance(provider, type) or not hasattr(provider, f"get_{signal}"):
+            if provider is not None and (isinstance(provider, type) or not hasattr(provider, f"get_{signal}")):
                 raise UsageError(f"{signal}_provider={provider!r}: give an OpenTelemetry provider object")
-            else:
-                self._use(signal, provider)
+        self._missing: dict[str, Any] = dict(zip(_CURRENT, given, strict=True))
+        """The signals that nothing takes yet, and the provider that was given for each."""
         if events == "spans":
-            self.logger = None
-            self._missing = [signal for signal in self._missing if signal != "logger"]
+            del self._missing["logger"]
         self.look()
 
     def look(self) -> None:
         """See whether missing providers have been installed."""
-        for signal in tuple(self._missing):
-            provider = _CURRENT[signal]()
-            if installed(provider):
-                self._missing.remove(signal)
+        for signal, given in tuple(self._missing.items()):
+            provider = _CURRENT[signal]() if given is None else given
+            if given is not None or installed(provider):
+                del self._missing[signal]
                 self._use(signal, provider)
 
     def _use(self, signal: str, provider: Any) -> None:
         if signal == "meter":
             self.meters = instruments_of(provider)
-        elif signal == "tracer":
-            tracer = provider.get_tracer(schema.SCOPE, __version__, schema.SCHEMA_URL)
-            self.tracer = None if isinstance(tracer, NoOpTracer) else tracer
         else:
-            logger = provider.get_logger(schema.SCOPE, __version__, schema.SCHEMA_URL)
-            self.logger = None if isinstance(logger, NoOpLogger) else logger
+            made = getattr(provider, f"get_{signal}")(schema.SCOPE, __version__, schema.SCHEMA_URL)
+            setattr(self, signal, None if isinstance(made, NoOpTracer | NoOpLogger) else made)
 
     def awake(self) -> bool:
         """Whether there is anywhere to go."""
         if self.tracer is None and self.meters is None and self.logger is None:
             self.look()
-            return self.tracer is not None or self.meters is not None or self.logger is not None
-        return True
+        return self.tracer is not None or self.meters is not None or self.logger is not None
 
     def takes_events(self) -> bool:
         """Whether anyone would take an event."""
@@ -193,10 +183,7 @@ def _events_go_to(given: str | None) -> str:
     Raises:
         UsageError: what was given is none of logs, spans, both. A variable that is none is warned of.
     """
-    value = given or os.environ.get(EVENTS, "").strip().lower() or "logs"
-    if value in MODES:
-        return value
-    if given:
+    if given and given not in MODES:
         raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
-    say_once(EVENTS, f"is none of {', '.join(MODES)}: events go to logs")
-    return "logs"
+    told = f"is none of {', '.join(MODES)}: events go to logs"
+    return given or variable(EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", told=told)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Final
@@ -22,7 +23,6 @@ from endturn.formats.reading import count, member, text_or_none
 from endturn.providers import canonical
 from endturn.stop import Stop, StopReason, raw_text
 from endturn.telemetry import schema
-from endturn.telemetry.attributes import TOKENS
 
 Attributes = Mapping[str, Any]
 
@@ -55,10 +55,7 @@ _KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
 }
 """The attributes that say what a span is of; the first that a span has decides."""
 _NAMES: Final = {
-    "openai.chat": Kind.CALL,
-    "openai.response": Kind.CALL,
-    "anthropic.chat": Kind.CALL,
-    "anthropic.messages.create": Kind.CALL,
+    **dict.fromkeys(("openai.chat", "openai.response", "anthropic.chat", "anthropic.messages.create"), Kind.CALL),
     **_OPERATIONS,
 }
 """The first words of names. OpenLLMetry begins spans without attributes, and `AlwaysRecordSampler` drops those that a
@@ -72,32 +69,22 @@ _JSON: Final = {"llm.invocation_parameters": "asked", "output.value": "body"}
 _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     schema.AGENT.key: ("agent_name",),
     schema.PROVIDER.key: ("gen_ai.system", "llm.provider", "llm.system"),
-    schema.REQUEST_MODEL.key: (
-        "asked.model",
-        "llm.request.model_name",
-        "langfuse.observation.model.name",
-        "llm.model_name",
-        schema.RESPONSE_MODEL.key,
-    ),
+    schema.REQUEST_MODEL.key: ("asked.model", "llm.request.model_name", "langfuse.observation.model.name",
+                               "llm.model_name", schema.RESPONSE_MODEL.key),
     schema.REQUEST_STREAM.key: ("gen_ai.is_streaming", "asked.stream"),
     schema.REQUEST_MAX_TOKENS.key: ("asked.max_completion_tokens", "asked.max_output_tokens", "asked.max_tokens"),
     schema.RESPONSE_ID.key: ("body.id",),
     schema.RESPONSE_FIRST_CHUNK.key: (schema.FIRST_CHUNK.name,),
-    schema.FINISH_REASONS.key: (
-        "llm.response.finish_reasons",
-        "llm.finish_reason",
-        "gen_ai.completion.0.finish_reason",  # OpenLLMetry before 0.50
-        "gen_ai.output.messages",  # the conventions before they had an attribute for it
-    ),
+    # The third is OpenLLMetry's before 0.50; the last the conventions' before they had an attribute for it.
+    schema.FINISH_REASONS.key: ("llm.response.finish_reasons", "llm.finish_reason",
+                                "gen_ai.completion.0.finish_reason", "gen_ai.output.messages"),
     schema.INPUT_TOKENS.key: ("gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     schema.OUTPUT_TOKENS.key: ("gen_ai.usage.completion_tokens", "llm.token_count.completion"),
     schema.REASONING_TOKENS.key: ("gen_ai.usage.reasoning_tokens", "llm.token_count.completion_details.reasoning"),
     schema.CACHE_READ_TOKENS.key: ("llm.token_count.prompt_details.cache_read",),
-    schema.CACHE_WRITE_TOKENS.key: (
-        "gen_ai.usage.cache_creation.input_tokens",
-        "llm.token_count.prompt_details.cache_write",
-    ),
-}
+    schema.CACHE_WRITE_TOKENS.key: ("gen_ai.usage.cache_creation.input_tokens",
+                                    "llm.token_count.prompt_details.cache_write"),
+}  # fmt: skip
 """What other conventions call an attribute; the first that a span has counts."""
 _NOTHING: Final = (None, "", ())
 _ANSWERED: Final = (schema.FINISH_REASONS.key, schema.RESPONSE_ID.key, schema.OUTPUT_TOKENS.key)
@@ -161,9 +148,8 @@ def facts_of(span: Any) -> dict[str, Any]:
 
 def outcome_of(span: Any) -> TurnOutcome:
     """How an agent's turn ended, by its span's status."""
-    if not _has_failed(span):
-        return TurnOutcome.COMPLETED
-    return TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
+    failed = TurnOutcome.CANCELLED if _error_of(span) in _STOPPED else TurnOutcome.PROVIDER_ERROR
+    return failed if _has_failed(span) else TurnOutcome.COMPLETED
 
 
 def request_of(span: Any) -> dict[str, Any]:
@@ -187,7 +173,7 @@ def result_of(span: Any, *, provider: str, maximum: int | None) -> dict[str, Any
     from endturn.chat import Usage
 
     known = facts_of(span)
-    tokens: dict[str, Any] = {name: count(known.get(attribute.key)) for name, attribute in TOKENS.items()}
+    tokens: dict[str, Any] = {name: count(known.get(attribute.key)) for name, attribute in schema.USAGE.items()}
     reasons = _reasons(known.get(schema.FINISH_REASONS.key))
     failed = _has_failed(span)
     if reasons and reasons[0] is not None:
@@ -214,10 +200,8 @@ def _reported(name: str) -> type[EndturnError]:
 
 def _provider(scope: str, known: Attributes) -> str:
     """The conventions' name of whoever answers; "" where the span does not say."""
-    said = text_or_none(known.get(schema.PROVIDER.key))
-    if said is None:
-        return next((part for part in ("openai", "anthropic") if part in scope), "")
-    return canonical(said)
+    named = text_or_none(known.get(schema.PROVIDER.key))
+    return canonical(named) if named else next((part for part in ("openai", "anthropic") if part in scope), "")
 
 
 def _reasons(said: Any) -> tuple[str | None, ...]:
@@ -263,7 +247,6 @@ def _error_of(span: Any) -> str:
 def _json(value: object) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return None
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(value)
-    except (ValueError, RecursionError):
-        return None
+    return None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from weakref import ref
 
-from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.trace import TracerProvider
 
 from endturn import hooks
 from endturn.events import Record
@@ -14,15 +19,6 @@ from endturn.scopes import find_turns_with
 from endturn.telemetry import foreign_spans
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from opentelemetry._logs import LoggerProvider
-    from opentelemetry.context import Context
-    from opentelemetry.metrics import MeterProvider
-    from opentelemetry.sdk.trace import ReadableSpan, Span
-    from opentelemetry.trace import TracerProvider
 
 
 class _SpanObserver(SpanProcessor):

@@ -21,8 +21,7 @@ from endturn.formats.history import role, text_of
 from endturn.scopes import end_turn, outcome_of
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
-from endturn.telemetry.continue_prompts import ContinuePrompts, is_call_refused, question_of
-from endturn.telemetry.fingerprints import digests
+from endturn.telemetry.fingerprints import ContinuePrompts, digests, is_call_refused, question_of
 
 IDLE_S: Final = 30.0
 """A turn that nobody has continued for so long has been left."""
@@ -37,6 +36,9 @@ OPEN_TURNS: Final = 1_024
 Key = tuple[int | str, bytes | str]
 """A history: how many messages it has, and their hash. Or what a server keeps: "response" or "conversation", its id."""
 
+Verdict = tuple[bool, Strategy | None]
+"""Whether a call is of the same conversation, and how it continues the cut answer, if it does."""
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PendingTurn:
@@ -44,7 +46,7 @@ class PendingTurn:
 
     Attributes:
         number: of the call.
-        question: the digest of the user's message that it answers.
+        question: in an observed turn, the digest of the user's message that it answers.
         first: the history of the turn's first call, with its system prompts and without.
         keys: that, and the history and the names of its latest call: frameworks append each part, or merge them.
         tail: the last visible characters of the cut answer.
@@ -98,14 +100,10 @@ class TurnInference:
     def resolve(self, asked: object, turn: Turn | None) -> tuple[Turn, Continuation | None]:
         """The turn of a call that is about to be made in an explicit one or none, and what the call continues."""
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
-            continuation = turn.continuation
-            if (
-                continuation is not None
-                and continuation.strategy is Strategy.PROMPT
-                and isinstance(asked, RequestSummary)
-            ):
+            again = turn.continuation
+            if again is not None and again.strategy is Strategy.PROMPT and isinstance(asked, RequestSummary):
                 self._prompts.learn(asked)
-            return turn, continuation
+            return turn, again
         if self._pending and isinstance(asked, RequestSummary):
             self.sweep()
             found = self._find(asked, turn)
@@ -142,19 +140,18 @@ class TurnInference:
             return
         # A continuation that failed leaves the answer as cut as it was, and is often asked for again.
         failed = ended.error is not None and ended.stop.reason is not StopReason.CANCELLED
-        # A response in the background is over when it is recorded: nobody has fetched it.
-        is_paused = (
-            ended.stop.reason is StopReason.PAUSED and isinstance(asked, RequestSummary) and not asked.background
-        )
-        is_cut = ended.stop.truncated or is_paused
-        if isinstance(asked, RequestSummary) and (is_cut or (before is not None and failed)):
-            cut = self._cut(ended, asked, tail, before, failed=not is_cut)
-            if cut.keys:
-                with self._lock:
-                    self._put(cut)
-                    excess = list(islice(self._pending.values(), max(0, self.open_turns - OPEN_TURNS)))
-                self._leave(excess)
-                return
+        if isinstance(asked, RequestSummary):
+            # A response in the background is over when it is recorded: nobody has fetched it.
+            is_paused = ended.stop.reason is StopReason.PAUSED and not asked.background
+            is_cut = ended.stop.truncated or is_paused
+            if is_cut or (before is not None and failed):
+                cut = self._cut(ended, asked, tail, before, failed=not is_cut)
+                if cut.keys:
+                    with self._lock:
+                        self._put(cut)
+                        excess = list(islice(self._pending.values(), max(0, self.open_turns - OPEN_TURNS)))
+                    self._leave(excess)
+                    return
         if turn.kind is TurnKind.IMPLICIT:
             outcome = outcome_of(ended)
             if ended.stop.truncated or (turn.unfinished and outcome is TurnOutcome.COMPLETED):
@@ -178,10 +175,9 @@ class TurnInference:
 
     def close(self) -> None:
         """End every turn that waits: the process, or its instrumentation, ends."""
-        with self._lock:
-            over = [*self._pending.values(), *self._taken.values()]
-            self._pending, self._by_key, self._taken = {}, {}, {}
-        for cut in over:
+        self._leave(list(self._pending.values()))
+        taken, self._taken = self._taken, {}
+        for cut in taken.values():
             _end(cut)
 
     # --- within ---
@@ -252,10 +248,8 @@ class TurnInference:
         ]
         return sorted(found, key=lambda row: (-row[0], row[1].turn.model != asked.model))
 
-    def _judge(
-        self, cut: PendingTurn, asked: RequestSummary, begin: int, *, bare: bool
-    ) -> tuple[bool, Strategy | None]:
-        """Whether the call is of the same conversation, and how it continues the cut answer, if it does.
+    def _judge(self, cut: PendingTurn, asked: RequestSummary, begin: int, *, bare: bool) -> Verdict:
+        """How the call relates to what was cut.
 
         Args:
             begin: where what it says beyond the cut call begins in its history; 0 where it only names that.
@@ -285,7 +279,7 @@ class TurnInference:
             return True, Strategy.REPAIR
         return True, Strategy.PROMPT if len(rest) == 1 and self._prompts.is_one(rest[0]) else None
 
-    def _asked_again(self, cut: PendingTurn, asked: RequestSummary) -> tuple[bool, Strategy | None]:
+    def _asked_again(self, cut: PendingTurn, asked: RequestSummary) -> Verdict:
         """The same of a call that adds nothing."""
         if asked.model != cut.turn.model:
             return False, None  # one prompt sent to several models: each has its own turn
@@ -301,11 +295,9 @@ class TurnInference:
     ) -> PendingTurn:
         """How the continuation of this call would be known; without keys where it could not be."""
         started = ended.started
-        own: list[Key] = []
-        if asked.length:
-            for bare in (False, True):
-                own += digests(asked, [asked.length], bare=bare).items()
-        first = tuple(own) if before is None else before.first or tuple(own)
+        lengths = [asked.length] if asked.length else []
+        own = [key for bare in (False, True) if lengths for key in digests(asked, lengths, bare=bare).items()]
+        first = (before and before.first) or tuple(own)
         # What failed continued nothing: it is still the answer before it that is cut.
         kept = before if failed else None
         earlier = first if kept is None else kept.keys
@@ -313,7 +305,7 @@ class TurnInference:
         return PendingTurn(
             turn=started.turn,
             number=started.number if kept is None else kept.number,
-            question=question_of(asked),
+            question=question_of(asked) if started.turn.kind is TurnKind.OBSERVED else None,
             first=first,
             keys=tuple(dict.fromkeys((*earlier, *own, *_names(ended.response_id, asked.conversation_id)))),
             tail=tail if kept is None else kept.tail,
@@ -328,8 +320,7 @@ class TurnInference:
 
 def _names(response_id: str | None, conversation_id: str | None) -> list[Key]:
     """What a server knows a response, and its conversation, by."""
-    named = (("response", response_id), ("conversation", conversation_id))
-    return [(kind, name) for kind, name in named if name is not None]
+    return [(kind, name) for kind, name in (("response", response_id), ("conversation", conversation_id)) if name]
 
 
 def _continue(cut: PendingTurn, strategy: Strategy, asked: RequestSummary) -> tuple[Turn, Continuation]:
@@ -357,16 +348,15 @@ def _end(cut: PendingTurn) -> None:
         end_turn(cut.turn, TurnOutcome.PROVIDER_ERROR if cut.failed else left)
 
 
-def _with_current(do: Callable[[TurnInference], None]) -> Callable[[], None]:
-    """Do it with the inference that is in place, if there is one."""
-
-    def done() -> None:
-        inference = scopes.inference()
-        if isinstance(inference, TurnInference):
-            do(inference)
-
-    return done
+def _sweep() -> None:
+    if isinstance(inference := scopes.inference(), TurnInference):
+        inference.sweep()
 
 
-cleanup.each_time(_with_current(TurnInference.sweep))
-cleanup.after_fork(_with_current(TurnInference.forget))
+def _forget() -> None:
+    if isinstance(inference := scopes.inference(), TurnInference):
+        inference.forget()
+
+
+cleanup.each_time(_sweep)
+cleanup.after_fork(_forget)
