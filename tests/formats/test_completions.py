@@ -10,8 +10,7 @@ from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
 from endturn.events import Strategy
 from endturn.formats import Context, Event, RequestSummary
-from endturn.formats.completions import FORMAT as completions
-from endturn.formats.completions_reader import SHAPES
+from endturn.formats.completions import FORMAT as completions, SHAPES
 from endturn.stop import Stop, StopReason
 from endturn.stop_reasons import rows_of
 from tests.formats.replies_completions import (
