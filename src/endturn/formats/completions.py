@@ -1,13 +1,14 @@
 """Formats that continue a text prompt: OpenAI's legacy completions, and a dialect for every service with its own.
 
-A reply is an answer, or lists several: each with a text, and a reason once it stops. Beside them stand figures of usage,
-or an error. An event of a stream is read as a body is. `data/completion_shapes.tsv` says where a service has what.
+A reply is an answer, or lists several: each with a text, and a reason once it stops. Beside them stand figures of
+usage, or an error. An event of a stream is read as a body is. `data/completion_shapes.tsv` says where a service has
+what.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from typing import Any, Final
@@ -69,15 +70,19 @@ class Shape:
 
     def fits(self, reply: Any) -> bool:
         """Whether a reply, or an event of a stream, is of this shape."""
-        for name in self.heads:  # noqa: SIM110 - a generator costs twice as much, and this is asked of every event
-            if member(reply, name) is not None:
-                return True
-        return False
+        return _has(reply, self.heads)
 
     def answers_in(self, reply: Any) -> Any:
         """The answers of a reply or an event: a list's, those that it lists, or itself."""
         listed = reply if isinstance(reply, list) else member(reply, self.answers)
         return (reply,) if listed is None else items(listed)
+
+
+def _has(thing: Any, names: Iterable[str]) -> bool:
+    for name in names:  # noqa: SIM110 - a generator costs twice as much, and this is asked of every event
+        if member(thing, name) is not None:
+            return True
+    return False
 
 
 def _shapes() -> Mapping[str, Shape]:
@@ -163,27 +168,29 @@ class Reader:
         self._dialect, self._shape, self._rows = dialect, shape, rows_of(NAME, self._ctx.dialect or dialect)
         self._text = _OWN.get((dialect, "text")) or _at(shape.text)
         self._reason = _OWN.get((dialect, "reason")) or _at(shape.reason)
-        self._figures = {path.partition(".")[0] for paths in shape.spent.values() for path in paths}
+        self._figures = tuple({path.partition(".")[0] for paths in shape.spent.values() for path in paths})
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
-        dialect = told(event, self._ctx.dialect)
+        head = next(iter(event), None) if isinstance(event, list) else event
+        dialect = self._dialect if self._shape.fits(head) else told(head, self._ctx.dialect)
         if dialect is not None:
             if dialect != self._dialect:
                 self._speaks(dialect)
                 yield Vocabulary(self._rows)
             answers = self._shape.answers_in(event)
             for position, answer in enumerate(answers):
-                index = count(member(answer, self._shape.index))
+                index = count(member(answer, self._shape.index)) if self._shape.index else None
                 index = position if index is None else index
                 if index == 0 and (said := text(self._text(answer))):
                     yield Text(self._added(said) if dialect == "sglang" else said)
-                raw = raw_text(self._reason(answer))
+                why = self._reason(answer)
+                raw = None if why is None else raw_text(why)
                 if raw is not None or index not in self._begun:
                     self._begun.add(index)
                     yield self._stopped(raw, index, answer)
-            head = event[0] if isinstance(event, list) else event
-            yield from self._usage(answers[0] if answers else None, head)
+            if _has(head, self._figures) or (answers and _has(answers[0], self._figures)):
+                yield from self._usage(answers[0] if answers else None, head)
             if not self._named:
                 named = text_or_none(_at(self._shape.id)(head)), text_or_none(_at(self._shape.by)(head))
                 self._named = None not in named
@@ -209,8 +216,6 @@ class Reader:
 
     def _usage(self, answer: Any, event: Any) -> Iterator[Part]:
         """The largest figures: those of a stream grow, and some services say 0, or nothing, on its later events."""
-        if not any(member(holder, name) is not None for name in self._figures for holder in (answer, event)):
-            return
         for name, paths in self._shape.spent.items():
             for path in paths:
                 tokens = [count(_at(path)(holder)) for holder in (answer, event)]

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from endturn.chat import Json, Usage
 from endturn.formats.errors import label_of
@@ -62,7 +62,8 @@ _ENDS: Final = {
 _BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
 
-class _Said(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Said:
     """What an event has a piece of: which item's; the list of parts and the kind of part; the member that holds it."""
 
     item: str
@@ -146,7 +147,8 @@ class Reader:
         if self._over:  # The first terminal wins.
             return iter(())
         if said := _PIECES.get(kind):
-            return self._piece(self._find(event, said.item), said, event, text(member(event, "delta")))
+            item = self._named.get((said.item, text(member(event, "item_id")))) or self._find(event, said.item)
+            return self._piece(item, said, event, text(member(event, "delta")))
         return self._event(kind, event)
 
     def _event(self, kind: str, event: Any) -> Iterator[Part]:
