@@ -24,7 +24,7 @@ from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocab
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
+from endturn.formats.scripting import chat_reply_error, raw_reason, words, written_usage
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import TAIL, Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import find_row, raw_text
@@ -459,14 +459,6 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     return [Event("completion" if dialect == "claude_text" else None, each) for each in events]
 
 
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body, the same as to a chat request; within a stream, the chunk that it is."""
-    body = chat_error(status, code, message)
-    return Event(None, body) if stream else body
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
@@ -482,5 +474,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=chat_reply_error,
 )

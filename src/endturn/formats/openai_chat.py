@@ -23,7 +23,7 @@ from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, R
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import chat_error, function_call, raw_reason, words, written_usage
+from endturn.formats.scripting import chat_reply_error, function_call, raw_reason, words, written_usage
 from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
@@ -519,14 +519,6 @@ def _call_pieces(call: Json) -> list[Json]:
     return [begin, *({"function": {"arguments": word}} for word in words(function["arguments"]))]
 
 
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, the chunk that it is."""
-    body = chat_error(status, code, message)
-    return Event(None, body) if stream else body
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
@@ -550,5 +542,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=chat_reply_error,
 )

@@ -14,24 +14,10 @@ from functools import reduce
 from typing import Any, Final
 
 from endturn.chat import Json, Usage
+from endturn.formats import parts
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
-from endturn.formats.parts import (
-    Block,
-    Call,
-    End,
-    Fault,
-    Head,
-    Part,
-    Reason,
-    Reasoning,
-    Running,
-    ServerCall,
-    Text,
-    Tokens,
-    Unreadable,
-    Vocabulary,
-)
+from endturn.formats.parts import Part
 from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
 from endturn.formats.validation import an_object
@@ -143,7 +129,9 @@ class Reader:
         if kind == "error" or (not kind and _failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
             self._over = True
-            return iter([Fault(member(event, "error") or {name: member(event, name) for name in ("code", "message")})])
+            return iter(
+                [parts.Fault(member(event, "error") or {name: member(event, name) for name in ("code", "message")})]
+            )
         if self._over:  # The first terminal wins.
             return iter(())
         if said := _PIECES.get(kind):
@@ -169,7 +157,7 @@ class Reader:
             yield from self._head(response)
             # Until its end, no status of it is an end.
             status = text(member(response, "status"))
-            yield Running(status if status in RUNNING else "in_progress")
+            yield parts.Running(status if status in RUNNING else "in_progress")
         elif kind in _ENDS:
             yield from self._end(member(event, "response"), _ENDS[kind])
         elif not kind and is_response(event):
@@ -177,22 +165,22 @@ class Reader:
 
     def _head(self, response: Any) -> Iterator[Part]:
         self._id = self._id or text_or_none(member(response, "id"))
-        yield Head(self._id, text_or_none(member(response, "model")), replaces=True)
+        yield parts.Head(self._id, text_or_none(member(response, "model")), replaces=True)
         if member(response, "background") is True:
             self._rows = BACKGROUND
-            yield Vocabulary(BACKGROUND)
+            yield parts.Vocabulary(BACKGROUND)
 
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
         if (usage := _usage(member(response, "usage"))) is not None:
-            yield Tokens(usage)
+            yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.
         status = (status or told) if told in RUNNING else told or status
         self._over = True
         if _unreadable(response):
-            yield Unreadable()
+            yield parts.Unreadable()
             return
         left = [*self._items]
         for place, raw in enumerate(items(member(response, "output"))):
@@ -204,10 +192,10 @@ class Reader:
             if known is not None:
                 left.remove(known)
             yield from self._learn(known or self._begin(kind), raw, place=place)
-        yield Running(status if status in RUNNING else None)
+        yield parts.Running(status if status in RUNNING else None)
         if status not in RUNNING:
             yield from self._reason(response, status)
-        yield End()
+        yield parts.End()
 
     def _reason(self, response: Any, status: str | None) -> Iterator[Part]:
         """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
@@ -217,8 +205,8 @@ class Reader:
         raw = f"{status}:{why}" if why else status
         row = find_row(raw or "", self._rows)
         if row is None and status in _NO_ROW:
-            yield Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
-        yield Reason(raw, detail=label_of(error) if error and (row is None or row.detail is None) else None)
+            yield parts.Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
+        yield parts.Reason(raw, detail=label_of(error) if error and (row is None or row.detail is None) else None)
 
     def _find(self, event: Any, kind: str, raw: Any = None, *, begins: bool = False) -> _Item:
         """The item that an event speaks of: by its id, else by its index: some servers give an id of its own to each
@@ -243,12 +231,12 @@ class Reader:
             item.call_id = item.call_id or text(member(raw, "call_id")) or minted(self._id, item.place)
             yield _call(item, raw, begins)
         elif item.kind.endswith("_output"):
-            yield ServerCall(text(member(raw, "call_id")))
+            yield parts.ServerCall(text(member(raw, "call_id")))
         if self._keep:
             item.told |= {name: value for name, value in raw.items() if value is not None or name not in item.told}
             # The result that answers a call must name the same id.
             item.told |= {"call_id": item.call_id} if client else {}
-            yield Block((item.place,) if place is None else (_OUTPUT, place), item.told, begins=True)
+            yield parts.Block((item.place,) if place is None else (_OUTPUT, place), item.told, begins=True)
         for name in () if begins else ("summary", "content"):
             for index, part in enumerate(items(member(raw, name))):
                 if said := _PARTS.get(text(member(part, "type"))):
@@ -262,16 +250,16 @@ class Reader:
     def _piece(self, item: _Item, said: _Said, where: Any, piece: str) -> Iterator[Part]:
         """A piece of a part of an item, or of what a call is given."""
         if said.item == "message":
-            yield Text(piece, refusal=said.kind == "refusal")
+            yield parts.Text(piece, refusal=said.kind == "refusal")
         elif said.item == "reasoning":
-            yield Reasoning(piece)
+            yield parts.Reasoning(piece)
         elif self._keep and piece and item.call_id:
-            yield Call(item.call_id, arguments=piece)
+            yield parts.Call(item.call_id, arguments=piece)
         if piece:
             at = (item.place, said, _index(said, where))
             self._said.add(at)
             if self._keep:
-                yield Block(at, {"text": piece, "id": member(where, "item_id")})
+                yield parts.Block(at, {"text": piece, "id": member(where, "item_id")})
 
 
 def _index(said: _Said, where: Any) -> int:
@@ -284,7 +272,7 @@ def _call(item: _Item, raw: Any, begins: bool) -> Part:
     # One that is in progress although it is done waits for the program that the server runs: nothing of it is missing.
     closed = None if begins else member(raw, "status") != "incomplete"
     name, builtin = text(member(raw, "name")), item.kind not in GIVEN
-    return Call(item.call_id, item.call_id, name, said, closed=closed, builtin=builtin, replaces=not begins)
+    return parts.Call(item.call_id, item.call_id, name, said, closed=closed, builtin=builtin, replaces=not begins)
 
 
 def _usage(raw: Any) -> Usage | None:
