@@ -36,7 +36,7 @@ from xai_sdk.chat import Chunk as XaiChunk, Response as XaiResponse  # type: ign
 from xai_sdk.proto import chat_pb2, sample_pb2, usage_pb2  # type: ignore[import-untyped]
 
 from endturn.chat import Json
-from endturn.formats import Context, RequestSummary, ResponseSummary, format_of, framing, summarize
+from endturn.formats import Context, Event, RequestSummary, ResponseSummary, format_of, framing, summarize
 from endturn.scripted import Reply, ScriptedProvider, call, cut, fail, pause, reason, say, truncate
 from endturn.scripted.loopback import Answer, Server
 from endturn.sdk_objects import dumped
@@ -250,7 +250,7 @@ def test_their_habits_survive_their_sdks(case: Json) -> None:
     if "body" in case:
         content, kind = json.dumps(case["body"]).encode(), "application/json"
     else:
-        content = b"".join(framing.frame(framing.Event(None, each)) for each in said(case))
+        content = b"".join(framing.frame(Event(None, each)) for each in said(case))
         kind = "text/event-stream"
     answer = Answer(headers={"content-type": kind}, chunks=(content,))
     with Server(lambda asked: answer).running() as url, sdk.client(url) as client:
