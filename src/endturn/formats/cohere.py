@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
+from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls, written_message
 from endturn.formats.error_words import error_words
@@ -21,7 +21,7 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import function_call, raw_reason, words, written_arguments, written_usage
@@ -171,7 +171,7 @@ class Reader:
 
 def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
     """The end. Without a reason it is none: what it says instead is an error, or nothing."""
-    if (found := usage_of(usage)) is not None:
+    if (found := usage_in(usage, _USAGE)) is not None:
         yield Tokens(found)
     if raw_text(reason) is not None:
         yield Reason(reason, detail=label_of(error) if error else None)
@@ -189,16 +189,14 @@ def _one(value: Any) -> Any:
     return next(iter(_listed(value)), None)
 
 
-def usage_of(usage: Any) -> Usage | None:
-    """Tokens as Cohere counts them: `tokens` are those that the model saw and made, `billed_units` those paid for."""
-    made, billed = member(usage, "tokens"), member(usage, "billed_units")
-
-    def of(name: str) -> int | None:
-        found = count(member(made, name))
-        return count(member(billed, name)) if found is None else found
-
-    found = Usage(of("input_tokens"), of("output_tokens"), None, count(member(usage, "cached_tokens")))
-    return None if found == Usage() else found
+_USAGE: Final = {
+    "tokens.input_tokens": "input_tokens",
+    "tokens.output_tokens": "output_tokens",
+    "billed_units.input_tokens": "input_tokens",
+    "billed_units.output_tokens": "output_tokens",
+    "cached_tokens": "cache_read_tokens",
+}
+"""`tokens` are those that the model saw and made, `billed_units` those paid for."""
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
@@ -390,13 +388,6 @@ def _tool_v1(tool: Tool) -> Json:
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
 _ROWS: Final = {**REASONS[""], **REASONS["v1"]}
-_USAGE: Final = {
-    "billed_units.input_tokens": "input_tokens",
-    "billed_units.output_tokens": "output_tokens",
-    "tokens.input_tokens": "input_tokens",
-    "tokens.output_tokens": "output_tokens",
-    "cached_tokens": "cache_read_tokens",
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:

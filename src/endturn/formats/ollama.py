@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import count, items, member, minted, text, text_or_none
+from endturn.formats.reading import items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_usage
@@ -76,9 +76,8 @@ class Reader:
                 yield Block("message", beside)
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
-            sent, answered = count(member(line, "prompt_eval_count")), count(member(line, "eval_count"))
-            if sent is not None or answered is not None:
-                yield Tokens(Usage(sent, answered))
+            if (usage := usage_in(line, _USAGE)) is not None:
+                yield Tokens(usage)
             yield End()
 
 

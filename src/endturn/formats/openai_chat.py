@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
@@ -20,7 +20,7 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks, resent
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
-from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
+from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_reply_error, function_call, raw_reason, words, written_usage
@@ -148,8 +148,8 @@ class Reader:
     def _call(self, choice: int, fragment: Json) -> Call:
         """A call, or a piece of one."""
         body = fragment.get("function") or fragment.get("custom")
-        # "null": what Mistral's API once sent, and its SDK says, for a call without an id.
-        id_, name = text(fragment.get("id")).removeprefix("null"), text(member(body, "name"))
+        id_, name = text(fragment.get("id")), text(member(body, "name"))
+        id_ = "" if id_ == "null" else id_  # what Mistral's API once sent, and its SDK says, where there is none
         said = first(body, "arguments", "input")
         # Older servers of Hugging Face's give an object.
         piece = json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
@@ -255,22 +255,29 @@ def _failed(data: Any) -> Any:
     return {"error": error} if error else None
 
 
-def usage_of(usage: Any) -> Usage | None:
+_USAGE: Final = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
+    "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
+    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
+}
+_ALSO: Final = {"prompt_cache_hit_tokens": "cache_read_tokens", "cached_tokens": "cache_read_tokens"}
+"""DeepSeek's, Moonshot's."""
+
+
+def usage_of(said: Any) -> Usage | None:
     """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's.
 
     xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
     (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
     """
-    prompt, completion = member(usage, "prompt_tokens_details"), member(usage, "completion_tokens_details")
-    asked, answered = count(member(usage, "prompt_tokens")), count(member(usage, "completion_tokens"))
-    reasoned, written = count(member(completion, "reasoning_tokens")), count(member(prompt, "cache_write_tokens"))
-    # OpenAI's, DeepSeek's, Moonshot's.
-    places = ((prompt, "cached_tokens"), (usage, "prompt_cache_hit_tokens"), (usage, "cached_tokens"))
-    cached = next((tokens for at, name in places if (tokens := count(member(at, name))) is not None), None)
-    if answered is not None and reasoned and count(member(usage, "total_tokens")) == (asked or 0) + answered + reasoned:
-        answered += reasoned
-    found = Usage(asked, answered, reasoned, cached, written)
-    return None if found == Usage() else found
+    found = usage_in(said, _USAGE | _ALSO)
+    if found is not None and found.reasoning_tokens and found.output_tokens is not None:
+        apart = found.output_tokens + found.reasoning_tokens
+        if count(member(said, "total_tokens")) == (found.input_tokens or 0) + apart:
+            return replace(found, output_tokens=apart)
+    return found
 
 
 def _blocks(fold: Fold) -> Iterable[Json]:
@@ -469,14 +476,6 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
-
-_USAGE: Final = {
-    "prompt_tokens": "input_tokens",
-    "completion_tokens": "output_tokens",
-    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
-    "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
-    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:

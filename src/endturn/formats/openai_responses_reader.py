@@ -10,15 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, Final
 
-from endturn.chat import Json, Usage
+from endturn.chat import Json
 from endturn.formats import parts
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
 from endturn.formats.parts import Part
-from endturn.formats.reading import count, items, member, minted, text, text_or_none
+from endturn.formats.reading import count, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.summaries import Context
 from endturn.formats.validation import an_object
 from endturn.stop import Row, StopReason, find_row
@@ -173,7 +172,7 @@ class Reader:
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
-        if (usage := _usage(member(response, "usage"))) is not None:
+        if (usage := usage_in(member(response, "usage"), USAGE)) is not None:
             yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.
@@ -273,11 +272,6 @@ def _call(item: _Item, raw: Any, begins: bool) -> Part:
     closed = None if begins else member(raw, "status") != "incomplete"
     name, builtin = text(member(raw, "name")), item.kind not in GIVEN
     return parts.Call(item.call_id, item.call_id, name, said, closed=closed, builtin=builtin, replaces=not begins)
-
-
-def _usage(raw: Any) -> Usage | None:
-    counts = {name: count(reduce(member, path.split("."), raw)) for path, name in USAGE.items()}
-    return None if all(tokens is None for tokens in counts.values()) else Usage(estimated=False, **counts)
 
 
 def _rows(ctx: Context) -> Mapping[str, Row]:
