@@ -29,8 +29,6 @@ REASONS: Final = tables(NAME)
 _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
 _USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
-_READ: Final = frozenset({"role", "content", "thinking", "tool_calls"})
-"""The members of a message that are read; what stands beside them goes back as it is."""
 _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
@@ -70,10 +68,6 @@ class Reader:
                 self._calls += 1
                 if self._keep:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
-        if self._keep and isinstance(message, Mapping):
-            beside = {name: value for name, value in message.items() if name not in _READ and value is not None}
-            if beside:
-                yield Block("message", beside)
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
             if (usage := usage_in(line, _USAGE)) is not None:
@@ -155,7 +149,7 @@ def _replayed(message: Message, block: Json) -> Json | None:
     written = {name: value for name, value in block.items() if name != "tool_calls"}
     if calls:
         written["tool_calls"] = calls
-    return written if calls or text(written.get("content")).strip() or written.get("images") else None
+    return written if calls or text(written.get("content")).strip() else None
 
 
 def _id_of(call: Any, place: int) -> str:

@@ -317,8 +317,6 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What is wrong with the members of an event, or of a whole body."""
     if whole and not is_response(data):
         return f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
-    if data.get("type") == "response.output_item.done" and data.get("item") is None:
-        return "an item that is done is not an object"
     held = () if whole else (data.get("item"), data.get("part"))
     if not all(isinstance(each, Mapping | None) for each in held) or _unreadable(
         data if whole else data.get("response")
