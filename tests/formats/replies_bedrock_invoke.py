@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from endturn.formats import Context, Event, RequestSummary
 from endturn.formats.framing import DONE
-from tests.formats import replies, replies_completions
+from tests.formats import replies
+from tests.formats.recorded import RECORDED
 from tests.formats.replies_completions import ai21, claude, command, llama, mistral, titan, titan_chunk
 
 Json = dict[str, Any]
+CHAT: Final = RECORDED["openai_chat"]
 INTERVENED: Final = {
     "amazon-bedrock-guardrailAction": "INTERVENED",
     "amazon-bedrock-trace": {"guardrail": {"actionReason": "Guardrail blocked."}},
@@ -115,12 +117,12 @@ BODIES: dict[str, Json] = {
     "claude_text: messages": replies.ANTHROPIC["text"],
     "command_r: text": command_r("Grüezi 👋🏽"),
     "command_r: length": command_r("The answer", "MAX_TOKENS"),
-    "jamba: text": replies.CHAT["text"],
-    "jamba: length": replies.CHAT["length"],
-    "gpt_oss: calls": replies.CHAT["tool calls"],
+    "jamba: text": CHAT.bodies["text"],
+    "jamba: length": CHAT.bodies["length"],
+    "gpt_oss: calls": CHAT.bodies["tool calls"],
     "large: chat": {"id": "c-1", "model": "mistral-large-2402", "choices": [_STOPPED]},
     "deepseek: length": {"choices": [{"text": "<think>\nHm", "stop_reason": "length"}]},
-    "imported: chat": replies.CHAT["text"],
+    "imported: chat": CHAT.bodies["text"],
     "imported: llama": llama("Hm", "length"),
     "told: nova": nova([{"text": "Hm"}]),
 }
@@ -151,11 +153,11 @@ STREAMS: dict[str, list[Event]] = {
             "response": command_r("One", "MAX_TOKENS"),
         },
     ),
-    "jamba: calls": chunks(*_unnamed(replies.CHAT_STREAMS["tool calls"])),
+    "jamba: calls": chunks(*_unnamed(CHAT.streams["tool calls"])),
     "deepseek: length": chunks(
         {"choices": [{"text": "One", "stop_reason": None}]}, {"choices": [{"text": " two", "stop_reason": "length"}]}
     ),
-    "imported: text": chunks(*_unnamed(replies_completions.STREAMS["length"]), counted=False),
+    "imported: text": chunks(*_unnamed(RECORDED["completions"].streams["length"]), counted=False),
     "cut": chunks(mistral("One", None), mistral(" two", None), counted=False),
     "exception after the end": [
         *chunks(mistral("One", None), mistral("", "length")),

@@ -1,4 +1,4 @@
-"""What holds of every format, for every reply: body, stream, mappings, SDK objects and cut bytes agree."""
+"""What holds of every format, for every reply: body, stream, mappings and cut bytes agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from endturn.formats import Context, Event, Framing, framing, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
-from endturn.sdk_objects import dumped
 from endturn.stop import Stop, StopReason
 from endturn.stop_reasons import apis
 from tests.formats.recorded import CTX, RECORDED, Recorded
@@ -45,40 +44,33 @@ def watched(api: Format, things: Iterable[Any], ctx: Context = CTX) -> Stop:
     """What a summarizer makes of events or a body."""
     summarizer = api.summarizer(ctx)
     for thing in things:
-        summarizer.feed(dumped(thing))
+        summarizer.feed(thing)
     return summarizer.close().stop
 
 
 @each_body
 def test_watch_and_decode_agree_on_bodies(recorded: Recorded, name: str) -> None:
-    """A summarizer reads the same Stop and usage from a body, or the SDK's object of it, that decode reads."""
+    """A summarizer reads the same Stop and usage from a body that decode reads."""
     api, ctx, body = recorded.format, recorded.context(name), recorded.bodies[name]
     expected = api.decode(body, ctx=ctx)
-    for thing in (body, recorded.body_object and recorded.body_object(body)):
-        if thing is None:
-            continue
-        summarizer = api.summarizer(ctx)
-        summarizer.feed(dumped(thing))
-        for seen in (summarizer.close(), summarize(api, ctx, dumped(thing))):
-            assert seen.stop == expected.stop
-            assert (seen.usage, seen.id, seen.model) == (expected.usage, expected.id, expected.model)
-            assert seen.tail == expected.text[-64:]
-            assert seen.output_chars == len(expected.text)
+    seen = summarize(api, ctx, body)
+    assert seen.stop == expected.stop
+    assert (seen.usage, seen.id, seen.model) == (expected.usage, expected.id, expected.model)
+    assert seen.tail == expected.text[-64:]
+    assert seen.output_chars == len(expected.text)
 
 
 @each_stream
 def test_watch_and_decoder_agree_on_streams(recorded: Recorded, name: str) -> None:
-    """A summary reads the same from a stream's mappings, its events, or the SDK's objects, that the decoder reads."""
+    """A summary reads the same from a stream's mappings, or its events, that the decoder reads."""
     api, ctx, events = recorded.format, recorded.context(name), recorded.streams[name]
     deltas, response = streamed(api, events, ctx)
     assert "".join(delta.text for delta in deltas) == response.text
     plain = [event.data for event in events if event.data != framing.DONE]
-    for things in (plain, events, recorded.event_objects and recorded.event_objects(events)):
-        if things is None:
-            continue
+    for things in (plain, events):
         summarizer = api.summarizer(ctx)
         for thing in things:
-            summarizer.feed(dumped(thing))
+            summarizer.feed(thing)
         seen = summarizer.close()
         assert seen.stop == response.stop
         assert seen.usage == response.usage
@@ -95,7 +87,7 @@ def test_every_prefix_agrees_and_none_invents_an_end(recorded: Recorded, name: s
     final = streamed(api, events, ctx)[1].stop
     for event in events:
         text += "".join(delta.text for delta in decoder.feed(event))
-        summarizer.feed(dumped(event))
+        summarizer.feed(event)
         response = decoder.close()
         assert response.text == text
         assert summarizer.close().stop == response.stop
@@ -113,7 +105,7 @@ def test_what_follows_the_last_event_says_nothing(recorded: Recorded, name: str)
         whole.feed(event)
     for event in events:
         assert not summarizer.over
-        summarizer.feed(dumped(event))
+        summarizer.feed(event)
         if summarizer.over:
             break
     seen, all_seen = summarizer.close(), whole.close()
@@ -248,7 +240,7 @@ def test_any_json_is_survived(recorded: Recorded, data: st.DataObject) -> None:
     thing = data.draw(anything(WORDS[api.name]))
     ctx = recorded.context(data.draw(st.sampled_from(list(recorded.bodies))))
     summarizer = api.summarizer(ctx)
-    summarizer.feed(dumped(thing))
+    summarizer.feed(thing)
     summarizer.close()
     with suppress(ProviderError):
         api.decode(thing, ctx=ctx)

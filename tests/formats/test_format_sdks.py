@@ -18,14 +18,14 @@ from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.formats.request_body import request_of
 from endturn.sdk_objects import dumped
 from endturn.stop import StopReason
-from tests.formats.replies import ANTHROPIC, ANTHROPIC_STREAMS, CHAT, CHAT_STREAMS
+from tests.formats.recorded import RECORDED
 
 CTX = Context()
 REQUEST = Request(
     model="m", messages=(Message(role="user", content="hi"),), tools=(Tool(name="weather"),), max_tokens=64
 )
-BODIES = {"openai_chat": CHAT, "anthropic": ANTHROPIC}
-STREAMS = {"openai_chat": CHAT_STREAMS, "anthropic": ANTHROPIC_STREAMS}
+BODIES = {name: RECORDED[name].bodies for name in ("openai_chat", "anthropic")}
+STREAMS = {name: RECORDED[name].streams for name in BODIES}
 EACH_BODY = [pytest.param(api, name, id=f"{api}-{name}") for api in BODIES for name in BODIES[api]]
 # The SDK raises over an error after the end.
 EACH_STREAM = [

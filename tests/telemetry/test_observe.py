@@ -25,9 +25,11 @@ from endturn.instrumentation.decorators import observe_provider_call, observe_tu
 from endturn.scopes import current_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup
-from tests.formats.replies import CHAT, DONE_EVENT, chat_body, chunk, message, say
+from tests.formats.recorded import RECORDED
+from tests.formats.replies import DONE_EVENT, chat_body, chunk, message, say
 from tests.telemetry.mocked import Records, Server, body
 
+CHAT = RECORDED["openai_chat"].bodies
 CUT = ChatResponse(
     text="Half an ans", stop=Stop(StopReason.MAX_TOKENS, "length"), usage=Usage(3, 4), id="r1", model="m-1"
 )

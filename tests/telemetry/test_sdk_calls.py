@@ -32,8 +32,8 @@ from endturn.instrumentation.instrument import uninstrument
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.formats import replies_completions as texts, replies_openai_responses as responses
+from tests.formats.recorded import RECORDED
 from tests.formats.replies import DONE_EVENT, anthropic_stream, chat_body, message, named, said, say, use, used
-from tests.formats.replies_cohere import BODIES, STREAMS
 from tests.telemetry.mocked import (
     ASK,
     CHUNKS,
@@ -125,14 +125,16 @@ def cohere_v1(whole: Any, stream: list[Event]) -> Any:
 
 
 def v1_generate() -> None:
-    asking = cohere_v1(texts.BODIES["command: cohere"], texts.STREAMS["command: cohere"])
+    texts_of = RECORDED["completions"]
+    asking = cohere_v1(texts_of.bodies["command cohere"], texts_of.streams["command cohere"])
     asked: Any = {"model": "command", "prompt": "One", "max_tokens": 9, "num_generations": 1}
     asking.generate(**asked)
     list(asking.generate_stream(**asked))
 
 
 def v1_chat() -> None:
-    asking = cohere_v1(BODIES["v1 limit"], STREAMS["v1 limit"])
+    chats = RECORDED["cohere"]
+    asking = cohere_v1(chats.bodies["v1 limit"], chats.streams["v1 limit"])
     asking.chat(message="hi", model="command-r")
     list(asking.chat_stream(message="hi", model="command-r"))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from endturn.chat import Json
-from endturn.formats import completions_reader, format_of
+from endturn.formats import completions, format_of
 from endturn.formats.format import Format
 from endturn.formats.reading import items, member, text
 from endturn.formats.summaries import Context
@@ -154,7 +154,7 @@ def told(said: Any) -> Family | None:
         if any(member(choice, name) is not None for choice in items(choices) for name in ("message", "delta")):
             return CHAT
         return FAMILIES["text"] if items(choices) else None
-    dialect = completions_reader.told(said, "")
+    dialect = completions.told(said, "")
     return None if dialect is None else Family("completions", dialect)
 
 
@@ -171,7 +171,7 @@ def asked(body: Mapping[str, Any]) -> Family:
         return FAMILIES["nova"]
     if "messages" in body:
         return CHAT
-    return Family("completions", completions_reader.asked_in(body))
+    return Family("completions", completions.asked_in(body))
 
 
 def with_reasons(said: Json) -> Json:

@@ -1,32 +1,239 @@
 """Cohere's chat API: v2, which our client speaks and a scripted server answers; v1's requests, bodies and events too.
 
-Over HTTP, v1 streams lines of JSON where v2 streams server-sent events; Bedrock's Command R speaks v1 within AWS's
-messages. Whoever has v1's events, each as an object, reads them here: the dialect "v1" is its words.
+A v2 reply is a message of content (text, thinking), a plan and calls; v1's holds a text and calls. Events tell them in
+pieces. Over HTTP, v1 streams lines of JSON where v2 streams server-sent events; Bedrock's Command R speaks v1 within
+AWS's messages. Whoever has v1's events, each as an object, reads them here: the dialect "v1" is its words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.events import Strategy
-from endturn.formats.cohere_reader import NAME as NAME, REPLY
+from endturn.formats.chat_messages import without_lost_calls, written_message
 from endturn.formats.error_words import error_words
+from endturn.formats.errors import label_of
+from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks
-from endturn.formats.reading import arguments, items, member, text
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
+from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import function_call, raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import written_settings
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
-from endturn.stop_reasons import tables
+from endturn.formats.validation import an_object
+from endturn.stop import raw_text
+from endturn.stop_reasons import rows_of, tables
 
+NAME: Final = "cohere"
 REASONS: Final = tables(NAME)
 """dialect → raw value → row. The dialect "" is v2; Bedrock's Command R speaks "v1"."""
+
+# --- Replies ----------------------------------------------------------------------------------------------------------
+
+_KINDS: Final = ("text", "thinking")
+"""The kinds of content that are read; other ones go back as they are."""
+
+
+class Reader:
+    """Reads events or a body of either version, each known by its shape.
+
+    v2's events have a `type`, v1's an `event_type`; v2's body has a `message`, v1's a `text`.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._id: str | None = None
+        self._calls = 0
+        self._spoke = False
+
+    def __call__(self, event: Any, /) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        delta = member(event, "delta")
+        message = member(delta, "message")
+        match member(event, "type") or member(event, "event_type"):
+            case "content-delta" if not self._keep:
+                yield Text(text(member(member(message, "content"), "text")))
+            case "content-delta" | "content-start":
+                yield from self._content(member(event, "index"), member(message, "content"))
+            case "tool-plan-delta":
+                yield from self._plan(member(message, "tool_plan"))
+            case "tool-call-start":
+                yield self._call(_one(member(message, "tool_calls")))
+            case "tool-call-delta" if self._calls:
+                function = member(_one(member(message, "tool_calls")), "function")
+                yield Call(self._calls - 1, arguments=text(member(function, "arguments")))
+            case "tool-call-end" if self._calls:
+                yield Call(self._calls - 1, closed=True)
+            case "citation-start":
+                yield from self._cited(member(message, "citations"))
+            case "message-start" | "stream-start":
+                yield self._named(event)
+            case "message-end":
+                yield from _end(member(delta, "finish_reason"), member(delta, "usage"), member(delta, "error"))
+            case "text-generation":
+                yield from self._content(0, event)
+            case "tool-calls-chunk":
+                call = member(event, "tool_call_delta")
+                yield from self._content(0, event if text(member(event, "text")) else call)
+                if text(member(call, "name")):
+                    yield self._call(call)
+                elif self._calls:
+                    yield Call(self._calls - 1, arguments=text(member(call, "parameters")))
+            case "tool-calls-generation":
+                yield from self._finished(event)
+            case "stream-end":
+                response = member(event, "response")
+                yield from self._finished(response)
+                yield self._named(response)
+                reason = member(event, "finish_reason") or member(response, "finish_reason")
+                yield from _end(reason, member(response, "meta"), member(event, "error"))
+            case "error":
+                yield Fault(member(event, "error") or event)
+            case None:
+                yield from self._body(event)
+
+    def _body(self, body: Any) -> Iterator[Part]:
+        """A body of either version, or an error in its place."""
+        message = member(body, "message")
+        is_v2 = isinstance(message, Mapping)
+        if not is_v2 and (error := member(body, "error") or (body if text(message) else None)):
+            yield Fault(error)
+            return
+        holder, content = (message, member(message, "content")) if is_v2 else (body, member(body, "text"))
+        if content is None and not is_v2 and member(body, "tool_calls") is None:
+            return
+        yield self._named(body)
+        for index, part in enumerate([{"text": content}] if isinstance(content, str) else items(content)):
+            yield from self._content(index, part)
+        yield from self._plan(member(holder, "tool_plan"))
+        yield from self._cited(member(message, "citations"))
+        reason, usage = member(body, "finish_reason"), member(body, "usage") or member(body, "meta")
+        for call in map(self._call, items(member(holder, "tool_calls"))):
+            # Without any reason, nothing says that a call is whole but the call itself.
+            given = call.arguments
+            parses = isinstance(given, dict) or arguments(given) is not None
+            yield call._replace(closed=parses or raw_text(reason) is not None)
+        yield from _end(reason, usage, None)
+        yield End(whole=True)
+
+    def _finished(self, whole: Any) -> Iterator[Part]:
+        """The whole of what chunks began: the text, where none has come, and every call."""
+        if not self._spoke:
+            yield from self._content(0, {"text": member(whole, "text")})
+        if calls := items(member(whole, "tool_calls")):
+            self._calls = 0
+            yield from (self._call(call)._replace(closed=True) for call in calls)
+
+    def _content(self, index: Any, content: Any) -> Iterator[Part]:
+        """A piece of content: its kind is what it says, or the member that it has."""
+        kind = text(member(content, "type")) or next((each for each in _KINDS if text(member(content, each))), "")
+        piece = text(member(content, kind))
+        if kind == "text":
+            self._spoke = self._spoke or piece != ""
+            yield Text(piece)
+        elif kind == "thinking":
+            yield Reasoning(piece)
+        if self._keep and kind:
+            yield Block((count(index), kind), {"type": kind, kind: piece} if kind in _KINDS else dict(content))
+
+    def _plan(self, plan: Any) -> Iterator[Part]:
+        """A piece of the plan that comes before calls: thinking that the provider shows."""
+        if piece := text(plan):
+            yield Reasoning(piece)
+            yield Block("message", {"tool_plan": piece})
+
+    def _cited(self, citations: Any) -> Iterator[Part]:
+        """Citations of a body, or the one of an event."""
+        if found := [each for each in _listed(citations) if isinstance(each, Mapping)]:
+            yield Block("message", {"citations": found})
+
+    def _call(self, call: Any) -> Call:
+        """A call that begins: v2's is a `function` with `arguments` in JSON, v1's has `parameters` and no id."""
+        about, place = member(call, "function") or call, self._calls
+        self._calls += 1
+        given = member(about, "arguments") or member(about, "parameters")
+        id_ = text(member(call, "id")) or minted(self._id, place)
+        return Call(place, id_, text(member(about, "name")), given if isinstance(given, str | dict) else "")
+
+    def _named(self, holder: Any) -> Part:
+        ids = (text_or_none(member(holder, name)) for name in ("id", "generation_id", "response_id"))
+        self._id = self._id or next(filter(None, ids), None)
+        return Head(self._id)
+
+
+def _end(reason: Any, usage: Any, error: Any) -> Iterator[Part]:
+    """The end. Without a reason it is none: what it says instead is an error, or nothing."""
+    if (found := usage_in(usage, _USAGE)) is not None:
+        yield Tokens(found)
+    if raw_text(reason) is not None:
+        yield Reason(reason, detail=label_of(error) if error else None)
+        yield End()
+    elif error:
+        yield Fault(error)
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else (value,)
+
+
+def _one(value: Any) -> Any:
+    """The one thing that an event holds; some servers write a list of it."""
+    return next(iter(_listed(value)), None)
+
+
+_USAGE: Final = {
+    "tokens.input_tokens": "input_tokens",
+    "tokens.output_tokens": "output_tokens",
+    "billed_units.input_tokens": "input_tokens",
+    "billed_units.output_tokens": "output_tokens",
+    "cached_tokens": "cache_read_tokens",
+}
+"""`tokens` are those that the model saw and made, `billed_units` those paid for."""
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The one message, in v2's shape whatever the version."""
+    kept = fold.blocks
+    beside = kept.pop("message", {})
+    calls = []
+    for call in fold.calls.values():
+        said = "".join(call.pieces) if call.given is None else json.dumps(call.given, ensure_ascii=False)
+        calls.append({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": said}})
+    found = {"content": [*kept.values()], "tool_calls": calls, **beside}
+    if any(found.values()):
+        yield {"role": "assistant", **{name: value for name, value in found.items() if value}}
+
+
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    """What cannot be read must not look like an answer of nothing."""
+    if not whole:
+        return None
+    is_v2 = isinstance(data.get("message"), dict)
+    holder = data["message"] if is_v2 else data
+    parts = (part for name in ("content", "tool_calls") for part in _listed(holder.get(name)))
+    if not (is_v2 or data.keys() & {"text", "tool_calls"}) or not all(isinstance(p, dict | str | None) for p in parts):
+        return "a chat response has a `message` with a list of `content` (v1: a `text`), and a list of `tool_calls`"
+    return None
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should; `message-end` has it in its delta."""
+    message, kind = member(data, "message"), member(data, "type")
+    if kind == "error" or member(data, "error") or (text(message) and member(data, "event_type") is None):
+        return None if isinstance(message, Mapping) and not kind else data
+    error = member(member(data, "delta"), "error")
+    return {"error": error} if error else None
+
+
+# --- Requests ---------------------------------------------------------------------------------------------------------
 
 _ID: Final = "c14c80c3-18eb-4519-9460-0000"
 """How ids begin: with eight digits more, each is a UUID, as Cohere's are."""
@@ -50,9 +257,6 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
         history += [{"role": "TOOL", "tool_results": results}] if results else []
         history += [{"role": "user", "content": message}] if message else []
     return asked(NAME, kwargs, history, system)
-
-
-# --- Requests ---------------------------------------------------------------------------------------------------------
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -83,41 +287,24 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 def _written(message: Message) -> Json | None:
     """One message in v2's shape; None for an assistant message that says nothing, which the API refuses."""
-    if own := own_blocks(message, NAME):
-        return _replayed(message, own[0]) if message.role == "assistant" else own[0]
-    if message.role == "tool":
-        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
-    if message.role != "assistant":
-        return {"role": message.role, "content": message.content}
-    said: Json = {"content": message.content} if message.text.strip() else {}
-    calls: Json = {"tool_calls": [function_call(call) for call in message.tool_calls]} if message.tool_calls else {}
-    return {"role": "assistant", **said, **calls} if said or calls else None
-
-
-def _replayed(message: Message, block: Json) -> Json | None:
-    """A message as the provider wrote it, but for empty parts, and calls that were taken out of the history since.
-
-    Their plan goes with the last of them.
-    """
-    kept = {call.id for call in message.tool_calls}
-    calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
-    content = block.get("content")
+    own = own_blocks(message, NAME)
+    if not own or message.role != "assistant":
+        return own[0] if own else written_message(message)
+    written = without_lost_calls(message, own[0])
+    content = written.get("content")
     if isinstance(content, list):
-        content = [part for part in content if _says(part)]
-    now = {"content": content, "tool_calls": calls, "tool_plan": block.get("tool_plan") if calls else None}
-    written = {name: value for name, value in {**block, **now}.items() if value or name not in now}
-    return written if calls or _is_visible(content) else None
+        content = written["content"] = [part for part in content if _says(part)]
+    visible = text(content).strip() or any(member(part, "type") != "thinking" for part in items(content))
+    if not content:
+        written.pop("content", None)
+    if "tool_calls" not in written:
+        written.pop("tool_plan", None)
+    return written if "tool_calls" in written or visible else None
 
 
 def _says(part: Any) -> bool:
     kind = member(part, "type")
     return kind not in ("text", "thinking") or bool(text(member(part, kind)).strip())
-
-
-def _is_visible(content: Any) -> bool:
-    if isinstance(content, str):
-        return bool(content.strip())
-    return any(member(part, "type") != "thinking" for part in items(content))
 
 
 def resume(
@@ -201,13 +388,6 @@ def _tool_v1(tool: Tool) -> Json:
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
 _ROWS: Final = {**REASONS[""], **REASONS["v1"]}
-_USAGE: Final = {
-    "billed_units.input_tokens": "input_tokens",
-    "billed_units.output_tokens": "output_tokens",
-    "tokens.input_tokens": "input_tokens",
-    "tokens.output_tokens": "output_tokens",
-    "cached_tokens": "cache_read_tokens",
-}
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -265,7 +445,15 @@ FORMAT: Final = Format(
     framing=Framing.SSE,
     reasons=REASONS,
     voice=Voice(_ID, "tool_", "x-debug-trace-id"),
-    replies=REPLY,
+    replies=Reply(
+        name=NAME,
+        reader=Reader,
+        rows=lambda ctx: rows_of(NAME, ctx.dialect),
+        faulty=an_object("a chat response", "an event of a chat stream", _faulty),
+        failed=_failed,
+        blocks=_blocks,
+        has_end=True,
+    ),
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,

@@ -58,8 +58,8 @@ _KEY: Final = re.compile(
     re.VERBOSE,
 )
 
-_SPENT: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113")
-"""What OpenAI, Moonshot and Z.AI call a used-up balance, with a rate limit's status."""
+_SPENT: Final = ("insufficient_quota", "exceeded_current_quota_error", "1113", "1008")
+"""What OpenAI, Moonshot, Z.AI and MiniMax call a used-up balance, with a rate limit's status."""
 
 _RATE: Final = re.compile(r"^(?:x-|anthropic-)?ratelimit-(.+)$")
 

@@ -14,27 +14,9 @@ from itertools import chain
 from typing import Any, Protocol, assert_never
 
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall, Usage
+from endturn.formats import parts
 from endturn.formats.errors import broken, label_of, quota
-from endturn.formats.parts import (
-    Block,
-    Call,
-    End,
-    Fault,
-    Head,
-    InFormat,
-    Part,
-    Reason,
-    Reasoning,
-    Reopened,
-    Running,
-    ServerCall,
-    Text,
-    Token,
-    Tokens,
-    Unreadable,
-    Vocabulary,
-    Window,
-)
+from endturn.formats.parts import Part
 from endturn.formats.reading import arguments
 from endturn.formats.summaries import TAIL, Context, ResponseSummary
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
@@ -133,58 +115,58 @@ class Fold:
     def add(self, part: Part) -> Delta | None:
         """Take the next part."""
         match part:
-            case Text():
+            case parts.Text():
                 return self._text(part)
-            case Reasoning(text, at):
+            case parts.Reasoning(text, at):
                 if text and self._speaks(at) is not None and self._counts(at) and self.keep:
                     self.reasoning.append(text)
                     return Delta(reasoning=text)
-            case Call():
+            case parts.Call():
                 return self._call(part)
-            case Block(key, piece, begins):
+            case parts.Block(key, piece, begins):
                 if begins:
                     self._blocks[key] = []
                 self._blocks.setdefault(key, []).append(piece)
-            case Head(id_, model, replaces):
+            case parts.Head(id_, model, replaces):
                 self.id = id_ if replaces and id_ else self.id or id_
                 self.model = model if replaces and model else self.model or model
-            case Tokens(usage, beside):
+            case parts.Tokens(usage, beside):
                 if not beside or self.usage is None:
                     self.usage = usage
-            case Window(tokens):
+            case parts.Window(tokens):
                 self.window = tokens
-            case Vocabulary(rows):
+            case parts.Vocabulary(rows):
                 self.rows = rows
-            case InFormat(reply, ctx):
+            case parts.InFormat(reply, ctx):
                 self.reply, self.ctx, self.rows = reply, ctx, reply.rows(ctx)
                 self._unreadable = False
-            case Unreadable():
+            case parts.Unreadable():
                 self._unreadable = True
-            case ServerCall(key):
+            case parts.ServerCall(key):
                 self.server_calls.add(key)
-            case Running(raw):
+            case parts.Running(raw):
                 self.running = raw
-            case Token(token, checkpoint):
+            case parts.Token(token, checkpoint):
                 self.token, self._checkpoint = token, checkpoint
-            case Reason(raw, at, detail, own):
+            case parts.Reason(raw, at, detail, own):
                 choice = self.choices.setdefault(at, _Choice())
                 word = raw_text(raw)
                 if word is not None and (choice.raw is None or (choice.early and not self._is_cut(choice))):
                     choice.raw, choice.detail, choice.own = word, detail, own or word
-            case Reopened():
+            case parts.Reopened():
                 self.ended, self.token = False, None
                 for choice in self.choices.values():
                     choice.raw = choice.own = choice.detail = None
-            case End(whole):
+            case parts.End(whole):
                 self.ended = True
                 self.whole = self.whole or whole
-            case Fault(error):
+            case parts.Fault(error):
                 self._fault(error)
             case _:
                 assert_never(part)
         return None
 
-    def _text(self, part: Text) -> Delta | None:
+    def _text(self, part: parts.Text) -> Delta | None:
         text, at, refusal = part
         if refusal:  # Whatever it says, and if it says nothing.
             self.choices.setdefault(at, _Choice()).refused = True
@@ -213,7 +195,7 @@ class Fold:
             choice.early = True
         return choice
 
-    def _call(self, part: Call) -> Delta | None:
+    def _call(self, part: parts.Call) -> Delta | None:
         call, says = self.calls.get(part.key), part.arguments
         started = call is None
         speaks = started or says or part.name

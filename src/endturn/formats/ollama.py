@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import count, items, member, minted, text, text_or_none
+from endturn.formats.reading import items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import raw_reason, words, written_usage
@@ -29,8 +29,6 @@ REASONS: Final = tables(NAME)
 _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
 _USAGE: Final = {"prompt_eval_count": "input_tokens", "eval_count": "output_tokens"}
-_READ: Final = frozenset({"role", "content", "thinking", "tool_calls"})
-"""The members of a message that are read; what stands beside them goes back as it is."""
 _PATH: Final = rf"{SEGMENTS}/api/(?:chat|(?P<prompt>generate))"
 
 
@@ -70,15 +68,10 @@ class Reader:
                 self._calls += 1
                 if self._keep:
                     yield Block("message", {"tool_calls": [{**call, "id": id_}]})
-        if self._keep and isinstance(message, Mapping):
-            beside = {name: value for name, value in message.items() if name not in _READ and value is not None}
-            if beside:
-                yield Block("message", beside)
         if member(line, "done") is True:
             yield Reason(member(line, "done_reason"))
-            sent, answered = count(member(line, "prompt_eval_count")), count(member(line, "eval_count"))
-            if sent is not None or answered is not None:
-                yield Tokens(Usage(sent, answered))
+            if (usage := usage_in(line, _USAGE)) is not None:
+                yield Tokens(usage)
             yield End()
 
 
@@ -156,7 +149,7 @@ def _replayed(message: Message, block: Json) -> Json | None:
     written = {name: value for name, value in block.items() if name != "tool_calls"}
     if calls:
         written["tool_calls"] = calls
-    return written if calls or text(written.get("content")).strip() or written.get("images") else None
+    return written if calls or text(written.get("content")).strip() else None
 
 
 def _id_of(call: Any, place: int) -> str:

@@ -1,27 +1,259 @@
-"""The chat completions format, as OpenAI wrote it and as everyone else speaks it."""
+"""The chat completions format, as OpenAI wrote it and as everyone else speaks it.
+
+A reply is a list of choices: whole, each with a `message`, or streamed, with a `delta` in each chunk. A message holds
+text (or parts of content), thinking, a refusal, calls, and what a server adds, which a replay sends back. Beside the
+choices stand id, model, usage, and an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
+from endturn.formats.chat_messages import without_lost_calls, written_message
+from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import asking_on, own_blocks, resent
-from endturn.formats.openai_chat_reader import NAME, REPLY, shows
-from endturn.formats.reading import items, member, text
+from endturn.formats.next_request import continued_message, own_blocks, resent
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
+from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import chat_error, function_call, raw_reason, words, written_usage
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.scripting import chat_reply_error, function_call, raw_reason, words, written_usage
+from endturn.formats.settings import written_settings
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import FUNCTION
-from endturn.stop import StopReason
+from endturn.formats.validation import an_object
+from endturn.stop import Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
-# OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
-_OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
+NAME: Final = "openai_chat"
+
+# --- Replies ----------------------------------------------------------------------------------------------------------
+
+# DeepSeek, vLLM, Moonshot, Qwen write the first; OpenRouter, Groq, newer vLLM the second. Of both, the first counts.
+_THINKING: Final = ("reasoning_content", "reasoning")
+_PLAIN: Final = frozenset({"role", "content"})
+"""The members of a delta that does nothing but speak."""
+_CALLS: Final = ("tool_calls", "function_call")
+"""The last is the one call of a message, as OpenAI had it before tools; it has no id."""
+_CALL: Final = frozenset({"index", "id", "type", "function", "custom"})
+"""The members of a call that are read; what stands beside them goes back as it is: Gemini's thought signatures."""
+_NATIVE: Final = "native_finish_reason"
+"""What the model behind a gateway said."""
+_NO_REASON: Final = frozenset({"null", "None"})
+"""What some servers write for a reason that has not come: the word, as text."""
+_BESIDE: Final = ("usage", "error", "x_groq", "model_info", "base_resp", "errors")
+"""What is read of a chunk beside its choices."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call while it arrives. `pieces` are its arguments, where no id tells it from the next call."""
+
+    choice: int
+    index: Any
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+
+class Reader:
+    """Reads chunks, or one body."""
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep, self._rows = keep, rows_of(NAME, ctx.dialect)
+        self._merges = ctx.asked.choices == 1
+        self._begun: set[int] = set()
+        self._calls: list[_Call] = []
+        self._seed: object = None
+        self._named = self._streamed = self._in_parts = False
+
+    def __call__(self, event: Any, /) -> Iterator[Part]:
+        """The parts of a chunk or a body."""
+        if not isinstance(event, dict):
+            return
+        get = event.get
+        if not self._named:
+            id_, model = text_or_none(get("id")), text_or_none(get("model"))
+            self._named = id_ is not None and model is not None
+            self._seed = self._seed or id_ or get("created")
+            yield Head(id_, model)
+        for position, choice in enumerate(items(get("choices"))):
+            if not isinstance(choice, dict):
+                continue
+            index = count(choice.get("index"))
+            index = position if index is None else index
+            delta = choice.get("delta")
+            said = delta.get("content") if delta.__class__ is dict and delta.keys() <= _PLAIN else None
+            if said.__class__ is str and said and not self._in_parts:
+                self._streamed = True
+                yield Text(said, index)
+            elif isinstance(delta, dict):
+                self._streamed = True
+                yield from self._message(index, delta)
+            elif isinstance(message := choice.get("message"), dict) and not self._streamed:
+                # At the end of a stream, as MiniMax sends it, it repeats all that was said.
+                yield End(whole=True)
+                yield from self._message(index, message)
+            if choice.get("finish_reason") is not None or index not in self._begun:
+                self._begun.add(index)
+                yield self._reason(index, choice, event)
+            if error := choice.get("error"):
+                yield Fault(error)
+            if (own := choice.get("usage")) and (usage := usage_of(own)):  # Moonshot
+                yield Tokens(usage)
+        if any(map(get, _BESIDE)):
+            yield from _beside(event)
+
+    def _message(self, index: int, part: Json) -> Iterator[Part]:
+        """A delta, or a message."""
+        visible, thinking, declined = _said(part)
+        if thinking:
+            yield Reasoning(thinking, index)
+        if visible or declined:
+            yield Text(visible + declined, index, refusal=declined != "")
+        keeps = self._keep and (index == 0 or self._merges)
+        if keeps and (beside := self._kept(part)):
+            yield Block("message", beside)
+        legacy = part.get("function_call")
+        for fragment in (*items(part.get("tool_calls")), *([{"index": -1, "function": legacy}] if legacy else ())):
+            if isinstance(fragment, dict):
+                yield (call := self._call(index, fragment))
+                if keeps:
+                    beside = {
+                        name: value for name, value in fragment.items() if name not in _CALL and value is not None
+                    }
+                    yield Block(call.key, {**beside, "kind": "custom" if fragment.get("custom") else None})
+
+    def _kept(self, part: Json) -> Json:
+        """The members of a message that a replay sends, but for its calls, and for text, which the fold has."""
+        content, audio = part.get("content"), part.get("audio")
+        self._in_parts = self._in_parts or isinstance(content, list)
+        kept = {name: value for name, value in part.items() if value not in (None, "") and name not in _CALLS}
+        kept.pop("role", None)
+        if isinstance(content, str) and self._streamed:
+            kept.pop("content", None)
+            if self._in_parts and content:
+                kept["content"] = [{"type": "text", "text": content}]
+        if isinstance(audio, dict) and self._streamed:
+            # Without the sound: each chunk's is encoded for itself, and no API wants it back.
+            kept["audio"] = {name: value for name, value in audio.items() if value is not None and name != "data"}
+        return kept
+
+    def _call(self, choice: int, fragment: Json) -> Call:
+        """A call, or a piece of one."""
+        body = fragment.get("function") or fragment.get("custom")
+        id_, name = text(fragment.get("id")), text(member(body, "name"))
+        id_ = "" if id_ == "null" else id_  # what Mistral's API once sent, and its SDK says, where there is none
+        said = first(body, "arguments", "input")
+        # Older servers of Hugging Face's give an object.
+        piece = json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
+        found = self._found(choice, fragment.get("index"), id_, name, piece) if self._streamed else None
+        number = len(self._calls) if found is None else found
+        if found is None:
+            self._calls.append(_Call(choice, fragment.get("index"), id_, name))
+        call = self._calls[number]
+        call.name = call.name or name
+        if not call.id:
+            call.pieces.append(piece)
+        return Call(number, call.id or minted(self._seed, number), call.name, piece, choice)
+
+    def _found(self, choice: int, index: Any, id_: str, name: str, piece: str) -> int | None:
+        """The number of the call that a fragment goes on with; None where it begins one.
+
+        Gemini's and other servers' chat endpoints give every parallel call the same index, or none: there a new id with
+        a name begins a new call. A new id alone does not: some servers mint one for every chunk. Without any id,
+        another name begins one, or the same name with arguments that begin anew when an object of them is whole: some
+        servers name the call in every chunk.
+        """
+        calls = [(n, call) for n, call in enumerate(self._calls) if call.choice == choice]
+        same = calls[-1:] if index is None else [(n, call) for n, call in calls if call.index == index]
+        known = next((n for n, call in same if id_ and call.id == id_), None)
+        if known is not None or not same:
+            return known
+        number, last = same[-1]
+        begins = bool(id_ or (last.name and name != last.name)) if name else False
+        anew = name and piece.lstrip().startswith("{") and arguments("".join(last.pieces)) is not None
+        return None if begins or anew else number
+
+    def _reason(self, index: int, choice: Json, event: Json) -> Reason:
+        raw = choice.get("finish_reason")
+        own = None if isinstance(raw, str) and raw in _NO_REASON else raw_text(raw)
+        # OpenRouter's, LiteLLM's; and what stopped the engine of LM Studio, in its own API.
+        native = choice.get(_NATIVE) or member(choice.get("provider_specific_fields"), _NATIVE)
+        if index == 0:
+            native = member(event.get("stats"), "stop_reason") or native
+        # vLLM, SGLang: the stop string that matched. A number is a token's, and says nothing to a reader.
+        matched = choice.get("stop_reason") or choice.get("matched_stop") or member(raw, "matched")
+        detail = text_or_none(matched) or text_or_none(member(raw, "message"))
+        return Reason(_chosen(own, raw_text(native), self._rows), index, detail, own)
+
+
+def _said(part: Json) -> tuple[str, str, str]:
+    """The visible text, the thinking and the refusal of a message or delta.
+
+    The transcript of a spoken answer is visible text: it is what the user hears. Beside text it is the same once more.
+    """
+    content = part.get("content")
+    visible, declined = text(content), text(part.get("refusal"))
+    thinking = next((said for name in _THINKING if (said := text(part.get(name)))), "")
+    for piece in items(content):  # Mistral answers, and everyone is asked, in parts.
+        match member(piece, "type"):
+            case "text":
+                visible += text(member(piece, "text"))
+            case "refusal":
+                declined += text(member(piece, "refusal"))
+            case "thinking":
+                inner = member(piece, "thinking")
+                thinking += text(inner) or "".join(text(member(each, "text")) for each in items(inner))
+    return visible or text(member(part.get("audio"), "transcript")), thinking, declined
+
+
+def _chosen(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str | None:
+    """The raw value that counts: a gateway's upstream's where it has a row, unless it hides that the answer is cut."""
+    if raw is None or native is None:
+        return raw
+    above, below = find_row(raw, rows), find_row(native, rows)
+    hides = above is not None and above.incomplete and below is not None and not below.incomplete
+    return raw if below is None or hides else native
+
+
+def _beside(event: Json) -> Iterator[Part]:
+    """What stands beside the choices."""
+    usage = usage_of(event.get("usage") or member(event.get("x_groq"), "usage"))
+    if usage is not None:
+        yield Tokens(usage)
+    # LM Studio: the window that the model was loaded with.
+    if window := count(member(event.get("model_info"), "context_length")):
+        yield Window(window)
+    if error := _error_in(event):
+        yield Fault(error)
+
+
+def _error_in(event: Any) -> Any:
+    """The error that a body or a chunk reports: OpenAI's, Groq's beside it, the first of watsonx', MiniMax' status."""
+    base, errors = member(event, "base_resp"), items(member(event, "errors"))
+    code = count(member(base, "status_code"))
+    said = text(member(base, "status_msg"))
+    failed = {"code": str(code), "type": f"minimax_{code}", "message": said} if code else None
+    return member(event, "error") or member(member(event, "x_groq"), "error") or next(iter(errors), failed)
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should; flat ones too: Cerebras', Mistral's, older vLLM's."""
+    if not isinstance(data, Mapping) or data.get("choices"):
+        return None
+    is_flat = isinstance(data.get("message"), str) and ("code" in data or "type" in data)
+    if is_flat or data.get("error") or data.get("errors"):
+        return data
+    error = data.get("base_resp") and _error_in(data)
+    return {"error": error} if error else None
+
 
 _USAGE: Final = {
     "prompt_tokens": "input_tokens",
@@ -30,6 +262,107 @@ _USAGE: Final = {
     "prompt_tokens_details.cache_write_tokens": "cache_write_tokens",
     "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
 }
+_ALSO: Final = {"prompt_cache_hit_tokens": "cache_read_tokens", "cached_tokens": "cache_read_tokens"}
+"""DeepSeek's, Moonshot's."""
+
+
+def usage_of(said: Any) -> Usage | None:
+    """Tokens as the chat format counts them: cached ones are part of the prompt's, reasoning of the completion's.
+
+    xAI, and some gateways before Gemini, count reasoning beside the completion: the total tells
+    (https://docs.x.ai/docs/key-information/consumption-and-rate-limits).
+    """
+    found = usage_in(said, _USAGE | _ALSO)
+    if found is not None and found.reasoning_tokens and found.output_tokens is not None:
+        apart = found.output_tokens + found.reasoning_tokens
+        if count(member(said, "total_tokens")) == (found.input_tokens or 0) + apart:
+            return replace(found, output_tokens=apart)
+    return found
+
+
+def _blocks(fold: Fold) -> Iterable[Json]:
+    """The one message, as the server would have it back."""
+    kept = fold.blocks
+    message: Json = {"role": "assistant", "content": None, **kept.pop("message", {})}
+    if all(name in message for name in _THINKING):
+        del message[_THINKING[1]]
+    if message["content"] is None:  # What was said as text, but for what stands in members of its own.
+        apart = (text(message.get("refusal")), text(member(message.get("audio"), "transcript")))
+        message["content"] = "".join(fold.text).removesuffix(apart[0]).removesuffix(apart[1]) or None
+    if not fold.whole:
+        lists = {
+            name: message[name] for name in ("content", "reasoning_details") if isinstance(message.get(name), list)
+        }
+        message |= {name: _joined(pieces) for name, pieces in lists.items()}
+    for key, call in fold.calls.items():
+        if (beside := kept.get(key)) is None:  # of a choice that does not count
+            continue
+        is_custom = beside.pop("kind") == "custom"
+        kind, holder = ("custom", "input") if is_custom else ("function", "arguments")
+        written = {"id": call.id, "type": kind, kind: {"name": call.name, holder: "".join(call.pieces)}, **beside}
+        message.setdefault("tool_calls", []).append(written)
+    if fold.text or fold.reasoning or "tool_calls" in message or _shows(message):
+        yield message
+
+
+_WORDS: Final = ("text", "thinking", "refusal", "summary", "data")
+"""The members of a part or an entry that arrive in pieces."""
+
+
+def _joined(pieces: Iterable[Any]) -> list[Any]:
+    """The entries of a list that a stream sends in pieces: the parts of a content, OpenRouter's reasoning details.
+
+    What an entry says is joined, of all else the last word counts.
+    """
+    entries: list[Any] = []
+    for piece in pieces:
+        if not entries or not _goes_on(entries[-1], piece):
+            entries.append(dict(piece) if isinstance(piece, dict) else piece)
+            continue
+        entry = entries[-1]
+        said = {name: entry.get(name) for name in _WORDS if piece.get(name)}
+        entry |= {name: value for name, value in piece.items() if value is not None}
+        for name, before in said.items():
+            if isinstance(before, str) and isinstance(entry[name], str):
+                entry[name] = before + entry[name]
+            elif isinstance(before, list) and isinstance(entry[name], list):
+                entry[name] = _joined([*before, *entry[name]])
+    return entries
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    """Whether a piece belongs to the entry before it. A signature ends one: a provider refuses it beside other text."""
+    kind, ids = text(member(piece, "type")), {member(last, "id"), member(piece, "id")} - {None}
+    has_words = kind in _WORDS or kind.startswith("reasoning.")
+    alike = all(member(last, name) == member(piece, name) for name in ("type", "index")) and len(ids) < 2
+    # Encrypted data says nothing of what it belongs to but its index.
+    alone = member(last, "signature") or (member(piece, "data") and member(piece, "index") is None)
+    return has_words and alike and not alone
+
+
+def _shows(message: Json) -> bool:
+    """Whether a message holds an answer that is not words: sound (OpenAI), pictures (OpenRouter)."""
+    return bool(message.get("audio") or message.get("images"))
+
+
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    """What cannot be read must not look like an answer that says nothing."""
+    if whole and "choices" not in data:
+        return f"a chat completion has `choices`; this has {sorted(map(str, data))[:8]}"
+    choices = data.get("choices") or []
+    fits = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
+    if not fits or not all(isinstance(choice.get("delta") or choice.get("message") or {}, dict) for choice in choices):
+        return "`choices` is not a list of objects, each with a `message` or a `delta`"
+    return None
+
+
+# --- Requests ---------------------------------------------------------------------------------------------------------
+
+# OpenAI's newer models refuse `max_tokens`; these servers know nothing else.
+_OLD_LIMIT: Final = frozenset({"mistral", "deepseek", "together", "fireworks", "zai", "moonshot", "tgi", "ollama"})
+_LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
+_GOES_ON: Final = {"continue_final_message": True, "add_generation_prompt": False}
+"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
 _PATH: Final = (
     rf"(?:{SEGMENTS}/v1)?/chat/completions|{SEGMENTS}/openai/deployments/(?P<model>[^/]+)/chat/completions"
     rf"|(?:{SEGMENTS}/v1)?/text/chat(?P<stream>_stream)?"
@@ -43,32 +376,30 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
     return Route("POST", "/chat/completions")
 
 
-_GOES_ON: Final[Mapping[str, Any]] = {"continue_final_message": True, "add_generation_prompt": False}
-"""How vLLM and SGLang are told to go on with a last message that is the assistant's own."""
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /chat/completions.
 
     Args:
         dialect: whose; it decides the name of the output limit, and whether a stream's usage must be asked for.
     """
-    body: Json = {
-        "model_id" if dialect == "watsonx" else "model": request.model,
-        "messages": _messages(request.messages),
-    }
+    messages = [written for message in request.messages if (written := _written(message)) is not None]
+    for written in messages[:-1]:
+        # A prefill that was answered is a message like any other: marked, it may only be the last.
+        written.pop("prefix", None)
+    body: Json = {"model_id" if dialect == "watsonx" else "model": request.model, "messages": messages}
     if request.tools:
         body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
-        if request.tool_choice != "auto":
-            body["tool_choice"] = _choice(request.tool_choice)
-    limited = {"max_tokens", "max_completion_tokens"} & request.extra.keys()
-    settings = {
-        "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens": None if limited else request.max_tokens,
-        "temperature": request.temperature,
-        "random_seed" if dialect == "mistral" else "seed": request.seed,
-        "response_format": request.format and _format(request.format),
-    }
-    body |= {name: value for name, value in settings.items() if value is not None}
+        if request.tool_choice in ("none", "required"):
+            body["tool_choice"] = request.tool_choice
+        elif request.tool_choice != "auto":
+            body["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
+    limit = "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"
+    names = {} if _LIMITS & request.extra.keys() else {limit: "max_tokens"}
+    names |= {"temperature": "temperature", "random_seed" if dialect == "mistral" else "seed": "seed"}
+    body |= written_settings(request, names)
+    if request.format is not None:
+        schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.format}}
+        body["response_format"] = request.format if request.format == {"type": "json_object"} else schema
     if stream and dialect != "watsonx":
         body["stream"] = True
         # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
@@ -78,64 +409,25 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     return body | request.extra
 
 
-def _choice(tool_choice: str) -> str | Json:
-    named = tool_choice not in ("none", "required")
-    return {"type": "function", "function": {"name": tool_choice}} if named else tool_choice
-
-
-def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    written = [each for message in messages if (each := _written(message)) is not None]
-    # A prefill that was answered is a message like any other: marked, it may only be the last.
-    return [{name: value for name, value in each.items() if name != "prefix"} for each in written[:-1]] + written[-1:]
-
-
 def _written(message: Message) -> Json | None:
     """One message in the format's shape; None for an assistant message that says nothing, which servers refuse."""
-    if own := own_blocks(message, NAME):
-        return _replayed(message, own[0])
-    if message.role == "tool":
-        return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
+    own = own_blocks(message, NAME)
+    if not own or (message.tool_calls and not own[0].get("tool_calls")):
+        written = written_message(message)
+        return written and {"content": None, **written}  # some servers want it beside calls, too
     if message.role != "assistant":
-        return {"role": message.role, "content": message.content}
-    if not message.content and not message.tool_calls:
-        return None
-    written: Json = {"role": "assistant", "content": message.content or None}
-    if message.tool_calls:
-        written["tool_calls"] = [function_call(call) for call in message.tool_calls]
-    return written
-
-
-def _replayed(message: Message, block: Json) -> Json | None:
-    """A message as the provider wrote it, but for calls that were taken out of the history since."""
-    if message.role != "assistant":
-        return block
-    kept = {call.id for call in message.tool_calls}
-    calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
-    written = {name: value for name, value in block.items() if name not in ("tool_calls", "function_call", "audio")}
-    audio = text(member(block.get("audio"), "id"))
-    if audio:
-        written["audio"] = {"id": audio}  # All that OpenAI takes back of an answer that was spoken.
-    elif not written.get("content") and text(member(block.get("audio"), "transcript")):
-        written["content"] = block["audio"]["transcript"]
-    if calls:
-        written["tool_calls"] = calls
-    elif message.tool_calls and block.get("function_call") is not None:
-        written["function_call"] = block["function_call"]
-    says = _says(written.get("content")) or written.get("refusal") or shows(written)
-    return written if calls or "function_call" in written or says else None
-
-
-def _says(content: Any) -> bool:
-    """Whether there is more in a content than thinking."""
-    if isinstance(content, list):
-        return any(member(part, "type") != "thinking" for part in content)
-    return bool(content)
-
-
-def _format(format_: Json) -> Json:
-    if format_ == {"type": "json_object"}:
-        return format_
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": format_}}
+        return {**own[0]}
+    block = own[0]
+    written = without_lost_calls(message, block)
+    audio = written.pop("audio", None)
+    if id_ := text(member(audio, "id")):
+        written["audio"] = {"id": id_}  # All that OpenAI takes back of an answer that was spoken.
+    elif not written.get("content"):
+        written["content"] = text(member(audio, "transcript")) or written.get("content")
+    content = written.get("content")
+    # Thinking alone says nothing.
+    says = any(member(part, "type") != "thinking" for part in content) if isinstance(content, list) else content
+    return written if "tool_calls" in written or says or written.get("refusal") or _shows(written) else None
 
 
 def resume(
@@ -151,43 +443,39 @@ def resume(
     """
     if (again := resent(request, cut, strategy)) is not None:
         return again
-    extra = {name: value for name, value in request.extra.items() if name not in _GOES_ON}
-    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-    # Without its calls, which are cut. Thinking that led to visible text is whole, and goes back where it came from.
-    partial = cut.message().but(content=said, tool_calls=(), blocks=_visible(cut, said))
-    messages = request.messages
-    if messages and messages[-1].role == "assistant":
+    *before, last = request.messages or (Message(role="user", content=""),)
+    if last.role == "assistant":
         # The answer that was cut went on with a prefill: both are one message, and servers take no two in a row.
-        said = messages[-1].text + said
-        messages, partial = messages[:-1], partial.but(content=said, blocks=None)
-    if strategy == Strategy.PREFILL and dialect in ("mistral", "deepseek"):
-        block = partial.blocks.items[0] if partial.blocks is not None else {"role": "assistant", "content": said}
-        partial = partial.but(blocks=Blocks(NAME, ({**block, "prefix": True},)))
-    elif strategy == Strategy.PREFILL and dialect in ("vllm", "sglang"):
-        extra |= _GOES_ON
-    so_far = request.but(messages=messages, extra=extra)
-    return asking_on(so_far, partial if said.strip() else None, prompt=prompt, strategy=strategy)
+        request, cut = request.but(messages=before), cut.but(text=last.text + cut.text, blocks=None)
+    request = request.but(extra={name: value for name, value in request.extra.items() if name not in _GOES_ON})
+    found = continued_message(request, cut, _visible, format=NAME, prompt=prompt, strategy=strategy)
+    *before, last = found.messages
+    if strategy != Strategy.PREFILL or last.role != "assistant":
+        return found
+    if dialect in ("mistral", "deepseek"):
+        block = (own_blocks(last, NAME) or ({"role": "assistant", "content": last.content},))[0]
+        return found.but(messages=(*before, last.but(blocks=Blocks(NAME, ({**block, "prefix": True},)))))
+    return found.but(extra=found.extra | _GOES_ON) if dialect in ("vllm", "sglang") else found
 
 
-def _visible(cut: ChatResponse, said: str) -> Blocks | None:
-    """The message of a cut response without its calls; None where another format wrote it, or it holds no content."""
-    own = own_blocks(cut, NAME)
-    if not own or not own[0].get("content"):
-        return None
-    gone = ("tool_calls", "function_call", "refusal")
-    kept = {name: value for name, value in own[0].items() if name not in gone}
-    content = kept["content"]
+def _visible(message: Json, said: str) -> Json:
+    """The message of a cut response without its calls. Thinking that led to visible text goes back with it."""
+    content = message.get("content")
+    if not content:
+        return {"role": "assistant", "content": said}
+    kept = {name: value for name, value in message.items() if name not in ("tool_calls", "refusal")}
     if isinstance(content, list):
         before = [part for part in content if member(part, "type") not in ("text", "refusal")]
-        kept["content"] = [*before, {"type": "text", "text": said}]
-    else:
-        kept["content"] = said
-    return Blocks(NAME, (kept,))
+        return {**kept, "content": [*before, {"type": "text", "text": said}]}
+    return {**kept, "content": said}
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a request asks for."""
     return asked(NAME, kwargs, items(kwargs.get("messages")))
+
+
+# --- Scripted replies -------------------------------------------------------------------------------------------------
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
@@ -199,15 +487,15 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     spent = {"prompt_tokens": 0, "completion_tokens": 0, **written_usage(response.usage, _USAGE, "total_tokens")}
     usage = {} if response.usage is None else {"usage": spent}
     calls = [function_call(call) for call in response.tool_calls]
+
+    def choice(name: str, said: Json, reason: str | None) -> list[Json]:
+        return [{"index": 0, name: said, "logprobs": None, "finish_reason": reason}]
+
     if not stream:
         message: Json = {"role": "assistant", "content": None, spoken: response.text or None}
-        if response.reasoning:
-            message["reasoning_content"] = response.reasoning
-        if calls:
-            message["tool_calls"] = calls
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": raw}
-        return {**head, "object": "chat.completion", "choices": [choice], **usage}
-
+        message |= {"reasoning_content": response.reasoning} if response.reasoning else {}
+        message |= {"tool_calls": calls} if calls else {}
+        return {**head, "object": "chat.completion", "choices": choice("message", message, raw), **usage}
     head["object"] = "chat.completion.chunk"
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": word} for word in words(response.reasoning)]
@@ -216,29 +504,18 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         # Mistral sends a call whole, and its SDK takes nothing else.
         pieces = [call] if dialect == "mistral" else _call_pieces(call)
         deltas += [{"tool_calls": [{**piece, "index": index}]} for piece in pieces]
-    choices: list[Json] = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas]
-    if raw is not None:
-        choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": raw})
-    events = [Event(None, {**head, "choices": [choice]}) for choice in choices]
+    choices = [choice("delta", delta, None) for delta in deltas] + ([choice("delta", {}, raw)] if raw else [])
+    events = [Event(None, {**head, "choices": each}) for each in choices]
     if not response.stop.terminal_seen:
         return events
-    if usage:
-        events.append(Event(None, {**head, "choices": [], **usage}))
-    return [*events, Event(None, DONE)]
+    last = [Event(None, {**head, "choices": [], **usage})] if usage else []
+    return [*events, *last, Event(None, DONE)]
 
 
 def _call_pieces(call: Json) -> list[Json]:
     function = call["function"]
     begin = {**call, "function": {**function, "arguments": ""}}
     return [begin, *({"function": {"arguments": word}} for word in words(function["arguments"]))]
-
-
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, the chunk that it is."""
-    body = chat_error(status, code, message)
-    return Event(None, body) if stream else body
 
 
 FORMAT: Final = Format(
@@ -248,12 +525,21 @@ FORMAT: Final = Format(
     reasons=tables(NAME),
     # A refusal is a member of the message, and its reason is the usual one.
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
-    replies=REPLY,
+    replies=Reply(
+        name=NAME,
+        reader=Reader,
+        rows=lambda ctx: rows_of(NAME, ctx.dialect),
+        faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
+        failed=_failed,
+        blocks=_blocks,
+        closes_calls=False,
+        splits=True,
+    ),
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=chat_reply_error,
 )

@@ -25,30 +25,19 @@ from endturn.formats.reading import count, items, member, text
 from endturn.formats.request_members import asked
 from endturn.formats.routes import SEGMENTS, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
+from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.formats.tools import ToolShape
 from endturn.stop import Resume, StopReason
 
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
 _TOOL: Final = ToolShape(beside={"type": "function", "strict": False})
-_CHOICES: Final = ("auto", "none", "required")
-_PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
-_RESULT: Final = "function_call_output"
-_DONE: Final = (COMPLETED, "failed", None)
-
-_WORDS: Final = {
-    StopReason.TOOL_CALL: COMPLETED,
-    StopReason.REFUSED: COMPLETED,
-    StopReason.PAUSED: "in_progress",
-    StopReason.ERROR: "failed:server_error",
+_SETTINGS: Final = {
+    "max_output_tokens": "max_tokens",
+    "temperature": "temperature",
+    "previous_response_id": "previous_id",
 }
-"""What the API says for a reason where that is not the first row that means it: calls and refusals are in the output,
-a job says that it is one."""
-
-_CUT: Final = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.MISSING)
-_ENDS: Final = (COMPLETED, "incomplete", "failed", "cancelled")
-_HOLDERS: Final = {"reasoning": "summary", "message": "content", "function_call": "arguments"}
-"""Where an item that is scripted holds what it says."""
+_PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -87,23 +76,17 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     body["input"] = _input(messages, stored=request.extra.get("store") is not False)
     if request.tools:
         body["tools"] = [_TOOL.written(tool) for tool in request.tools]
-        if request.tool_choice != "auto":
-            named = request.tool_choice not in _CHOICES
-            body["tool_choice"] = {"type": "function", "name": request.tool_choice} if named else request.tool_choice
-    settings = {
-        "max_output_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "text": None if request.format is None else _text(request.format),
-        "previous_response_id": request.previous_id,
-        "stream": stream or None,
-    }
-    return body | {name: value for name, value in settings.items() if value is not None} | request.extra
-
-
-def _text(format_: Json) -> Json:
-    if format_ == {"type": "json_object"}:
-        return {"format": format_}
-    return {"format": {"type": "json_schema", "name": "answer", "schema": format_}}
+        if request.tool_choice in ("none", "required"):
+            body["tool_choice"] = request.tool_choice
+        elif request.tool_choice != "auto":
+            body["tool_choice"] = {"type": "function", "name": request.tool_choice}
+    body |= written_settings(request, _SETTINGS)
+    if request.format is not None:
+        schema = {"type": "json_schema", "name": "answer", "schema": request.format}
+        body["text"] = {"format": request.format if request.format == {"type": "json_object"} else schema}
+    if stream:
+        body["stream"] = True
+    return body | request.extra
 
 
 def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
@@ -124,15 +107,13 @@ def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
         elif ours is not None:
             found += ours
         elif message.role == "tool":
-            found.append(_result(message, "custom_tool_call_output" if message.tool_call_id in custom else _RESULT))
+            kind = "custom_tool_call" if message.tool_call_id in custom else "function_call"
+            # The API has no member that says that a result is a failure.
+            result = {"call_id": message.tool_call_id or "", "output": message.content}
+            found.append({"type": f"{kind}_output", **result})
         else:
             found.append({"role": message.role, "content": message.content})
     return found
-
-
-def _result(message: Message, kind: str) -> Json:
-    """The result of a call. The API has no member that says that it is a failure."""
-    return {"type": kind, "call_id": message.tool_call_id or "", "output": message.content}
 
 
 def _said(message: Message) -> list[Json]:
@@ -152,14 +133,10 @@ def _replayed(message: Message, blocks: Iterable[Json], stored: bool) -> list[Js
     def stays(item: Json) -> bool:
         if item.get("type") == "reasoning":
             return stored or bool(item.get("encrypted_content") or item.get("content"))
-        return not _has_call(item) or text(item.get("call_id")) in held
+        is_ours = text(item.get("type")) in GIVEN and client_call(item)
+        return not is_ours or text(item.get("call_id")) in held
 
     return _paired(blocks, stays)
-
-
-def _has_call(item: Json) -> bool:
-    """Whether an item is a call that our messages have."""
-    return text(item.get("type")) in GIVEN and client_call(item)
 
 
 def _answered(blocks: Iterable[Json]) -> set[str]:
@@ -174,25 +151,23 @@ def _paired(blocks: Iterable[Json], keep: Callable[[Json], bool]) -> list[Json]:
     """
     kept: list[Json] = []
     thoughts: list[Json] = []
-    led = False
+    after = ""
     for item in blocks:
-        if item.get("type") == "reasoning":
-            thoughts = ([] if led else thoughts) + ([item] if keep(item) else [])
-            led = False
-            continue
-        led = True
-        if keep(item) and not (item.get("role") == "assistant" and not _visible(item).strip()):
+        kind = text(item.get("type"))
+        if kind == "reasoning":
+            thoughts = (thoughts if after == kind else []) + ([item] if keep(item) else [])
+        elif keep(item) and (item.get("role") != "assistant" or _visible(item).strip()):
             kept += [*thoughts, item]
             thoughts = []
+        after = kind
     return kept
 
 
 def _visible(item: Json) -> str:
     """The text of a message, its refusals included."""
     content = item.get("content")
-    if isinstance(content, str):
-        return content
-    return "".join(text(member(part, "text")) or text(member(part, "refusal")) for part in items(content))
+    parts = items(content)
+    return text(content) + "".join(text(member(part, "text")) or text(member(part, "refusal")) for part in parts)
 
 
 def resume(
@@ -218,31 +193,44 @@ def resume(
 
 def _unfinished(cut: ChatResponse) -> Blocks | None:
     """The items of a cut response that may be replayed: no call without its result, no reasoning without its items."""
-    items_ = own_blocks(cut, NAME)
-    if items_ is None:
+    blocks = own_blocks(cut, NAME)
+    if blocks is None:
         return None
-    results = _answered(items_)
+    results = _answered(blocks)
 
     def whole(item: Json) -> bool:
         if client_call(item):
             return text(item.get("call_id")) in results
-        return not text(item.get("type")).endswith("_call") or item.get("status") in _DONE
+        return not text(item.get("type")).endswith("_call") or item.get("status") in (COMPLETED, "failed", None)
 
-    return Blocks(NAME, tuple(_paired(items_, whole)))
+    return Blocks(NAME, tuple(_paired(blocks, whole)))
+
+
+# --- Scripted replies -------------------------------------------------------------------------------------------------
+
+_WORDS: Final = {
+    StopReason.TOOL_CALL: COMPLETED,
+    StopReason.REFUSED: COMPLETED,
+    StopReason.PAUSED: "in_progress",
+    StopReason.ERROR: "failed:server_error",
+}
+"""What the API says for a reason where that is not the first row that means it: calls and refusals are in the output,
+a job says that it is one."""
+_CUT: Final = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.MISSING)
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A scripted response as the API would send it: a body, or the events of a stream."""
-    stop = response.stop
-    status, _, why = (raw_reason(stop, BACKGROUND) or "").partition(":")
-    ended = status not in ("", *RUNNING)
+    status, _, why = (raw_reason(response.stop, BACKGROUND) or "").partition(":")
     error = {"code": why or None, "message": chat_error(500, why or None, None)["error"]["message"]}
+    # The SDK's types have every member of a usage: what is not known is zero.
+    known: Json = {name: getattr(response.usage, name) or 0 for name in USAGE.values()} if response.usage else {}
     body: Json = {
         "id": response.id,
         "object": "response",
         "created_at": 0,
         "status": status or None,
-        "background": stop.reason is StopReason.PAUSED,
+        "background": response.stop.reason is StopReason.PAUSED,
         "error": error if status == "failed" else None,
         "incomplete_details": {"reason": why} if status == "incomplete" else None,
         "model": response.model,
@@ -250,18 +238,16 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
-        "usage": _usage(response.usage),
+        "usage": written_usage(Usage(**known), USAGE, "total_tokens") if known else None,
     }
     if not stream:
         return body
-    events = _events(body, ended=stop.terminal_seen and ended)
+    events = _events(body, ended=response.stop.terminal_seen and status not in ("", *RUNNING))
     return [Event(event["type"], event | {"sequence_number": number}) for number, event in enumerate(events)]
 
 
 def _output(response: ChatResponse) -> list[Json]:
-    name = text(response.id).removeprefix("resp_")
-    status = "incomplete" if response.stop.reason in _CUT else COMPLETED
-    output: list[Json] = []
+    name, output = text(response.id).removeprefix("resp_"), list[Json]()
     if response.reasoning:
         summary = [{"type": "summary_text", "text": response.reasoning}]
         output.append({"id": f"rs_{name}", "type": "reasoning", "summary": summary})
@@ -269,57 +255,60 @@ def _output(response: ChatResponse) -> list[Json]:
         part: Json = {"type": "output_text", "text": response.text, "annotations": [], "logprobs": []}
         if response.stop.reason is StopReason.REFUSED:
             part = {"type": "refusal", "refusal": response.text}
-        cut = COMPLETED if response.tool_calls else status
-        output.append({"id": f"msg_{name}", "type": "message", "status": cut, "role": "assistant", "content": [part]})
+        cut = response.stop.reason in _CUT and not response.tool_calls
+        told = {"type": "message", "status": "incomplete" if cut else COMPLETED, "role": "assistant"}
+        output.append({"id": f"msg_{name}", **told, "content": [part]})
     for at, call in enumerate(response.tool_calls):
-        whole = COMPLETED if call.closed else "incomplete"
-        output.append({"id": f"fc_{name}_{at}", **_call(call), "status": whole})
+        output.append({"id": f"fc_{name}_{at}", **_call(call), "status": COMPLETED if call.closed else "incomplete"})
     return output
-
-
-def _usage(usage: Usage | None) -> Json | None:
-    """The SDK's types have every member: what is not known is zero."""
-    if usage is None:
-        return None
-    known: Json = {name: getattr(usage, name) or 0 for name in USAGE.values()}
-    return written_usage(Usage(**known), USAGE, "total_tokens")
 
 
 def _events(body: Json, *, ended: bool) -> Iterator[Json]:
     """The events of a stream; one that does not end leaves its last item open."""
     status, output = body["status"], body["output"]
-    begun = {**body, "status": status if status in RUNNING else "in_progress", "output": [], "usage": None}
-    begun |= {"error": None, "incomplete_details": None}
+    begun = body | dict.fromkeys(("usage", "error", "incomplete_details"))
+    begun |= {"status": status if status in RUNNING else "in_progress", "output": []}
     yield {"type": "response.created", "response": begun}
     yield {"type": f"response.{begun['status']}", "response": begun}
     for index, item in enumerate(output):
         yield from _item_events(index, item, done=ended or index < len(output) - 1)
     if ended:
-        yield {"type": f"response.{status if status in _ENDS else COMPLETED}", "response": body}
+        known = status in (COMPLETED, "incomplete", "failed", "cancelled")
+        yield {"type": f"response.{status if known else COMPLETED}", "response": body}
+
+
+_BEGUN: Final[Mapping[str, Json]] = {
+    "reasoning": {"summary": []},
+    "message": {"content": []},
+    "function_call": {"arguments": ""},
+}
+"""What an item of each type holds as it begins."""
 
 
 def _item_events(index: int, item: Json, *, done: bool) -> Iterator[Json]:
     where: Json = {"item_id": item["id"], "output_index": index}
-    holder = _HOLDERS[item["type"]]
-    began = {**item, "status": "in_progress", holder: "" if holder == "arguments" else []}
+    began = {**item, "status": "in_progress", **_BEGUN[item["type"]]}
     yield {"type": "response.output_item.added", "output_index": index, "item": began}
-    if holder == "arguments":
-        whole = done and item["status"] == COMPLETED
-        yield from _pieces("function_call_arguments", where, holder, item[holder], done=whole)
-    else:
-        (part,) = item[holder]
-        named, kind = ("content_part", part["type"])
-        where["content_index"] = 0
-        if holder == "summary":
-            named, kind = "reasoning_summary_part", "reasoning_summary_text"
-            where["summary_index"] = where.pop("content_index")
-        name = "refusal" if kind == "refusal" else "text"
-        yield {"type": f"response.{named}.added", **where, "part": {**part, name: ""}}
-        yield from _pieces(kind, where, name, part[name], done=done)
-        if done:
-            yield {"type": f"response.{named}.done", **where, "part": part}
+    match item:
+        case {"arguments": said}:
+            whole = done and item["status"] == COMPLETED
+            yield from _pieces("function_call_arguments", where, "arguments", said, done=whole)
+        case {"summary": [part]}:
+            where["summary_index"] = 0
+            yield from _part("reasoning_summary_part", "reasoning_summary_text", where, part, done=done)
+        case {"content": [part]}:
+            where["content_index"] = 0
+            yield from _part("content_part", part["type"], where, part, done=done)
     if done:
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _part(event: str, kind: str, where: Json, part: Json, *, done: bool) -> Iterator[Json]:
+    name = "refusal" if kind == "refusal" else "text"
+    yield {"type": f"response.{event}.added", **where, "part": {**part, name: ""}}
+    yield from _pieces(kind, where, name, part[name], done=done)
+    if done:
+        yield {"type": f"response.{event}.done", **where, "part": part}
 
 
 def _pieces(kind: str, where: Json, name: str, said: str, *, done: bool) -> Iterator[Json]:

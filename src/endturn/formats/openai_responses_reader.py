@@ -1,32 +1,23 @@
-"""What the Responses API answers, as parts; and what it says of its end, in one word."""
+"""What the Responses API answers, as parts; and what it says of its end, in one word.
+
+A response is a list of items: messages and reasoning, each of parts; calls of the client's tools; calls of the server's
+own, with their results. A stream tells each item as it begins, its pieces, and the item whole; its last event holds the
+whole response, as a body does. Servers other than OpenAI's leave out any of these but one.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, Final
 
-from endturn.chat import Json, Usage
+from endturn.chat import Json
+from endturn.formats import parts
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
-from endturn.formats.parts import (
-    Block,
-    Call,
-    End,
-    Fault,
-    Head,
-    Part,
-    Reason,
-    Reasoning,
-    Running,
-    ServerCall,
-    Text,
-    Tokens,
-    Vocabulary,
-)
-from endturn.formats.reading import count, items, member, minted, text, text_or_none
+from endturn.formats.parts import Part
+from endturn.formats.reading import count, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.summaries import Context
 from endturn.formats.validation import an_object
 from endturn.stop import Row, StopReason, find_row
@@ -44,7 +35,6 @@ BACKGROUND: Final = {**REASONS[""], **{raw: REASONS[""][f"{raw}(background)"] fo
 """The table of a response that a job of the server's makes: it goes on when nobody listens."""
 _NO_ROW: Final = {"failed": REASONS[""]["failed"], "incomplete": Row(StopReason.UNKNOWN, True, mapped=False)}
 """What a status means with a code or a reason that no table has."""
-_UNREADABLE: Final = Row(StopReason.UNKNOWN, True)
 
 # The last two are not in the SDK: what a cancelled job's stream would say, and what OpenRouter says for all the others.
 _ENDS: Final = {
@@ -55,33 +45,31 @@ _ENDS: Final = {
     "response.done": None,
 }
 _BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-_PIECES: Final = {
-    "response.output_text": ("output_text", "text"),
-    "response.refusal": ("refusal", "refusal"),
-    "response.reasoning_summary_text": ("summary_text", "text"),
-    "response.reasoning_text": ("reasoning_text", "text"),
-    "response.function_call_arguments": ("arguments", "arguments"),
-    "response.custom_tool_call_input": ("input", "input"),
-}
-"""What events carry pieces of, and the member of their last one that holds all of it."""
-_SAYS: Final = {
-    **{f"{event}.delta": (kind, "delta", False) for event, (kind, _) in _PIECES.items()},
-    **{f"{event}.done": (kind, holder, True) for event, (kind, holder) in _PIECES.items()},
-}
 
-_PARTS: Final = {
-    "output_text": ("message", "content", "text"),
-    "refusal": ("message", "content", "refusal"),
-    "summary_text": ("reasoning", "summary", "text"),
-    "reasoning_text": ("reasoning", "content", "text"),
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Said:
+    """What an event has a piece of: which item's; the list of parts and the kind of part; the member that holds it."""
+
+    item: str
+    parts: str
+    kind: str
+    holder: str
+
+
+_SAID: Final = {
+    "output_text": _Said("message", "content", "output_text", "text"),
+    "refusal": _Said("message", "content", "refusal", "refusal"),
+    "reasoning_summary_text": _Said("reasoning", "summary", "summary_text", "text"),
+    "reasoning_text": _Said("reasoning", "content", "reasoning_text", "text"),
+    "function_call_arguments": _Said("function_call", "", "", "arguments"),
+    "custom_tool_call_input": _Said("custom_tool_call", "", "", "input"),
 }
-"""The parts of items that are read: the item's type, its member that lists them, and the part's that holds the text."""
-_NEEDS: Final[Mapping[str, Json]] = {"message": {"role": "assistant"}, "reasoning": {"summary": []}}
-"""What an item must have that no event announced."""
-GIVEN: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+_PIECES: Final = {f"response.{event}.delta": said for event, said in _SAID.items()}
+_WHOLE: Final = {f"response.{event}.done": said for event, said in _SAID.items()}
+_PARTS: Final = {said.kind: said for said in _SAID.values()} | {"text": _SAID["output_text"]}
+GIVEN: Final = {said.item: said.holder for said in _SAID.values() if not said.parts}
 """Calls of the client's own tools: the member that holds what the tool is given."""
-
-_CLIENT: Final = (*GIVEN, "computer_call", "local_shell_call", "apply_patch_call")
 
 USAGE: Final = {
     "input_tokens": "input_tokens",
@@ -91,46 +79,33 @@ USAGE: Final = {
     "output_tokens_details.reasoning_tokens": "reasoning_tokens",
 }
 """Cached tokens are part of the input, reasoning of the output."""
-_ORDER: Final = "order"
-"""The key of the block that says in what order the items stand."""
-
-
-def is_response(body: Any) -> bool:
-    """Whether something is a whole response, and no event or error."""
-    if member(body, "type"):
-        return False
-    return (
-        member(body, "object") == "response"
-        or isinstance(member(body, "output"), list)
-        or isinstance(member(body, "status"), str)
-    )
 
 
 def client_call(item: Any) -> bool:
     """Whether an item is a call of a tool that the client runs, as the SDK's types of the items describe it."""
-    kind = member(item, "type")
-    if kind == "shell_call":
-        return member(member(item, "environment"), "type") in (None, "local")
-    if kind == "tool_search_call":
-        return bool(member(item, "execution") == "client")
-    # xAI shows the searches of its own server as custom tools.
-    return kind in _CLIENT and not text(member(item, "call_id")).startswith("xs_call_")
+    match member(item, "type"):
+        case "shell_call":
+            return member(member(item, "environment"), "type") in (None, "local")
+        case "tool_search_call":
+            return bool(member(item, "execution") == "client")
+        case "function_call" | "custom_tool_call" | "computer_call" | "local_shell_call" | "apply_patch_call":
+            # xAI shows the searches of its own server as custom tools.
+            return not text(member(item, "call_id")).startswith("xs_call_")
+    return False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Item:
     """One item of the output while it arrives.
 
     Attributes:
-        place: how many items began before it. index: the place that the server gives it; some give all the same one.
+        place: how many items began before it.
         call_id: what a call's result names it by; minted where the server gave none.
-        told: its members, as far as they were told. Only where content is kept.
+        told: its members, as far as they were told.
     """
 
     place: int
-    index: int | None
-    id: str = ""
-    kind: str = ""
+    kind: str
     call_id: str = ""
     told: Json = field(default_factory=dict)
 
@@ -143,8 +118,8 @@ class Reader:
         self._rows = _rows(ctx)
         self._id: str | None = None
         self._items: list[_Item] = []
-        self._said: set[tuple[int, str, int]] = set()
-        self._waiting: set[str] = set()
+        self._named: dict[tuple[str, object], _Item] = {}
+        self._said: set[tuple[int, _Said, int]] = set()
         self._over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -153,30 +128,35 @@ class Reader:
         if kind == "error" or (not kind and _failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
             self._over = True
-            return iter([Fault(member(event, "error") or {name: member(event, name) for name in ("code", "message")})])
+            return iter(
+                [parts.Fault(member(event, "error") or {name: member(event, name) for name in ("code", "message")})]
+            )
         if self._over:  # The first terminal wins.
             return iter(())
-        if kind in _SAYS:
-            what, holder, whole = _SAYS[kind]
-            index = member(event, "summary_index" if what == "summary_text" else "content_index")
-            return self._piece(self._find(event), what, index, text(member(event, holder)), whole=whole)
+        if said := _PIECES.get(kind):
+            item = self._named.get((said.item, text(member(event, "item_id")))) or self._find(event, said.item)
+            return self._piece(item, said, event, text(member(event, "delta")))
         return self._event(kind, event)
 
     def _event(self, kind: str, event: Any) -> Iterator[Part]:
         item = member(event, "item")
-        if kind == "response.output_item.added":
-            if item is not None:  # Servers send it empty, and the SDK reads past that.
-                yield from self._learn(self._find(event, item, begins=True), item, done=False)
-        elif kind == "response.output_item.done":
-            yield from self._learn(self._find(event, item), item)
+        if said := _WHOLE.get(kind):
+            yield from self._whole(self._find(event, said.item), said, event, event)
         elif kind == "response.content_part.done":
-            yield from self._part(self._find(event), member(event, "content_index"), member(event, "part"))
+            part = member(event, "part")
+            if said := _PARTS.get(text(member(part, "type"))):
+                yield from self._whole(self._find(event, said.item), said, event, part)
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            if item is not None:  # Servers send it empty, and the SDK reads past that.
+                begins = kind.endswith("added")
+                found = self._find(event, text(member(item, "type")), item, begins=begins)
+                yield from self._learn(found, item, begins=begins)
         elif kind in _BEGUN:
             response = member(event, "response")
             yield from self._head(response)
             # Until its end, no status of it is an end.
             status = text(member(response, "status"))
-            yield Running(status if status in RUNNING else "in_progress")
+            yield parts.Running(status if status in RUNNING else "in_progress")
         elif kind in _ENDS:
             yield from self._end(member(event, "response"), _ENDS[kind])
         elif not kind and is_response(event):
@@ -184,206 +164,177 @@ class Reader:
 
     def _head(self, response: Any) -> Iterator[Part]:
         self._id = self._id or text_or_none(member(response, "id"))
-        yield Head(self._id, text_or_none(member(response, "model")), replaces=True)
+        yield parts.Head(self._id, text_or_none(member(response, "model")), replaces=True)
         if member(response, "background") is True:
             self._rows = BACKGROUND
-            yield Vocabulary(BACKGROUND)
+            yield parts.Vocabulary(BACKGROUND)
 
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
-        if (usage := _usage(member(response, "usage"))) is not None:
-            yield Tokens(usage)
+        if (usage := usage_in(member(response, "usage"), USAGE)) is not None:
+            yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.
         status = (status or told) if told in RUNNING else told or status
-        yield from self._output(items(member(response, "output")))
-        if status == COMPLETED:
-            # What a program calls that the server runs is in progress until its result comes: nothing of it is missing.
-            yield from (Call(call_id, closed=True) for call_id in self._waiting)
-        if status in RUNNING:
-            yield Running(status)
-        else:
-            yield Running(None)
-            yield from self._reason(response, status)
         self._over = True
-        yield End()
+        if _unreadable(response):
+            yield parts.Unreadable()
+            return
+        left = [*self._items]
+        for place, raw in enumerate(items(member(response, "output"))):
+            # Not by index: servers leave gaps, and some give their items other ids than in the stream.
+            kind = text(member(raw, "type"))
+            alike = [item for item in left if item.kind == kind]
+            named = self._named.get((kind, text(member(raw, "id"))))
+            known = named if named in alike else alike[0] if alike else None
+            if known is not None:
+                left.remove(known)
+            yield from self._learn(known or self._begin(kind), raw, place=place)
+        yield parts.Running(status if status in RUNNING else None)
+        if status not in RUNNING:
+            yield from self._reason(response, status)
+        yield parts.End()
 
     def _reason(self, response: Any, status: str | None) -> Iterator[Part]:
         """The raw value: "completed", "incomplete:max_output_tokens", "failed:server_error"."""
-        error = member(response, "error")
-        more = {
-            "incomplete": member(member(response, "incomplete_details"), "reason"),
-            "failed": text(member(error, "code")) or member(error, "type"),
-        }
-        why = text(more.get(status or ""))
+        error = member(response, "error") if status == "failed" else None
+        details = member(response, "incomplete_details") if status == "incomplete" else None
+        why = text(member(details, "reason")) or text(member(error, "code")) or text(member(error, "type"))
         raw = f"{status}:{why}" if why else status
         row = find_row(raw or "", self._rows)
-        if raw == COMPLETED and _unreadable(response) is not None:
-            yield Vocabulary({**self._rows, raw: _UNREADABLE})
-        elif row is None and status in _NO_ROW:
-            yield Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
-        said = error and status == "failed" and (row is None or row.detail is None)
-        yield Reason(raw, detail=label_of(error) if said else None)
+        if row is None and status in _NO_ROW:
+            yield parts.Vocabulary({**self._rows, str(raw): _NO_ROW[status]})
+        yield parts.Reason(raw, detail=label_of(error) if error and (row is None or row.detail is None) else None)
 
-    def _output(self, output: Any) -> Iterator[Part]:
-        """The whole output: what it repeats is known, and what no event told is learned from it.
-
-        Not by index: servers leave gaps, and some give their items other ids than in the stream.
+    def _find(self, event: Any, kind: str, raw: Any = None, *, begins: bool = False) -> _Item:
+        """The item that an event speaks of: by its id, else by its index: some servers give an id of its own to each
+        event, others all items the same index.
         """
-        left = [*self._items]
-        found: list[_Item] = []
-        for raw in output:
-            alike = [each for each in left if each.kind == member(raw, "type")]
-            item = next((each for each in alike if each.id == member(raw, "id")), alike[0] if alike else None)
-            if item is None:
-                item = self._begin()
-            else:
-                left.remove(item)
-            found.append(item)
-            yield from self._learn(item, raw)
-        if self._keep:
-            yield Block(_ORDER, {"places": [item.place for item in (*found, *left)]})
-
-    def _begin(self, index: int | None = None, id_: str = "") -> _Item:
-        item = _Item(len(self._items), index, id_)
-        self._items.append(item)
+        id_ = text(member(raw, "id") or member(event, "item_id"))
+        names: list[tuple[str, object]] = [(kind, id_)] if id_ else []
+        names.append((kind, count(member(event, "output_index"))))
+        known = names[:1] if begins else names
+        item = next((self._named[name] for name in known if name in self._named), None) or self._begin(kind)
+        self._named |= dict.fromkeys(names, item)
         return item
 
-    def _find(self, event: Any, raw: Any = None, *, begins: bool = False) -> _Item:
-        """The item that an event speaks of: by its id, else by its index, else the last.
+    def _begin(self, kind: str) -> _Item:
+        self._items.append(_Item(len(self._items), kind))
+        return self._items[-1]
 
-        Servers that do not count give every item the same index: one of another kind, or that begins, is a further one.
-        """
-        id_ = text(member(event, "item_id") if raw is None else member(raw, "id"))
-        if id_:
-            for item in reversed(self._items):
-                if item.id == id_:
-                    return item
-        index, kind = count(member(event, "output_index")), text(member(raw, "type"))
-        for item in reversed(self._items):
-            if index is None or item.index == index:
-                other = kind and item.kind and (kind != item.kind or (begins and id_))
-                return self._begin(index, id_) if other else item
-        return self._begin(index, id_)
-
-    def _learn(self, item: _Item, raw: Any, *, done: bool = True) -> Iterator[Part]:
-        """An item as it begins, or all of it."""
-        item.kind = text(member(raw, "type")) or item.kind
-        item.id = text(member(raw, "id")) or item.id
+    def _learn(self, item: _Item, raw: Any, *, begins: bool = False, place: int | None = None) -> Iterator[Part]:
+        """An item as it begins, or all of it; its place in the whole response, where that holds it."""
         client = client_call(raw)
         if client:
             item.call_id = item.call_id or text(member(raw, "call_id")) or minted(self._id, item.place)
+            yield _call(item, raw, begins)
+        elif item.kind.endswith("_output"):
+            yield parts.ServerCall(text(member(raw, "call_id")))
         if self._keep:
             item.told |= {name: value for name, value in raw.items() if value is not None or name not in item.told}
             # The result that answers a call must name the same id.
             item.told |= {"call_id": item.call_id} if client else {}
-            yield Block(item.place, item.told, begins=True)
-        if client:
-            yield self._call(item, raw, done=done)
-        elif item.kind.endswith("_output"):
-            yield ServerCall(text(member(raw, "call_id")))
-        if done:
-            for name in ("summary", "content"):
-                for index, part in enumerate(items(member(raw, name))):
-                    yield from self._part(item, index, part)
+            yield parts.Block((item.place,) if place is None else (_OUTPUT, place), item.told, begins=True)
+        for name in () if begins else ("summary", "content"):
+            for index, part in enumerate(items(member(raw, name))):
+                if said := _PARTS.get(text(member(part, "type"))):
+                    yield from self._whole(item, said, {"content_index": index, "summary_index": index}, part)
 
-    def _call(self, item: _Item, raw: Any, *, done: bool) -> Part:
-        status = member(raw, "status")
-        name, builtin = text(member(raw, "name")), item.kind not in GIVEN
-        given = "" if builtin or not done else _arguments(member(raw, GIVEN[item.kind]))
-        closed = status not in ("in_progress", "incomplete") if done else None
-        if done and status == "in_progress":
-            self._waiting.add(item.call_id)
-        return Call(item.call_id, item.call_id, name, given, closed=closed, builtin=builtin, replaces=done)
+    def _whole(self, item: _Item, said: _Said, where: Any, holder: Any) -> Iterator[Part]:
+        """All of a part, or of what a call is given: it counts if no piece of it had come."""
+        come = (item.place, said, _index(said, where)) in self._said
+        return self._piece(item, said, where, "" if come else text(member(holder, said.holder)))
 
-    def _part(self, item: _Item, index: Any, part: Any) -> Iterator[Part]:
-        kind = text(member(part, "type"))
-        kind = "output_text" if kind == "text" else kind
-        if kind in _PARTS:
-            yield from self._piece(item, kind, index, text(member(part, _PARTS[kind][2])), whole=True)
-
-    def _piece(self, item: _Item, kind: str, index: Any, piece: str, *, whole: bool) -> Iterator[Part]:
-        """A piece of a part of an item; or all of it, which counts if no piece of it had come."""
-        at = (item.place, kind, count(index) or 0)
-        if not piece or (whole and at in self._said):
-            if kind == "refusal":
-                yield Text("", refusal=True)
-            return
-        self._said.add(at)
-        if kind in ("summary_text", "reasoning_text"):
-            yield Reasoning(piece)
-        elif kind in _PARTS:
-            yield Text(piece, refusal=kind == "refusal")
-        elif self._keep and item.call_id:
-            yield Call(item.call_id, arguments=piece)
-        if not item.kind and kind in _PARTS:  # no event said that the item begins
-            item.kind = _PARTS[kind][0]
-            item.told = {"type": item.kind} | _NEEDS[item.kind] | ({"id": item.id} if item.id else {})
+    def _piece(self, item: _Item, said: _Said, where: Any, piece: str) -> Iterator[Part]:
+        """A piece of a part of an item, or of what a call is given."""
+        if said.item == "message":
+            yield parts.Text(piece, refusal=said.kind == "refusal")
+        elif said.item == "reasoning":
+            yield parts.Reasoning(piece)
+        elif self._keep and piece and item.call_id:
+            yield parts.Call(item.call_id, arguments=piece)
+        if piece:
+            at = (item.place, said, _index(said, where))
+            self._said.add(at)
             if self._keep:
-                yield Block(item.place, item.told, begins=True)
-        if self._keep:
-            yield Block(at, {"text": piece})
+                yield parts.Block(at, {"text": piece, "id": member(where, "item_id")})
 
 
-def _usage(raw: Any) -> Usage | None:
-    counts = {name: count(reduce(member, path.split("."), raw)) for path, name in USAGE.items()}
-    return None if all(tokens is None for tokens in counts.values()) else Usage(estimated=False, **counts)
+def _index(said: _Said, where: Any) -> int:
+    return count(member(where, "summary_index" if said.parts == "summary" else "content_index")) or 0
+
+
+def _call(item: _Item, raw: Any, begins: bool) -> Part:
+    given = None if begins or item.kind not in GIVEN else member(raw, GIVEN[item.kind])
+    said = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else text(given)  # some servers' object
+    # One that is in progress although it is done waits for the program that the server runs: nothing of it is missing.
+    closed = None if begins else member(raw, "status") != "incomplete"
+    name, builtin = text(member(raw, "name")), item.kind not in GIVEN
+    return parts.Call(item.call_id, item.call_id, name, said, closed=closed, builtin=builtin, replaces=not begins)
 
 
 def _rows(ctx: Context) -> Mapping[str, Row]:
     return BACKGROUND if ctx.asked.background else _FOREGROUND
 
 
-def _output_of(blocks: Mapping[Hashable, Json]) -> Iterator[Json]:
-    """The items of a response, in order: as they were told, with what came of them in pieces and was not told again."""
-    came: dict[int, Json] = {}
-    for key, piece in blocks.items():
-        match key:
-            case (int(place), str(kind), int()) if kind in _PARTS:
-                _, name, holder = _PARTS[kind]
-                part = {"type": kind, holder: piece["text"]} | ({"annotations": []} if kind == "output_text" else {})
-                came.setdefault(place, {}).setdefault(name, []).append(part)
-            case (int(place), str(kind), int()):
-                came.setdefault(place, {})[kind] = piece["text"]
-    begun = sorted(place for place in blocks if isinstance(place, int))
-    for place in blocks[_ORDER]["places"] if _ORDER in blocks else begun:
-        if place in blocks:
-            told = blocks[place]
-            yield told | {name: value for name, value in came.get(place, {}).items() if not told.get(name)}
+_OUTPUT: Final = -1
+"""Begins the keys of the blocks of a whole response's items."""
+
+
+def _output_of(blocks: Mapping[Any, Json]) -> list[Json]:
+    """The items of a response: as it tells them at its end, else as each was told, with what came of it in pieces."""
+    found: dict[int, Json] = {}
+    pieces: dict[int, Json] = {}
+    whole: list[Json] = []
+    for (place, *part), block in blocks.items():
+        if place == _OUTPUT:
+            whole.append(block)
+        elif not part:
+            found[place] = block
+        elif (said := part[0]).parts:
+            more: Json = {"annotations": []} if said.kind == "output_text" else {}
+            held = pieces.setdefault(place, {}).setdefault(said.parts, [])
+            held.append({"type": said.kind, said.holder: block["text"], **more})
+            # Where no event said that the item begins.
+            needs: Json = {"role": "assistant"} if said.item == "message" else {"summary": []}
+            found.setdefault(place, {"type": said.item, **needs, **({"id": block["id"]} if block["id"] else {})})
+        else:
+            pieces.setdefault(place, {})[said.holder] = block["text"]
+    return whole or [
+        told | {name: value for name, value in pieces.get(place, {}).items() if not told.get(name)}
+        for place, told in sorted(found.items())
+    ]
+
+
+def is_response(body: Any) -> bool:
+    """Whether something is a whole response, and no event or error."""
+    says = isinstance(member(body, "output"), list) or isinstance(member(body, "status"), str)
+    return not member(body, "type") and (says or member(body, "object") == "response")
 
 
 def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What is wrong with the members of an event, or of a whole body."""
     if whole and not is_response(data):
         return f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
-    if data.get("type") == "response.output_item.done" and data.get("item") is None:
-        return "an item that is done is not an object"
-    if not whole and not all(
-        each is None or isinstance(each, Mapping) for each in (data.get("item"), data.get("part"))
+    held = () if whole else (data.get("item"), data.get("part"))
+    if not all(isinstance(each, Mapping | None) for each in held) or _unreadable(
+        data if whole else data.get("response")
     ):
-        return "a part of an event is not an object"
-    return _unreadable(data if whole else data.get("response"))
-
-
-def _unreadable(response: Any) -> str | None:
-    if response is not None and not isinstance(response, Mapping):
-        return "a part of an event is not an object"
-    output = member(response, "output")
-    if output is not None and not (isinstance(output, list) and all(isinstance(item, Mapping) for item in output)):
-        return "a response has a list of items as its `output`"
+        return "a response, an item or a part is not an object, or `output` is no list of items"
     return None
+
+
+def _unreadable(response: Any) -> bool:
+    output = member(response, "output")
+    fits = isinstance(response, Mapping | None) and isinstance(output, list | None)
+    return not fits or not all(isinstance(item, Mapping) for item in items(output))
 
 
 def _failed(data: Any) -> Any:
     """The error that stands where an answer should: the event or body itself."""
     reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
     return data if reports else None
-
-
-def _arguments(given: Any) -> str:
-    """A call's arguments as text: some servers give the object."""
-    return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else text(given)
 
 
 REPLY: Final = Reply(

@@ -10,6 +10,7 @@ from typing import Final
 from endturn.chat import Json, ToolCall, Usage
 from endturn.errors import UsageError
 from endturn.formats.error_words import error_words
+from endturn.formats.summaries import Event
 from endturn.stop import Row, Stop, StopReason, find_row
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
@@ -84,3 +85,11 @@ def chat_error(status: int, code: str | None, message: str | None) -> Json:
     """An error answer's body as OpenAI writes it."""
     said = error_words("openai_chat", status, code, message)
     return {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
+
+
+def chat_reply_error(
+    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+) -> Json | Event:
+    """The same; within a stream, the chunk that it is."""
+    body = chat_error(status, code, message)
+    return Event(None, body) if stream else body
