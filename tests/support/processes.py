@@ -16,15 +16,14 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import yaml
 
@@ -38,8 +37,8 @@ T = TypeVar("T")
 
 _given: set[int] = set()
 
-# Loopback only: a proxy of the environment must not come between.
-_http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+http = httpx.Client(trust_env=False, timeout=30)
+"""Loopback only: a proxy of the environment must not come between."""
 
 
 def require_stack(*parts: str) -> dict[str, Path]:
@@ -72,6 +71,19 @@ def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every:
             pytest.fail(f"waited {timeout:g} s for {what}; the last answer was {answer!r}")
         time.sleep(every)
     return answer
+
+
+def samples(address: str, name: str) -> dict[str, float]:
+    """The samples of a metric that is scraped there, by their labels as they are written."""
+    lines = http.get(f"http://{address}/metrics").text.splitlines()
+    found = [line.rsplit(" ", 1) for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+    return {series.removeprefix(name).strip("{}"): float(value) for series, value in found}
+
+
+def metric(address: str, name: str, **labels: str) -> float:
+    """The sum of a metric's samples that carry these labels, 0 without any."""
+    wanted = [f'{key}="{value}"' for key, value in labels.items()]
+    return sum(value for series, value in samples(address, name).items() if all(pair in series for pair in wanted))
 
 
 class StartError(Exception):
@@ -235,14 +247,7 @@ class Collector(Server):
 
     def own(self, name: str, **labels: str) -> float:
         """What the Collector counts of itself: the sum of a metric's samples that carry these labels, 0 without any."""
-        with _http.open(f"http://{self.metrics_address}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        return sum(
-            float(line.rsplit(" ", 1)[1])
-            for line in lines
-            if line.startswith((name + "{", name + " ")) and all(pair in line for pair in wanted)
-        )
+        return metric(self.metrics_address, name, **labels)
 
     def file(self, kind: str) -> Path:
         """Where the `traces`, `logs` or `metrics` are written."""
@@ -311,7 +316,7 @@ class Prometheus(Server):
         config["global"]["scrape_timeout"] = scrape_interval
         config["rule_files"] = [str(_rules(rule, folder / "rules", rules_interval)) for rule in rules]
         config["alerting"]["alertmanagers"] = (
-            [{"static_configs": [{"targets": [urllib.parse.urlsplit(alertmanager).netloc]}]}] if alertmanager else []
+            [{"static_configs": [{"targets": [urlsplit(alertmanager).netloc]}]}] if alertmanager else []
         )
         config["scrape_configs"] = [
             scrape | {"static_configs": [{"targets": [addresses[scrape["job_name"]]]}]}
@@ -437,16 +442,13 @@ class PrometheusClient:
 
     def get(self, path: str) -> Any:
         """The `data` of any other endpoint, such as `rules`, `alerts` or `query_exemplars?...`."""
-        with _http.open(f"{self.url}/api/v1/{path}", timeout=30) as answer:
-            return json.load(answer)["data"]
+        return http.get(f"{self.url}/api/v1/{path}").raise_for_status().json()["data"]
 
     def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> list[Series]:
-        body = urllib.parse.urlencode(parameters).encode()
-        try:
-            with _http.open(f"{self.url}/api/v1/{endpoint}", data=body, timeout=30) as answer:
-                data = json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            raise QueryError(f"{parameters['query']}: {json.load(error).get('error', error)}") from None
+        answer = http.post(f"{self.url}/api/v1/{endpoint}", data=dict(parameters))
+        if answer.is_error:
+            raise QueryError(f"{parameters['query']}: {answer.text}")
+        data = answer.json()["data"]
         if data["resultType"] == "scalar":
             return [Series({}, (_point(data["result"]),))]
         return [
@@ -462,9 +464,8 @@ def _point(pair: Sequence[Any]) -> tuple[float, float]:
 
 def _answers(url: str) -> bool:
     try:
-        with _http.open(url, timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:  # URLError, HTTPError, refused, reset, timed out
+        return http.get(url, timeout=1).status_code == 200
+    except httpx.HTTPError:  # refused, reset, timed out
         return False
 
 
