@@ -15,13 +15,13 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src/endturn"
 
-TOTAL = 21_800
+TOTAL = 21_500
 """Lines of code without `ui`. Lower it when the code has become shorter; the goal is 15,000."""
 FILE = 400
 FUNCTION = 60
 
-LONG_FILES = {"controller.py", "generate/dashboards.py", "telemetry/schema.py"}
-LONG_FUNCTIONS = {"continuation/turn.py: steps", "generate/docs.py: reference"}
+LONG_FILES = {"controller.py", "telemetry/schema.py"}
+LONG_FUNCTIONS = {"continuation/turn.py: steps"}
 LATE_IMPORTS = {
     "continuation/policy.py: endturn.continuation.presets",
     "continuation/toolgate.py: endturn.continuation.fit",
