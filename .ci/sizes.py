@@ -37,7 +37,6 @@ LATE_IMPORTS = {
     "pytest_plugin.py: endturn.events",
     "pytest_plugin.py: endturn.hooks",
     "pytest_plugin.py: endturn.instrumentation.instrument",
-    "site/sitecustomize.py: endturn.instrumentation.zero_code",
     "telemetry/content.py: endturn.formats.settings",
     "telemetry/content.py: endturn.telemetry.messages",
     "telemetry/span_conventions.py: endturn.frameworks",
