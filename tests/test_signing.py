@@ -1,13 +1,16 @@
-"""Signatures over requests to Bedrock: those that botocore's own client makes."""
+"""Signatures over requests to Bedrock: those that botocore's own client makes, and that AWS would recompute."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import hmac
 import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -39,6 +42,30 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pair of keys in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+
+
+def expected(method: str, raw_path: str, headers: Mapping[str, str], content: bytes) -> str:
+    """The signature that AWS computes over what arrived, written after its specification of Signature Version 4.
+
+    Args:
+        raw_path: as it was sent; AWS quotes it once more.
+        headers: as they arrived, names in lower case.
+    """
+    _, fields = headers["authorization"].split(" ", 1)
+    said = dict(part.split("=", 1) for part in fields.split(", "))
+    names = said["SignedHeaders"].split(";")
+    _, day, region, service, end = said["Credential"].split("/")
+    path, _, query = raw_path.partition("?")
+    canonical = [method, quote(path, safe="/-_.~"), "&".join(sorted(filter(None, query.split("&"))))]
+    canonical += [f"{name}:{' '.join(headers[name].split())}" for name in names]
+    canonical += ["", ";".join(names), hashlib.sha256(content).hexdigest()]
+    digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
+    scope = "/".join([day, region, service, end])
+    signed = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, digest])
+    key = f"AWS4{SECRET}".encode()
+    for part in (day, region, service, end):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return hmac.new(key, signed.encode(), "sha256").hexdigest()
 
 
 def lower(headers: Mapping[str, Any]) -> dict[str, str]:
@@ -92,6 +119,8 @@ def test_the_signature_is_botocores(
     assert signed["authorization"].startswith(
         f"AWS4-HMAC-SHA256 Credential={KEY}/20261121/eu-west-1/bedrock/aws4_request, SignedHeaders=content-type;host;"
     )
+    seen = {**signed, "host": urlsplit(URL).netloc}
+    assert signed["authorization"].endswith(f"Signature={expected('POST', path, seen, theirs.body)}")
 
 
 def test_without_credentials_it_says_what_to_do() -> None:
