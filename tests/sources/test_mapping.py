@@ -21,12 +21,6 @@ def chat(reason: str | None, calls: bool = False, **message: Any) -> Any:
     return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
-
-
-
-
-
-
 def responses(status: str, why: str | None = None, calls: bool = False) -> Any:
     """An object of the Responses API."""
     content = [{"type": "output_text", "text": "Hi", "annotations": []}]
@@ -46,10 +40,6 @@ def answer(provider: str, body: Any, headers: dict[str, str] | None = None, **se
     http = httpx.MockTransport(lambda _: httpx.Response(200, json=body, headers=headers))
     with Client(provider, api_key="k", http=http, **settings) as client:
         return client(ask())
-
-
-
-
 
 
 def test_a_response_holds_all_that_the_design_lists() -> None:
