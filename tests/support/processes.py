@@ -14,11 +14,9 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
@@ -28,6 +26,7 @@ import pytest
 import yaml
 
 from stack import build
+from tests.support.serving import Asked, serving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
@@ -373,21 +372,11 @@ class Webhook:
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
-        bodies = self.bodies
+        self._serving = serving(self._keep)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Silence: the bodies say it all."""
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self.url = f"http://{LOOPBACK}:{self._server.server_port}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="webhook", daemon=True)
+    def _keep(self, asked: Asked) -> tuple[int, bytes, str]:
+        self.bodies.append(json.loads(asked.body))
+        return 200, b"", "text/plain"
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
@@ -395,13 +384,11 @@ class Webhook:
         return [alert for body in list(self.bodies) for alert in body.get("alerts", [])]
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.url = self._serving.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __exit__(self, *raised: Any) -> None:
+        self._serving.__exit__(*raised)
 
 
 @dataclass(frozen=True, slots=True)
