@@ -30,11 +30,12 @@ test-all: test  ## and those that need the native stack (Go, Node), other SDKs (
 	$(PYTEST) -m 'stack or environments or slow or browser or hypothesis' --hypothesis-profile=long $(ARGS)
 	@$(PY) tests/pythons.py $(PARALLEL) $(FAST) $(ARGS)
 
-check: $(VENV)/.dev  ## format, lint, types, layers, and that generated files are current
+check: $(VENV)/.dev  ## format, lint, types, layers, sizes, and that generated files are current
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PY) .ci/sizes.py
 	$(VENV)/bin/endturn generate --check
 
 generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference documents anew

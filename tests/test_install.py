@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from endturn import cli, install, shipped
+from endturn import cli, shipped
 from endturn.generate.config import RuleConfig
 from tests.support.grafana import TOKEN, FakeGrafana, State
 from tests.support.processes import REPOSITORY
@@ -92,29 +92,39 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 # What is installed
 
 
-def test_an_empty_grafana_gets_the_folder_and_every_dashboard(
-    grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The shipped dashboards arrive as they are, in a folder of their own, each as one version with our message."""
-    assert run(grafana) == 0
-    assert grafana.state.folders == {"endturn": "endturn"}
-    stored = {uid: kept["model"] | {"id": None} for uid, kept in grafana.state.dashboards.items()}
-    assert stored == {uid: board | {"id": None, "version": 1} for uid, board in BOARDS.items()}
-    assert {kept["folder"] for kept in grafana.state.dashboards.values()} == {"endturn"}
-    assert [line.split()[:3] for line in lines(capsys)] == [
-        ["created", "folder", "endturn"],
-        *(["created", "dashboard", f"{uid}:"] for uid in BOARDS),
-    ]
+def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All dashboards and rules arrive, below a path too, as they are; the second time nothing is written.
 
-
-def test_the_second_time_nothing_is_written(grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]) -> None:
-    """Running it again asks, finds its own versions, and writes nothing."""
-    run(grafana)
-    before = len(grafana.state.writes)
-    capsys.readouterr()
-    assert run(grafana) == 0
-    assert len(grafana.state.writes) == before
-    assert lines(capsys) == [f"unchanged dashboard {uid}" for uid in BOARDS]
+    A dashboard is one version with our message. A rule asks the default Prometheus, and its links lead to this Grafana.
+    """
+    monkeypatch.setenv("GRAFANA_TOKEN", f" {TOKEN}\r\n")  # read from a file, it ends in a newline
+    with FakeGrafana("/monitoring") as grafana:
+        command = ["dashboards", "install", "--grafana", f"{grafana.url}/", "--alerts"]
+        assert cli.main(command) == 0
+        state = grafana.state
+        assert state.folders == {"endturn": "endturn"}
+        stored = {uid: kept["model"] | {"id": None} for uid, kept in state.dashboards.items()}
+        assert stored == {uid: board | {"id": None, "version": 1} for uid, board in BOARDS.items()}
+        assert {kept["folder"] for kept in state.dashboards.values()} == {"endturn"}
+        rules = [rule for group in state.groups.values() for rule in group["rules"]]
+        those = [rule for group in shipped.rule_groups(shipped.folder()) for rule in group["rules"]]
+        assert [rule["title"] for rule in rules] == [rule["title"] for rule in those]
+        assert {query["datasourceUid"] for rule in rules for query in rule["data"]} == {"P1", "__expr__"}
+        assert {rule["missingSeriesEvalsToResolve"] for rule in rules} == {1}
+        assert not {"keepFiringFor", "missing_series_evals_to_resolve"} & {key for rule in rules for key in rule}
+        assert "$$" not in json.dumps([rule["labels"] for rule in rules])
+        assert all(rule["annotations"]["dashboard_url"].startswith(f"{grafana.url}/d/endturn-") for rule in rules)
+        assert RuleConfig().grafana == shipped.GRAFANA
+        assert shipped.GRAFANA not in json.dumps(rules)
+        for uid in [*BOARDS, *(rule["uid"] for rule in rules)]:
+            assert re.fullmatch(r"endturn-[\w-]{1,32}", uid)
+        before = len(state.writes)
+        assert cli.main(command) == 0
+        assert state.writes[before:] == []
+    said = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    expected = [["missing", "source", "tempo:"], ["created", "folder", "endturn"]]
+    assert said[1 : 3 + len(BOARDS)] == expected + [["created", "dashboard", f"{uid}:"] for uid in BOARDS]
+    assert {each[0] for each in said[-1 - len(BOARDS) :]} == {"unchanged"}
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["history as an object", "history as a list (before 11.3)"])
@@ -191,26 +201,6 @@ def test_dashboards_begin_with_the_data_source_that_was_asked_for(grafana: FakeG
     assert model["annotations"]["list"][0]["datasource"]["uid"] == "-- Grafana --"
 
 
-def test_an_unknown_data_source_is_refused_with_those_there_are(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A name that no data source of the type has is an error before anything is written."""
-    assert run(grafana, "--from", folder, "--datasource", "prometheus=Loki") == 2
-    assert "no prometheus data source is called 'Loki'; there are: Mimir (P1), Old Prometheus (P2)" in (
-        capsys.readouterr().err
-    )
-    assert grafana.state.writes == []
-
-
-def test_a_missing_kind_of_data_source_is_said(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without a Loki the dashboards are installed, and what stays empty is named."""
-    grafana.state.sources = grafana.state.sources[:1]
-    assert run(grafana, "--from", folder) == 0
-    assert "no data source of type loki" in capsys.readouterr().err
-
-
 def test_without_the_right_to_list_data_sources_uids_are_believed(grafana: FakeGrafana, folder: Path) -> None:
     """A token that may not list them can still say which uid to use."""
     grafana.state.denied.add("GET /api/datasources")
@@ -261,16 +251,6 @@ def test_rules_of_a_group_that_is_no_more_are_removed(
 RULES = "PUT", "/api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"
 
 
-def test_rules_that_are_there_are_not_written_again(grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second time the shipped rules are found as they are, however Grafana spells them, and nothing is written."""
-    run(grafana, "--alerts")
-    before = len(grafana.state.writes)
-    capsys.readouterr()
-    assert run(grafana, "--alerts") == 0
-    assert grafana.state.writes[before:] == []
-    assert any(line.startswith("unchanged rules endturn-alerts: ") for line in lines(capsys))
-
-
 def test_what_others_did_to_a_group_stays(
     grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,7 +267,7 @@ def test_what_others_did_to_a_group_stays(
     capsys.readouterr()
     assert run(grafana, "--from", folder, "--alerts") == 0
     assert lines(capsys)[-2:] == [
-        "updated rules endturn-alerts: 1 rules, 1 stay paused, 1 of others stay",
+        "unchanged rules endturn-alerts: 1 rules, 1 stay paused, 1 of others stay",
         "removed rule endturn-old",
     ]
     group["rules"][0]["labels"] = {"severity": "info"}
@@ -322,80 +302,53 @@ def test_a_rule_changed_by_hand_is_written_again(grafana: FakeGrafana, folder: P
     assert {key: rule[key] for key in change} == {key: written[key] for key in change}
 
 
-def test_links_of_rules_lead_to_the_grafana_they_are_in(grafana: FakeGrafana) -> None:
-    """Shipped rules link to the Grafana of `make up`; installed elsewhere, to that address. Other links stay."""
-    assert RuleConfig().grafana == shipped.GRAFANA
-    assert run(grafana, "--alerts") == 0
-    rules = [rule for group in grafana.state.groups.values() for rule in group["rules"]]
-    assert all(rule["annotations"]["dashboard_url"].startswith(f"{grafana.url}/d/endturn-") for rule in rules)
-    assert shipped.GRAFANA not in json.dumps(rules)
-    assert all(rule["annotations"]["runbook_url"].startswith("https://") for rule in rules)
-
-
-def test_fields_that_files_and_the_api_call_differently_are_renamed(grafana: FakeGrafana) -> None:
-    """What the API would drop in silence goes in under its own name."""
-    assert run(grafana, "--alerts") == 0
-    rules = [rule for group in grafana.state.groups.values() for rule in group["rules"]]
-    assert not {"keepFiringFor", "missing_series_evals_to_resolve"} & {key for rule in rules for key in rule}
-    assert {rule["missingSeriesEvalsToResolve"] for rule in rules} == {1}
-
-
-def test_the_shipped_alert_rules_are_installed(grafana: FakeGrafana) -> None:
-    """Every rule that is shipped goes in, with a uid that Grafana takes, and asks Grafana's default Prometheus."""
-    assert run(grafana, "--alerts") == 0
-    those = [rule for group in shipped.rule_groups(shipped.folder()) for rule in group["rules"]]
-    rules = [rule for group in grafana.state.groups.values() for rule in group["rules"]]
-    assert [rule["title"] for rule in rules] == [rule["title"] for rule in those]
-    assert all(re.fullmatch(r"endturn-[\w-]{1,32}", rule["uid"]) for rule in rules)
-    assert {query["datasourceUid"] for rule in rules for query in rule["data"]} == {"P1", "__expr__"}
-    assert "$$" not in json.dumps([rule["labels"] for rule in rules])
-
-
-def test_alert_rules_need_to_know_their_data_source(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Rules have no variables: where no Prometheus is the default or the only one, it has to be said which."""
-    grafana.state.sources[0]["isDefault"] = False
-    assert run(grafana, "--from", folder, "--alerts") == 2
-    assert "say --datasource prometheus=NAME" in capsys.readouterr().err
-    assert grafana.state.writes == []
-
-
 # What goes wrong
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        pytest.param({"token": "wrong"}, "does not know the token (401)", id="401"),
-        pytest.param({"denied": "POST /api/dashboards/db"}, "it needs folders:read", id="403"),
-        pytest.param({"prefix": "/nowhere"}, "not found (404)", id="404: another path"),
-        pytest.param({"url": "http://127.0.0.1:9"}, "cannot reach Grafana at http://127.0.0.1:9", id="no connection"),
-        pytest.param({"url": "grafana.example.org"}, "takes an address like", id="no scheme"),
-        pytest.param({"url": "http://admin:pw@127.0.0.1"}, "without credentials", id="password in the address"),
-        pytest.param({"token": ""}, "no token", id="no token"),
-        pytest.param({"folder": "../admin"}, "a folder's uid is of letters", id="no folder's uid"),
-    ],
-)
+WRONG = [
+    ("does not know the token (401)", {"token": "wrong"}),
+    ("it needs folders:read", {"denied": "POST /api/dashboards/db"}),
+    ("not found (404)", {"path": "/nowhere"}),
+    ("a proxy before Grafana answered 502", {"fails": "GET /api/folders/endturn"}),
+    ("cannot reach Grafana at http://127.0.0.1:9", {"url": "http://127.0.0.1:9"}),
+    ("takes an address like", {"url": "grafana.example.org"}),
+    ("without credentials", {"url": "http://admin:pw@127.0.0.1"}),
+    ("no token", {"token": ""}),
+    ("a folder's uid is of letters", {"folder": "../admin"}),
+    ("there are: Mimir (P1), Old Prometheus (P2)", {"datasource": "prometheus=Loki"}),
+    ("say --datasource prometheus=NAME", {"default": "", "alerts": "yes"}),
+    ("holds dashboards that are not endturn's: other", {"stranger": "other"}),
+]
+
+
+@pytest.mark.parametrize(("words", "spoil"), [pytest.param(*row, id=row[0]) for row in WRONG])
 def test_what_cannot_work_is_said_with_what_to_do(
     grafana: FakeGrafana,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    spoil: dict[str, str],
     words: str,
+    spoil: dict[str, str],
 ) -> None:
-    """Each failure exits with 2 and one line that names the remedy; the token is in none of them."""
+    """Each failure exits with 2 and one line that names the remedy; no dashboard is written, no token shown."""
     monkeypatch.setenv("GRAFANA_TOKEN", spoil.get("token", TOKEN))
     if "denied" in spoil:
         grafana.state.denied.add(spoil["denied"])
-    url = spoil.get("url", grafana.url + spoil.get("prefix", ""))
-    where = ["--folder", spoil.get("folder", "endturn")]
-    assert cli.main(["dashboards", "install", "--grafana", url, "--from", str(folder), *where]) == 2
+    if "fails" in spoil:
+        grafana.state.answers[spoil["fails"]] = (502, None)
+    if "default" in spoil:
+        grafana.state.sources[0]["isDefault"] = False
+    if "stranger" in spoil:
+        (folder / "other.json").write_text(json.dumps(board(spoil["stranger"], "other")))
+    url = spoil.get("url", grafana.url + spoil.get("path", ""))
+    options = ["--folder", spoil.get("folder", "endturn"), "--datasource", spoil.get("datasource", "loki=Loki")]
+    options += ["--alerts"] * ("alerts" in spoil)
+    assert cli.main(["dashboards", "install", "--grafana", url, "--from", str(folder), *options]) == 2
     err = capsys.readouterr().err
     assert words in err
     assert TOKEN not in err
     assert "Traceback" not in err
+    assert grafana.state.dashboards == {}
 
 
 @pytest.mark.parametrize("token", ["glsa_sec ret", "glsa_secr\u00e9t", "glsa_secret\x7f"])
@@ -411,66 +364,28 @@ def test_a_token_that_cannot_be_one_is_not_printed(
     assert grafana.state.asked == []
 
 
-def test_a_tokens_line_end_is_dropped(grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token read from a file ends in a newline, which is none of it."""
-    monkeypatch.setenv("GRAFANA_TOKEN", f" {TOKEN}\r\n")
-    assert run(grafana) == 0
-
-
-def test_a_proxys_error_is_not_taken_for_grafanas(grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]) -> None:
-    """A 502 in HTML comes from what stands before Grafana, and its log would say nothing."""
-    grafana.state.answers["GET /api/folders/endturn"] = (502, None)
-    assert run(grafana) == 2
-    assert "a proxy before Grafana answered 502" in capsys.readouterr().err
-
-
-def test_a_conflict_does_not_stop_the_others(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where each write of a dashboard answers 409, each is refused by name, the rules go in, and the status is 1."""
-    grafana.state.answers["POST /api/dashboards/db"] = (409, {"message": "conflict"})
-    assert run(grafana, "--from", folder, "--alerts") == 1
-    assert [line.partition(":")[0] for line in lines(capsys)] == [
-        "created folder endturn",
-        "refused dashboard endturn-overview",
-        "refused dashboard endturn-stops",
-        "created rules endturn-alerts",
-    ]
-
-
-def test_grafana_below_a_path_is_found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """An address with a path, with or without a slash at its end, is Grafana's root."""
-    monkeypatch.setenv("GRAFANA_TOKEN", TOKEN)
-    with FakeGrafana("/monitoring") as server:
-        assert cli.main(["dashboards", "install", "--grafana", f"{server.url}/", "--from", str(folder)]) == 0
-        assert set(server.state.dashboards) == {"endturn-overview", "endturn-stops"}
-
-
 def test_what_grafana_refuses_does_not_stop_the_others(
     grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A provisioned dashboard and one whose title is taken are refused by name, the rest is installed; exit 1."""
+    """A provisioned dashboard and one whose title is taken are refused by name, the rest is installed; exit 1.
+
+    So it goes with a group of rules that Grafana answers 409 for.
+    """
+    rules = "PUT /api/v1/provisioning/folder/endturn/rule-groups/endturn-alerts"
+    grafana.state.answers[rules] = (409, {"message": "conflict"})
     (folder / "turns.json").write_text(json.dumps(board("endturn-turns", "turns")))
     state: State = grafana.state
     state.folders["endturn"] = "endturn"
     state.save(board("endturn-overview", "overview"), "endturn", "")
     state.provisioned.add("endturn-overview")
     state.save(board("somebodys", "stops"), "endturn", "")
-    assert run(grafana, "--from", folder) == 1
+    assert run(grafana, "--from", folder, "--alerts") == 1
     said = lines(capsys)
+    assert said[3] == "refused rules endturn-alerts: conflict"
     assert said[0].startswith("refused dashboard endturn-overview: it is provisioned from a file")
-    assert said[1].startswith("refused dashboard endturn-stops: it collides with another dashboard")
+    assert said[1].startswith("refused dashboard endturn-stops: it collides with another (")
     assert said[2].startswith("created dashboard endturn-turns")
     assert state.dashboards["somebodys"]["model"]["title"] == "endturn / stops"
-
-
-def test_a_folder_with_somebody_elses_dashboards_is_refused(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Only dashboards with endturn's uids can be installed: overwriting and removing go by them."""
-    (folder / "other.json").write_text(json.dumps(board("other", "other")))
-    assert run(grafana, "--from", folder) == 2
-    assert "holds dashboards that are not endturn's: other" in capsys.readouterr().err
 
 
 # What is shipped
@@ -540,20 +455,13 @@ def test_the_wheel_carries_what_it_installs(tmp_path: Path) -> None:
     }
 
 
-def test_every_shipped_dashboard_can_be_installed() -> None:
-    """Each has endturn's tag and a uid that Grafana takes, by which upgrades find it again."""
-    for uid, model in BOARDS.items():
-        assert re.fullmatch(r"endturn-[a-z-]{1,32}", uid)
-        assert install.TAG in model["tags"]
-
-
 def test_the_guide_names_commands_and_files_that_there_are() -> None:
     """Every command line of docs/install.md parses, and every file of the checkout that it names exists."""
     guide = (REPOSITORY / "docs" / "install.md").read_text()
     commands = re.findall(r"(?m)^ +endturn (dashboards install[^#\n]*)", guide)
     assert commands
     for command in commands:
-        assert cli._parser().parse_args(command.split()).run is not None
+        assert cli.parser().parse_args(command.split()).command in cli.COMMANDS
     named = re.findall(
         r"(?<![\w/])(?:(?:stack|dashboards|collector)/[\w./-]+\.(?:ya?ml|json)|docker-compose[\w.]*\.yml)", guide
     )

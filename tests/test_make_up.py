@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from stack import compose
 from tests.support.processes import free_port
+from tests.support.serving import serving
 
 DOCKER = """#!/bin/sh
 cd "$(dirname "$0")"
@@ -76,20 +75,8 @@ def asked(root: Path) -> list[str]:
 @pytest.fixture
 def health() -> Iterator[str]:
     """The address of something that is well."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Silence."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(lambda asked: (200, b"", "text/plain")) as url:
+        yield url
 
 
 def test_a_password_is_made_once_and_kept_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

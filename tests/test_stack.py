@@ -17,44 +17,25 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import yaml
-from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import Counter, MeterProvider
 from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from endturn.telemetry import schema
 from stack import build
 from tests.support import promtool
 from tests.support.processes import (
     REPOSITORY,
-    Alertmanager,
     Collector,
     Prometheus,
     PrometheusClient,
     Server,
-    Webhook,
     eventually,
     free_port,
     require_stack,
 )
 
-CONTENT = {
-    "gen_ai.input.messages": "planted-input",
-    "gen_ai.output.messages": "planted-output",
-    "gen_ai.system_instructions": "planted-system",
-    "gen_ai.tool.call.arguments": "planted-arguments",
-    "gen_ai.tool.call.result": "planted-result",
-    "gen_ai.prompt.0.content": "planted-prompt",
-    "gen_ai.completion.0.content": "planted-completion",
-}
-HARMLESS = {"gen_ai.request.model": "gpt-5", "gen_ai.prompt.name": "greeting", "endturn.stop.reason": "max_tokens"}
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
 STAGING = Resource({"deployment.environment.name": "staging"})
 
@@ -317,18 +298,6 @@ def test_prometheus_keeps_as_long_as_the_objective_looks_back(running: tuple[Col
     assert running[1].client.get("status/runtimeinfo")["storageRetention"] == "30d"
 
 
-@pytest.mark.stack
-def test_loki_accepts_its_configuration() -> None:
-    """`loki -verify-config` accepts loki.yaml."""
-    _check(require_stack("loki")["loki"], "-config.file=stack/loki.yaml", "-verify-config")
-
-
-@pytest.mark.stack
-def test_alertmanager_accepts_its_configuration() -> None:
-    """`amtool check-config` accepts alertmanager.yml."""
-    _check(require_stack("alertmanager")["amtool"], "check-config", "stack/alertmanager.yml")
-
-
 # The way of a signal
 
 
@@ -419,69 +388,6 @@ def test_what_is_scraped_is_what_is_pushed(which: str, running: tuple[Collector,
             assert theirs.labels["deployment_environment_name"] == "staging"
             # What else Prometheus promotes from the resource stands in target_info here.
             assert theirs.labels == {k: v for k, v in ours.labels.items() if k != "service_namespace"}
-
-
-@pytest.mark.stack
-def test_a_firing_alert_reaches_the_webhook(tmp_path: Path) -> None:
-    """Prometheus evaluates a rule file and Alertmanager tells the webhook, within seconds in the tests' set-up."""
-    rule = {"alert": "Always", "expr": "vector(1)", "labels": {"severity": "warning"}}
-    rules = tmp_path / "always.yaml"
-    rules.write_text(yaml.safe_dump({"groups": [{"name": "test", "interval": "1m", "rules": [rule]}]}))
-    with (
-        Webhook() as webhook,
-        Alertmanager(tmp_path, webhook=webhook.url) as alertmanager,
-        Prometheus(tmp_path, rules=[rules], rules_interval="1s", alertmanager=alertmanager.url),
-    ):
-        first, *_ = eventually(lambda: webhook.alerts, what="the alert")
-    assert (first["status"], first["labels"]["alertname"], first["labels"]["severity"]) == (
-        "firing",
-        "Always",
-        "warning",
-    )
-
-
-@pytest.mark.stack
-def test_message_content_on_spans_is_dropped(running: tuple[Collector, Prometheus]) -> None:
-    """Messages, instructions, tool arguments and results are gone from spans and span events; everything else stays."""
-    collector, _ = running
-    provider = TracerProvider(resource=RESOURCE)
-    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(endpoint=f"{collector.url}/v1/traces")))
-    tracer = provider.get_tracer("test")
-    with tracer.start_as_current_span("outer", attributes=CONTENT | HARMLESS) as span:
-        span.add_event("gen_ai.choice", CONTENT | HARMLESS)
-        tracer.start_span("inner, without events", attributes=CONTENT | HARMLESS).end()
-    provider.shutdown()
-
-    inner, outer = eventually(lambda: two if len(two := collector.spans()) == 2 else [], what="two spans")
-    assert inner["attributes"] == outer["attributes"] == HARMLESS
-    assert [event["attributes"] for event in outer["events"]] == [HARMLESS]
-    assert "planted" not in collector.file("traces").read_text()
-
-
-@pytest.mark.stack
-def test_message_content_on_events_is_dropped(running: tuple[Collector, Prometheus]) -> None:
-    """GenAI events lose content attributes and bodies; other log records keep their bodies, with or without a name."""
-    collector, _ = running
-    provider = LoggerProvider(resource=RESOURCE)
-    provider.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(endpoint=f"{collector.url}/v1/logs")))
-    logger = provider.get_logger("test")
-    details = "gen_ai.client.inference.operation.details"
-    for record in (
-        LogRecord(event_name=details, attributes=CONTENT | HARMLESS, severity_number=SeverityNumber.INFO),
-        LogRecord(event_name="gen_ai.choice", body={"message": "planted-choice"}),
-        LogRecord(body={"content": "planted-question"}, attributes={"event.name": "gen_ai.user.message"}),
-        LogRecord(event_name="endturn.continuation_attempt", body="kept", attributes=HARMLESS),
-        LogRecord(body="kept too"),
-    ):
-        logger.emit(record)
-    provider.shutdown()
-
-    written = eventually(lambda: five if len(five := collector.log_records()) == 5 else [], what="five log records")
-    assert [record["attributes"] for record in written if record.get("eventName") == details] == [
-        HARMLESS | {"event.name": details}
-    ]
-    assert {record.get("body", {}).get("stringValue", "") for record in written} == {"", "kept", "kept too"}
-    assert "planted" not in collector.file("logs").read_text()
 
 
 def _check_prometheus(program: Path, name: str, folder: Path) -> None:

@@ -12,11 +12,8 @@ from endturn.errors import UsageError
 
 PREFIX: Final = "endturn-"
 """How the uids of our dashboards, rules and rule groups begin; nothing else is ever changed in a Grafana."""
-
-
 GRAFANA: Final = "http://127.0.0.1:3000"
 """Where the links of shipped alert rules lead: the Grafana that `make up` starts."""
-
 
 Uids = Mapping[str, str]
 """Data source type → the uid to use for it."""
@@ -58,12 +55,11 @@ def rule_groups(root: Path) -> list[dict[str, Any]]:
     """The Grafana-managed rule groups of a folder's files, in the form that Grafana reads from files.
 
     Raises:
-        UsageError: there are none, or they cannot be read here.
+        UsageError: there are none.
+        ModuleNotFoundError: PyYAML, which is in the extra `grafana`, is not installed.
     """
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise UsageError("reading the alert rules needs PyYAML: pip install 'endturn[grafana]'") from error
+    import yaml
+
     files = sorted(root.glob("grafana-alerts/*.yaml"))
     groups = [group for file in files for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]]
     if not groups:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support.otlp import Sent, Value, post, spans
-from tests.support.processes import REPOSITORY, Collector, Prometheus, eventually, free_port
+from tests.support.processes import REPOSITORY, Collector, Prometheus, eventually, free_port, samples
 
 pytestmark = pytest.mark.stack
 
@@ -33,15 +32,10 @@ def send(collector: Collector, *every: Sent, service: str = "agent", scope: str 
 
 def scraped(collector: Collector, name: str) -> Counts:
     """The samples of a metric as the Collector offers them for scraping, by their labels."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{collector.counts_address}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
     found: Counts = {}
-    for line in lines:
-        if line.startswith(name + "{"):
-            labels, value = line.removeprefix(name + "{").rsplit("} ", 1)
-            pairs = tuple(sorted(tuple(pair.split("=", 1)) for pair in labels.replace('"', "").split(",")))
-            found[pairs] = float(value.split()[0])
+    for labels, value in samples(collector.counts_address, name).items():
+        pairs = (pair.partition("=") for pair in labels.replace('"', "").split(","))
+        found[tuple(sorted((key, text) for key, _, text in pairs))] = value
     return found
 
 
@@ -61,18 +55,23 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def test_a_response_is_counted_once_under_the_librarys_names(collector: Collector) -> None:
-    """By provider, model and reason; not what a process counted itself, a repeated answer, an excluded scope."""
+    """By provider, model and reason; not what a process counted itself, a repeated answer, an excluded scope.
+
+    A clean claim on a full budget is a suspected truncation beside it; a sampled span counts for those it stands for.
+    """
     send(
         collector,
         *[Sent(attributes=LENGTH)] * 3,
         Sent(attributes=STOP | {"endturn.counted": True, "endturn.stop.reason": "end_turn"}),
         Sent(attributes=STOP | {"endturn.counted": False}),
         Sent(attributes=LENGTH | {"gen_ai.operation.name": "fetch_response"}),
+        *[Sent(attributes=FULL)] * 2,
+        Sent(attributes=LENGTH, state="ot=th:c"),  # sampled at its head: one of four
         Sent(attributes={"gen_ai.response.finish_reasons": ["because"]}),
         Sent(name="no model"),
     )
     send(collector, Sent(attributes=LENGTH), scope="com.anthropic.sdk.python")
-    found = reads(collector, RESPONSES, 5)
+    found = reads(collector, RESPONSES, 11)
 
     def labels(reason: str, provider: str = "openai", model: str = "gpt-5") -> tuple[tuple[str, str], ...]:
         return (
@@ -83,16 +82,10 @@ def test_a_response_is_counted_once_under_the_librarys_names(collector: Collecto
             ("job", "agent"),
         )
 
-    assert found == {labels("max_tokens"): 3, labels("end_turn"): 1, labels("unknown", "unknown", "unknown"): 1}
+    assert found == {labels("max_tokens"): 7, labels("end_turn"): 3, labels("unknown", "unknown", "unknown"): 1}
+    assert sum(scraped(collector, "endturn_truncations_suspected_total").values()) == 2
     unmapped = scraped(collector, "endturn_stop_reasons_unmapped_total")
     assert [(dict(each)["gen_ai_provider_name"], value) for each, value in unmapped.items()] == [("unknown", 1)]
-
-
-def test_suspected_truncations_are_counted(collector: Collector) -> None:
-    """A clean claim on a full budget is one response and one suspected truncation; an honest one is none."""
-    send(collector, *[Sent(attributes=FULL)] * 2, Sent(attributes=STOP))
-    reads(collector, RESPONSES, 3)
-    assert sum(scraped(collector, "endturn_truncations_suspected_total").values()) == 2
 
 
 def test_a_word_that_tells_nothing_is_unknown_but_not_drift(collector: Collector) -> None:
@@ -101,12 +94,6 @@ def test_a_word_that_tells_nothing_is_unknown_but_not_drift(collector: Collector
     [labels] = reads(collector, RESPONSES, 1)
     assert dict(labels)["endturn_stop_reason"] == "unknown"
     assert scraped(collector, "endturn_stop_reasons_unmapped_total") == {}
-
-
-def test_a_head_sampled_span_counts_for_those_that_it_stands_for(collector: Collector) -> None:
-    """One span of four (threshold c in its trace state) is four responses."""
-    send(collector, Sent(attributes=LENGTH, state="ot=th:c"), Sent(attributes=LENGTH))
-    reads(collector, RESPONSES, 5)
 
 
 def test_a_share_that_divides_nothing_is_counted_whole(collector: Collector) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,19 +115,6 @@ def test_a_kept_trace_is_seen_at_once(tmp_path: Path) -> None:
         eventually(lambda: names(gateway, trace) == {"before", "cut", "after"}, what="what came after")
 
 
-def test_a_turn_of_two_minutes_is_kept_whole(gateway: Collector) -> None:
-    """Calls that arrive one after the other over a fifth of the wait, the last of them cut off, stay together."""
-    trace = os.urandom(16)
-    for n in range(3):
-        send(gateway, Sent(name=f"call {n}", trace=trace, attributes=PLAIN, seconds=40))
-        time.sleep(WAIT / 15)
-    send(gateway, Sent(name="cut", trace=trace, attributes=CUT, seconds=120))
-    eventually(
-        lambda: names(gateway, trace) == {"call 0", "call 1", "call 2", "cut"},
-        what="the whole turn",
-    )
-
-
 def test_a_turn_longer_than_the_wait_loses_only_what_was_unremarkable(gateway: Collector) -> None:
     """What is cut off after its trace was let go is kept by itself, and what comes after that, too; all is counted."""
     trace = os.urandom(16)
@@ -142,38 +128,6 @@ def test_a_turn_longer_than_the_wait_loses_only_what_was_unremarkable(gateway: C
     eventually(lambda: names(gateway, trace) == {"late"}, what="the late cut")
     send(gateway, Sent(name="afterwards", trace=trace, attributes=PLAIN))
     eventually(lambda: names(gateway, trace) == {"late", "afterwards"}, what="what came after the decision to keep")
-
-
-def reached(gateway: Collector, traces: float) -> bool:
-    return gateway.own("otelcol_processor_tail_sampling_new_trace_id_received") == traces
-
-
-def test_traces_that_there_was_no_room_for_are_told_by_two_counters(tmp_path: Path) -> None:
-    """Left memory less decided on is what was let go early, at once and after the wait; kept traces do not count."""
-    room, more, cut = 20, 30, 10
-    removed = "otelcol_processor_tail_sampling_sampling_trace_removal_age_count"
-    decided = "otelcol_processor_tail_sampling_global_count_traces_sampled"
-    misleading = "otelcol_processor_tail_sampling_sampling_trace_dropped_too_early"
-    variables = {
-        "ENDTURN_COLLECTOR_TOKEN": TOKEN,
-        "ENDTURN_SAMPLE_PERCENT": "0",
-        "ENDTURN_SAMPLING_TRACES": str(room),
-        "ENDTURN_SAMPLING_WAIT": f"{WAIT}s",
-    }
-    with Collector(tmp_path, config=GATEWAY, environment=variables) as gateway:
-        traces = [os.urandom(16) for _ in range(room + more)]
-        for received, part in ((more, traces[:more]), (more + room, traces[more:])):  # in one they would be in no order
-            send(gateway, *(Sent(name="first", trace=trace, attributes=PLAIN) for trace in part))
-            eventually(partial(reached, gateway, received), what="the new traces")
-        eventually(lambda: gateway.own(removed) == more, what="the oldest to be let go")
-        send(gateway, *(Sent(name="cut", trace=trace, attributes=CUT) for trace in traces[-cut:]))
-        eventually(lambda: len(gateway.spans()) == 2 * cut, what="the cut ones, whole")
-        assert gateway.own(removed) - gateway.own(decided) == more
-        eventually(lambda: gateway.own(misleading), what="the wait to be over")
-        eventually(lambda: gateway.own(decided) == room, what="the decisions")
-        assert gateway.own(removed) - gateway.own(decided) == more
-        # Why the counter that is named for it is not used.
-        assert gateway.own(misleading) == more + cut
 
 
 def shipped() -> dict[str, Any]:

@@ -7,17 +7,11 @@ import os
 import ssl
 import subprocess
 import threading
-import urllib.request
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from tests.support.otlp import Sent, Value, logs, post, spans
 from tests.support.processes import (
@@ -29,6 +23,7 @@ from tests.support.processes import (
     Server,
     eventually,
     free_port,
+    metric,
     require_stack,
 )
 
@@ -73,12 +68,9 @@ class Shipped(Server):
         process.terminate()
         return process.wait(30)
 
-    def own(self, name: str) -> float:
-        """What the Collector counts of itself: the sum of a metric's samples."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://{LOOPBACK}:{self.ports['METRICS']}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+    def own(self, name: str, port: str = "METRICS") -> float:
+        """What the Collector counts of itself, or at the port COUNTS of responses: the sum of a metric's samples."""
+        return metric(f"{LOOPBACK}:{self.ports[port]}", name)
 
 
 def agent(folder: Path, sink: int, **environment: str) -> Shipped:
@@ -135,7 +127,7 @@ def test_a_killed_agent_loses_nothing_that_it_took(tmp_path: Path) -> None:
             eventually(lambda: bodies(first), what="anything to arrive")
         with Sink(tmp_path / "second", grpc) as second:
             wanted = {body for batch in batches for body in batch} - set(bodies(first))
-            eventually(lambda: wanted <= set(bodies(second)), what="every event", timeout=60, every=0.5)
+            eventually(lambda: wanted <= set(bodies(second)), what="every event", timeout=180, every=1)
     finally:
         running.stop()
 
@@ -174,8 +166,6 @@ def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice
     padding = "x" * 500
     sent = 0
     with Shipped(folder, "collector", overlay=impatient, **variables) as running:
-        counts = f"http://{LOOPBACK}:{running.ports['COUNTS']}/metrics"
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         for _ in range(60):
             every = [Sent(attributes=LENGTH | {"padding": padding}) for _ in range(100)]
             assert post(f"{running.url}/v1/traces", spans(every)) == 200
@@ -185,9 +175,7 @@ def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice
                 eventually(lambda: running.own("otelcol_exporter_queue_size") > 0, what="a first batch in the queue")
 
         def counted() -> float:
-            with opener.open(counts, timeout=10) as answer:
-                lines = answer.read().decode().splitlines()
-            return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("endturn_responses_total{"))
+            return running.own("endturn_responses_total", "COUNTS")
 
         eventually(lambda: counted() == sent, what=f"{sent} responses counted")
         lost = running.own("otelcol_exporter_enqueue_failed_spans")
@@ -198,130 +186,25 @@ def test_a_full_queue_behind_the_counter_drops_and_counts_but_never_counts_twice
         assert counted() == sent
 
 
-class Stuck(SpanExporter):
-    """An exporter whose back end does not answer until it is let go."""
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-        self.exported = 0
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.go.wait(30)
-        self.exported += len(spans)
-        return SpanExportResult.SUCCESS
-
-
-def test_an_overflowing_sdk_queue_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own metrics on, the SDK says how many spans its full queue dropped; the rest is exported."""
-    monkeypatch.setenv("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "true")
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader])
-    exporter = Stuck()
-    provider = TracerProvider(meter_provider=meters)
-    provider.add_span_processor(
-        BatchSpanProcessor(exporter, max_queue_size=64, max_export_batch_size=16, meter_provider=meters)
-    )
-    tracer = provider.get_tracer("test")
-    for _ in range(500):
-        tracer.start_span("s").end()
-    exporter.go.set()
-    provider.shutdown()
-    data = reader.get_metrics_data()
-    assert data is not None
-    dropped = sum(
-        int(getattr(point, "value", 0))
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        if metric.name == "otel.sdk.processor.span.processed"
-        for point in metric.data.data_points
-        if (point.attributes or {}).get("error.type") == "queue_full"
-    )
-    assert dropped > 0
-    # Its count is one too many: it takes the moment when the queue becomes full for a loss (1.45).
-    assert 0 <= dropped + exporter.exported - 500 <= 1
-
-
-@dataclass(frozen=True)
-class Hostile:
-    """A request that is no honest telemetry, and how it is answered."""
-
-    body: bytes
-    answers: frozenset[int]
-    headers: dict[str, str]
-
-
-def deep(depth: int) -> bytes:
-    """The same as protobuf: `depth` times an AnyValue (field 5) of an ArrayValue (field 1), some 9 bytes each."""
-
-    def length(size: int) -> bytes:
-        written = b""
-        while size > 127:
-            written += bytes([size & 127 | 128])
-            size >>= 7
-        return written + bytes([size])
-
-    def field(number: int, body: bytes) -> bytes:
-        return bytes([number << 3 | 2]) + length(len(body)) + body
-
-    heads, size = [], 3
-    for number in (1, 5) * depth:
-        heads.append(bytes([number << 3 | 2]) + length(size))
-        size += len(heads[-1])
-    value = b"".join(reversed(heads)) + field(1, b"x")
-    attribute = field(1, b"k") + field(2, value)
-    span = field(1, b"t" * 16) + field(2, b"s" * 8) + field(5, b"deep") + field(9, attribute)
-    return field(1, field(2, field(2, span)))
-
-
-def nested(depth: int) -> bytes:
-    """JSON with a list in a list in a list."""
-    value = '{"arrayValue":{"values":[' * depth + '{"stringValue":"x"}' + "]}}" * depth
-    return (
-        '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"'
-        + "a" * 32
-        + '","spanId":"'
-        + "b" * 16
-        + '","name":"deep","attributes":[{"key":"k","value":'
-        + value
-        + "}]}]}]}]}"
-    ).encode()
-
-
-JSON = {"Content-Type": "application/json"}
-HOSTILE = {
-    "garbage": Hostile(b"\xff\xfe garbage \x00" * 100, frozenset({400}), {}),
-    "a cut message": Hostile(spans([Sent(attributes=LENGTH)])[:-7], frozenset({400}), {}),
-    "garbage as JSON": Hostile(b'{"resourceSpans": [', frozenset({400}), JSON),
-    "another content type": Hostile(spans([Sent()]), frozenset({415}), {"Content-Type": "text/plain"}),
+HOSTILE: dict[str, tuple[bytes, set[int], dict[str, str]]] = {
+    "garbage": (b"\xff\xfe garbage \x00" * 100, {400}, {}),
+    "a cut message": (spans([Sent(attributes=LENGTH)])[:-7], {400}, {}),
+    "another content type": (spans([Sent()]), {415}, {"Content-Type": "text/plain"}),
     # Its sender may find the connection closed before it has sent all of it.
-    "a huge body": Hostile(b"\x0a" * (20 << 20), frozenset({400, 413, 0}), {}),
-    "a gzip bomb": Hostile(gzip.compress(b"\x00" * (64 << 20)), frozenset({400, 413}), {"Content-Encoding": "gzip"}),
-    "no gzip": Hostile(b"plain", frozenset({400}), {"Content-Encoding": "gzip"}),
-    "an encoding that nobody knows": Hostile(b"x", frozenset({400, 415}), {"Content-Encoding": "rot13"}),
-    # As deep as a message may be long: unpleasant, not fatal. Fourfold, the process would overflow its stack.
-    "deep nesting": Hostile(nested(140_000), frozenset({200, 400}), JSON),
-    "deeper nesting": Hostile(deep(400_000), frozenset({200, 400}), {}),
-    "nesting beyond the stack": Hostile(deep(1_400_000), frozenset({400, 0}), {}),
+    "a huge body": (b"\x0a" * (20 << 20), {400, 413, 0}, {}),
+    "a gzip bomb": (gzip.compress(b"\x00" * (64 << 20)), {400, 413}, {"Content-Encoding": "gzip"}),
 }
 
 
-@pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    with Collector(tmp_path_factory.mktemp("hostile")) as running:
-        yield running
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_messages_are_refused_and_honest_ones_still_taken(receiver: Collector, name: str) -> None:
+def test_hostile_messages_are_refused_and_honest_ones_still_taken(tmp_path: Path) -> None:
     """Garbage, bombs and wrong types are an error for their sender; the next one is served, memory is bounded."""
-    hostile = HOSTILE[name]
-    assert post(f"{receiver.url}/v1/traces", hostile.body, headers=hostile.headers) in hostile.answers
-    assert post(f"{receiver.url}/v1/traces", spans([Sent(name=f"after {name}")])) == 200
-    # Not read as JSON: Python's parser gives up on what is nested too deeply.
-    written = receiver.file("traces")
-    eventually(lambda: written.exists() and f'"after {name}"' in written.read_text(), what="the honest span")
-    assert receiver.own("otelcol_process_memory_rss") < 1 << 30
+    with Collector(tmp_path) as receiver:
+        for name, (body, answers, headers) in HOSTILE.items():
+            assert post(f"{receiver.url}/v1/traces", body, headers=headers) in answers, name
+            assert post(f"{receiver.url}/v1/traces", spans([Sent(name=f"after {name}")])) == 200
+        honest = {f"after {name}" for name in HOSTILE}
+        eventually(lambda: {span["name"] for span in receiver.spans()} == honest, what="the honest spans")
+        assert receiver.own("otelcol_process_memory_rss") < 1 << 30
 
 
 TOKEN = "planted-token"
@@ -349,7 +232,7 @@ def test_the_gateway_asks_for_its_token(tmp_path: Path) -> None:
     variables = {"ENDTURN_COLLECTOR_TOKEN": TOKEN}
     with Collector(tmp_path, config=GATEWAY, environment=variables) as gateway:
         url, body = f"{gateway.url}/v1/traces", spans([Sent(attributes=LENGTH)])
-        for wrong in (None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer ", "Basic Og=="):
+        for wrong in (None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", TOKEN, "Basic Og=="):
             headers = {} if wrong is None else {"Authorization": wrong}
             assert post(url, body, headers=headers) == 401
         assert gateway.own("otelcol_receiver_accepted_spans") == 0
@@ -405,17 +288,13 @@ def test_an_agent_reaches_an_encrypted_gateway(tmp_path: Path, certificate: tupl
             0,
             400,
         )
-        trusting = ssl.create_default_context(cafile=str(cert))
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting)
-        )
-        request = urllib.request.Request(
-            gateway.url.replace("http:", "https:") + "/v1/traces",
-            spans([Sent(attributes=LENGTH)]),
-            {"Content-Type": "application/x-protobuf", "Authorization": f"Bearer {TOKEN}"},
-        )
-        with opener.open(request, timeout=10) as answer:
-            assert answer.status == 200
+        with httpx.Client(verify=ssl.create_default_context(cafile=str(cert)), trust_env=False) as trusting:
+            answer = trusting.post(
+                gateway.url.replace("http:", "https:") + "/v1/traces",
+                content=spans([Sent(attributes=LENGTH)]),
+                headers={"Content-Type": "application/x-protobuf", "Authorization": f"Bearer {TOKEN}"},
+            )
+        assert answer.status_code == 200
         with Shipped(
             tmp_path / "agent",
             "agent",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -80,14 +79,6 @@ def test_who_is_asked_something_else_has_a_rule_of_its_own(tmp_path: Path) -> No
     assert re.findall("### Of (.+)", runbook) == ["shop/a", "shop/a in dev"]
 
 
-def test_no_expression_grows_with_the_number_of_services(tmp_path: Path) -> None:
-    """With six groups, each that is asked something else in everything, none is longer than six lines."""
-    text = "\n".join(f'[services."shop/{n}"]\nunfinished = {n}\ntruncations = {n}\nunknown = {n}' for n in range(1, 7))
-    made = alerts.alerts(read(text, tmp_path))
-    assert len([alert for alert in made if alert.name == "EndturnTurnsUnfinished"]) == 7
-    assert {len(alert.expr.splitlines()) <= 6 for alert in made} == {True}
-
-
 def test_grafana_tells_rules_of_one_name_apart(tmp_path: Path) -> None:
     """By title and uid: of those in a folder no two may be the same."""
     made = generated.files(read('[services."shop/a"]\nobjective = 0.99\n', tmp_path))
@@ -140,28 +131,19 @@ def test_what_is_switched_off_everywhere_is_no_alert(tmp_path: Path) -> None:
         ('[services."a"]\npag = true', "there is no key 'services.\"a\".pag'; did you mean 'page'?"),
         ('[services."a".environments.b]\ntruncated = 7', '"a".environments."b".truncated: input should be less than 1'),
         ('[services."a".environments."*"]\npage = true', 'what holds in every environment stands in [services."a"]'),
-        ("[services.a.environments.'b\"c']\npage = true", "write one name, without patterns, quotes"),
         ('[services.a]\nenvironments = "x"', 'write [services."a".environments."its name"] and its keys below'),
         ('[services."a^b"]\npage = true', "without patterns, quotes, backslashes, control"),
         ('[services."a"]\nenvironment = 1', "did you mean 'environments'?"),
         ("[services]\na = 1", 'write [services."a"] and its keys below'),
-        ("[services.'a\"b']\npage = true", "write one name, without patterns, quotes"),
         ('[services."a{{b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
-        ('[services."a}}b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
-        ('[services."a$b"]\nobjective = 0.99', "control characters, ^, $, {{ and }}"),
         ('[services."a\\nb"]\npage = false', """[services."a\\nb"]': write one name, without"""),
-        ('[services."a".environments."b\\u0007"]\npage = false', "write one name, without"),
         ('[services."a"]\npage = "yes"', "services.\"a\".page: input should be a valid boolean, not 'yes'"),
-        ('[services."a"]\npage = 1', 'services."a".page: input should be a valid boolean, not 1'),
         ('[alerts]\ntruncated = "0.3"', "alerts.truncated: input should be a valid number, not '0.3'"),
-        ('[alerts]\npage = "no"', "alerts.page: input should be a valid boolean, not 'no'"),
         ("[alerts]\nunfinished = true", "alerts.unfinished: input should be a valid integer, not True"),
-        ("services = 1", "services: input should be a valid dictionary, not 1"),
         ("alerts = 1", "alerts: input should be a valid dictionary or instance of Limits, not 1"),
         ('period = "3x"', "period: a duration"),
         ('period = "0s"', "period: input should be greater than 0"),
         ('collector = "a{{"', "collector: a regular expression without quotes, backslashes, doubled braces"),
-        ('collector = "a\\tb"', "collector: a regular expression without quotes, backslashes"),
         (r"collector = 'a\b'", "collector: a regular expression without quotes, backslashes"),
         ('grafana = "grafana"', "grafana: string should match pattern"),
         ("period = ", "cannot be read as TOML"),
@@ -178,11 +160,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With the reason."""
     with pytest.raises(UsageError, match=r"none\.toml.*No such file"):
         config.read(tmp_path / "none.toml")
-
-
-def test_the_sample_is_toml() -> None:
-    """And its sections are those of the guide."""
-    assert {"alerts", "services"} <= tomllib.loads(SAMPLE).keys()
 
 
 def test_who_is_only_ticketed_may_have_any_objective(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import yaml
 from endturn.errors import UsageError
 from endturn.generate import dashboards, files as generated
 from endturn.generate.config import RuleConfig
-from endturn.generate.dashboards import LABELS, NAMES, NEEDS, SOURCES
+from endturn.generate.dashboards import LABELS, NAMES, SOURCES
 from endturn.generate.promql import SERVICE, UnknownName
 from endturn.telemetry import schema
 from tests.generate.parsed import filled, selectors
@@ -41,6 +41,7 @@ BY_NAME: dict[str, dict[str, Any]] = {
     name: json.loads((REPOSITORY / "dashboards" / f"{name}.json").read_text()) for name in NAMES
 }
 BOARDS = REPOSITORY / "src" / "endturn" / "generate" / "boards"
+NEEDS = yaml.safe_load((BOARDS / "shapes.yaml").read_text())["needs"]
 
 Panel = dict[str, Any]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from endturn import generate
 from endturn.continuation import machine
 from endturn.errors import UsageError
 from endturn.generate import docs, files
@@ -20,13 +19,13 @@ from tests.support.processes import REPOSITORY
 def checkout(tmp_path: Path) -> Path:
     """A checkout in which everything has just been generated."""
     (tmp_path / "src" / "endturn").mkdir(parents=True)
-    generate.run(tmp_path, check=False)
+    files.run(tmp_path, check=False)
     return tmp_path
 
 
 def test_committed_files_are_current() -> None:
     """What is committed is what would be generated now, and nothing else lies beside it."""
-    assert [str(change) for change in generate.run(REPOSITORY, check=True)] == []
+    assert [str(change) for change in files.run(REPOSITORY, check=True)] == []
 
 
 def test_files_do_not_depend_on_hash_seeds() -> None:
@@ -43,7 +42,7 @@ def test_files_do_not_depend_on_hash_seeds() -> None:
 
 def test_a_fresh_checkout_is_current(checkout: Path) -> None:
     """After generating, a check finds nothing."""
-    assert generate.run(checkout, check=True) == []
+    assert files.run(checkout, check=True) == []
 
 
 def test_a_check_names_stale_missing_and_orphaned_files(checkout: Path) -> None:
@@ -54,7 +53,7 @@ def test_a_check_names_stale_missing_and_orphaned_files(checkout: Path) -> None:
     missing.unlink()
     for file in (orphan, own):
         file.write_text("by hand")
-    changes = {change.path: change for change in generate.run(checkout, check=True)}
+    changes = {change.path: change for change in files.run(checkout, check=True)}
     assert {path: change.kind for path, change in changes.items()} == {
         "docs/telemetry.md": "stale",
         "dashboards/overview.json": "missing",
@@ -68,7 +67,7 @@ def test_a_check_names_stale_missing_and_orphaned_files(checkout: Path) -> None:
 def test_a_long_diff_is_cut(checkout: Path) -> None:
     """Of a file that changed everywhere only the head of the diff is shown, and how much more there is."""
     (checkout / "dashboards" / "overview.json").write_text("{}\n" * 500)
-    [change] = generate.run(checkout, check=True)
+    [change] = files.run(checkout, check=True)
     assert len(str(change).splitlines()) == files.DIFF_LINES + 2
     assert str(change).endswith("more lines")
 
@@ -77,29 +76,15 @@ def test_generating_mends_what_a_check_found(checkout: Path) -> None:
     """Generating rewrites stale files, and leaves orphans to whoever put them there."""
     (checkout / "docs" / "telemetry.md").write_text("stale")
     (checkout / "docs" / "runbooks" / "EndturnGone.md").write_text("orphan")
-    assert [change.kind for change in generate.run(checkout, check=False)] == ["stale", "orphan"]
-    assert [change.kind for change in generate.run(checkout, check=True)] == ["orphan"]
+    assert [change.kind for change in files.run(checkout, check=False)] == ["stale", "orphan"]
+    assert [change.kind for change in files.run(checkout, check=True)] == ["orphan"]
 
 
 def test_a_folder_that_is_no_checkout_is_left_alone(tmp_path: Path) -> None:
     """Nothing is written into a folder that is not ours."""
     with pytest.raises(UsageError, match="no checkout"):
-        generate.run(tmp_path, check=False)
+        files.run(tmp_path, check=False)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("missing", ["yaml", "promql_parser"])
-def test_a_missing_extra_is_named(missing: str) -> None:
-    """Without the extra the error says which one to install."""
-    code = (
-        f"import sys; sys.modules[{missing!r}] = None\n"
-        "from pathlib import Path\n"
-        "from endturn import errors, generate\n"
-        "try: generate.run(Path(), True)\n"
-        "except errors.UsageError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert "pip install 'endturn[grafana]'" in done.stdout
 
 
 def test_the_reference_names_everything() -> None:

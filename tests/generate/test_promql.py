@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -19,7 +17,8 @@ from endturn.telemetry import schema
 from endturn.telemetry.indicators import Count
 from endturn.telemetry.schema import Attribute
 from tests.generate.parsed import parse, selectors
-from tests.support.processes import Prometheus, require_stack
+from tests.support.processes import Prometheus
+from tests.support.promtool import evaluate
 
 
 def test_what_the_schema_lacks_is_refused_with_the_nearest_name() -> None:
@@ -125,54 +124,29 @@ FINE = {
 """A counter's life, a sample each 15 seconds for 100 minutes, and how many events it shows."""
 
 
-def _promtool(tmp_path: Path, series: dict[str, str], expected: dict[str, list[tuple[str, float]]]) -> None:
-    checks = [
-        {"expr": expr, "eval_time": "100m", "exp_samples": [{"labels": labels, "value": v} for labels, v in samples]}
-        for expr, samples in expected.items()
-    ]
-    inputs = [{"series": name, "values": values} for name, values in series.items()]
-    test = {
-        "evaluation_interval": "1m",
-        "tests": [{"interval": "15s", "input_series": inputs, "promql_expr_test": checks}],
-    }
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
-    command: list[str | Path] = [require_stack("prometheus")["promtool"], "test", "rules", "test.yaml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.stack
 @pytest.mark.parametrize("says", FINE)
 def test_a_number_is_exact(says: str, tmp_path: Path) -> None:
     """Whatever the counter's life, as long as its id is its own."""
     values, events = FINE[says]
-    _promtool(
-        tmp_path,
-        {'endturn_responses_total{job="a"}': values},
-        {promql.number(RESPONSES, ("job",), "2h"): [('{job="a"}', events)]},
-    )
+    number = promql.number(RESPONSES, ("job",), "2h")
+    evaluate(tmp_path, {'endturn_responses_total{job="a"}': values}, [(number, "100m", {'{job="a"}': events})])
 
 
 @pytest.mark.stack
 def test_an_id_that_is_used_again_is_increases_guess(tmp_path: Path) -> None:
     """A counter that starts anew counts what came after, and loses nothing of before."""
-    number = promql.number(RESPONSES, (), "2h")
-    _promtool(tmp_path, {"endturn_responses_total": "0 1x59 2x59 0x100 4x179"}, {f"round({number})": [("{}", 6)]})
+    number = f"round({promql.number(RESPONSES, (), '2h')})"
+    evaluate(tmp_path, {"endturn_responses_total": "0 1x59 2x59 0x100 4x179"}, [(number, "100m", {"{}": 6})])
 
 
 @pytest.mark.stack
 def test_each_event_is_in_one_step_and_in_five_recorded_counts(tmp_path: Path) -> None:
     """Of a step and one sample more, and of five minutes and one sample more."""
-    series = {"endturn_responses_total": "0x30 7x369"}  # at 7 minutes and 45 seconds
     step, recorded = promql.number(RESPONSES, (), "1m15s"), promql.number(RESPONSES, (), "5m15s")
-    _promtool(
-        tmp_path,
-        series,
-        {
-            f"sum_over_time(({step})[100m:1m])": [("{}", 7)],
-            f"sum_over_time(({recorded})[100m:1m])": [("{}", 35)],
-        },
-    )
+    sums = {f"sum_over_time(({step})[100m:1m])": 7, f"sum_over_time(({recorded})[100m:1m])": 35}
+    series = {"endturn_responses_total": "0x30 7x369"}  # at 7 minutes and 45 seconds
+    evaluate(tmp_path, series, [(expr, "100m", {"{}": count}) for expr, count in sums.items()])
 
 
 @pytest.mark.stack
@@ -180,16 +154,13 @@ def test_a_share_is_zero_where_nothing_bad_happened_and_nothing_where_nothing_di
     """Never NaN, and never a hundred percent for want of a series."""
     cut = promql.select(Count(schema.RESPONSES, only=((schema.REASON, frozenset({"max_tokens"})),)))
     share = promql.share(*(promql.increases(series, ("job",), "1h") for series in (cut, RESPONSES)))
-    _promtool(
-        tmp_path,
-        {
-            'endturn_responses_total{job="half",endturn_stop_reason="max_tokens"}': "0+1x400",
-            'endturn_responses_total{job="half",endturn_stop_reason="end_turn"}': "0+1x400",
-            'endturn_responses_total{job="fine",endturn_stop_reason="end_turn"}': "0+1x400",
-            'endturn_responses_total{job="idle",endturn_stop_reason="end_turn"}': "7x400",
-        },
-        {share: [('{job="half"}', 0.5), ('{job="fine"}', 0)]},
-    )
+    series = {
+        'endturn_responses_total{job="half",endturn_stop_reason="max_tokens"}': "0+1x400",
+        'endturn_responses_total{job="half",endturn_stop_reason="end_turn"}': "0+1x400",
+        'endturn_responses_total{job="fine",endturn_stop_reason="end_turn"}': "0+1x400",
+        'endturn_responses_total{job="idle",endturn_stop_reason="end_turn"}': "7x400",
+    }
+    evaluate(tmp_path, series, [(share, "100m", {'{job="half"}': 0.5, '{job="fine"}': 0})])
 
 
 def test_every_form_is_understood() -> None:

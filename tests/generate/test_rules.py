@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from endturn.generate.alerts import Alert
 from endturn.generate.config import RuleConfig
 from endturn.telemetry import schema
 from tests.generate.parsed import selectors
+from tests.support import promtool
 from tests.support.processes import REPOSITORY, require_stack
-from tests.support.promtool import oldest
 
 RULES = REPOSITORY / "dashboards" / "rules"
 CONFIG = RuleConfig()
@@ -106,23 +105,17 @@ def test_every_alert_is_tested_both_ways() -> None:
 # --- Promtool -----------------------------------------------------------------------------------------------------
 
 
-def promtool(*arguments: str, cwd: Path, program: Path | None = None) -> None:
-    program = program or require_stack("prometheus")["promtool"]
-    done = subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(params=["built", "2.42"])
 def program(request: pytest.FixtureRequest) -> Path:
     """The promtool that is built from the pins, and the oldest that the rules promise to run on."""
-    return require_stack("prometheus")["promtool"] if request.param == "built" else oldest()
+    return require_stack("prometheus")["promtool"] if request.param == "built" else promtool.oldest()
 
 
 @pytest.mark.stack
 def test_promtool_accepts_and_runs_the_committed_rules(program: Path) -> None:
     """No lint finds anything, and every example fires or is quiet, in the current version and in 2.42."""
-    promtool("check", "rules", "--lint=all", "--lint-fatal", "endturn.yaml", cwd=RULES, program=program)
-    promtool("test", "rules", "endturn.yaml", cwd=RULES / "tests", program=program)
+    promtool.run("check", "rules", "--lint=all", "--lint-fatal", "endturn.yaml", cwd=RULES, program=program)
+    promtool.run("test", "rules", "endturn.yaml", cwd=RULES / "tests", program=program)
 
 
 @pytest.mark.stack
@@ -143,17 +136,10 @@ def test_promtool_accepts_and_runs_the_committed_rules(program: Path) -> None:
 )
 def test_each_turn_is_counted_once_whatever_gaps_there_are(values: str, turns: int, tmp_path: Path) -> None:
     """`sum_over_time(rule[window]) / 5` is the number of turns, to within a fortieth."""
-    (tmp_path / "rules.yaml").write_text((RULES / "endturn.yaml").read_text())
     counted = f"round(sum_over_time(endturn:service_turns:count5m[2h]) / 5, {max(1, turns // 20)})"
-    series = [{"series": 'endturn_turns_total{job="a",endturn_turn_outcome="completed"}', "values": values}]
-    checks = [{"expr": counted, "eval_time": "2h", "exp_samples": [{"labels": '{job="a"}', "value": turns}]}]
-    test = {
-        "rule_files": ["rules.yaml"],
-        "evaluation_interval": "1m",
-        "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": checks}],
-    }
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
-    promtool("test", "rules", "test.yaml", cwd=tmp_path)
+    series = {'endturn_turns_total{job="a",endturn_turn_outcome="completed"}': values}
+    rules = (RULES / "endturn.yaml").read_text()
+    promtool.evaluate(tmp_path, series, [(counted, "2h", {'{job="a"}': turns})], rules=rules)
 
 
 @pytest.mark.stack
@@ -168,14 +154,11 @@ def test_a_service_apart_is_asked_what_its_section_says(tmp_path: Path) -> None:
             }
         }
     )
-    (tmp_path / "rules.yaml").write_text(manifests.files(config)[manifests.RULES])
-    series = []
+    series = {}
     for job, environment in (("agent", "prod"), ("agent", "staging"), ("watched", "prod"), ("rough", "prod")):
         labels = f'job="shop/{job}",deployment_environment_name="{environment}",instance="one"'
-        series += [
-            {"series": f"endturn_turns_total{{{labels}}}", "values": "0+10x480"},
-            {"series": f"endturn_truncation_exits_total{{{labels}}}", "values": "0+2x480"},
-        ]
+        series[f"endturn_turns_total{{{labels}}}"] = "0+10x480"
+        series[f"endturn_truncation_exits_total{{{labels}}}"] = "0+2x480"
     looked = " or ".join(
         f'count by (alertname, job, deployment_environment_name) (ALERTS{{alertname="{name}",alertstate="firing"}})'
         for name in ("EndturnTurnsUnfinished", "EndturnBudgetBurning")
@@ -184,16 +167,7 @@ def test_a_service_apart_is_asked_what_its_section_says(tmp_path: Path) -> None:
         ("EndturnTurnsUnfinished", "shop/agent"),
         *(("EndturnBudgetBurning", job) for job in ("shop/agent", "shop/rough", "shop/watched")),
     ]
-    expected = [
-        {"labels": f'{{alertname="{name}",job="{job}",deployment_environment_name="prod"}}', "value": 1}
-        for name, job in fires
-    ]
-    checks = [{"expr": looked, "eval_time": "1h30m", "exp_samples": expected}]
-    test = {
-        "rule_files": ["rules.yaml"],
-        "evaluation_interval": "1m",
-        "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": checks}],
-    }
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
-    promtool("test", "rules", "test.yaml", cwd=tmp_path)
-    promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
+    expected = {f'{{alertname="{name}",job="{job}",deployment_environment_name="prod"}}': 1.0 for name, job in fires}
+    text = manifests.files(config)[manifests.RULES]
+    promtool.evaluate(tmp_path, series, [(looked, "1h30m", expected)], rules=text)
+    promtool.run("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
@@ -25,144 +25,111 @@ QUESTION = [{"role": "user", "content": "Write."}]
 TOOLS = [{"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}]
 
 
-def openai_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:
-    """Every way of asking for a chat completion: the reason that the SDK shows."""
+Calls = dict[str, Callable[[], Any]]
+"""Ways of asking: each gives the reason that the SDK shows."""
+
+
+def openai_calls(url: str) -> Calls:
+    """Every way of asking for a chat completion, a text completion or a response."""
     import openai
 
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-    asks: dict[str, Any] = {"model": "m", "messages": QUESTION, "max_tokens": 2}
+    how: dict[str, Any] = {"base_url": f"{url}/v1", "api_key": "none", "max_retries": 0}
+    client, asks = openai.OpenAI(**how), {"model": "m", "messages": QUESTION, "max_tokens": 2}
+    chat: Any = client.chat.completions
 
-    def whole() -> Any:
-        return client.chat.completions.create(**asks).choices[0].finish_reason
+    def last(chunks: Iterable[Any]) -> Any:
+        return [choice.finish_reason for chunk in chunks for choice in chunk.choices][-1]
 
-    def raw() -> Any:
-        return client.chat.completions.with_raw_response.create(**asks).parse().choices[0].finish_reason
-
-    def streamed() -> Any:
-        with client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **asks) as chunks:
-            return [choice.finish_reason for chunk in chunks for choice in chunk.choices][-1]
-
-    def asynchronous() -> Any:
-        async def ask() -> Any:
-            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as aclient:
-                found = await aclient.chat.completions.create(stream=True, **asks)
-                return [choice.finish_reason async for chunk in found for choice in chunk.choices][-1]
-
-        return _run(ask)
-
-    def called() -> Any:
-        answer = client.chat.completions.create(**{**asks, "model": "tools", "tools": TOOLS, "max_tokens": 99})
-        return answer.choices[0].finish_reason
+    async def asynchronous() -> Any:
+        async with openai.AsyncOpenAI(**how) as aclient:
+            achat: Any = aclient.chat.completions
+            return last([chunk async for chunk in await achat.create(stream=True, **asks)])
 
     def refused() -> Any:
         try:
-            client.chat.completions.create(**{**asks, "model": "overflow"})
+            chat.create(**{**asks, "model": "overflow"})
         except openai.BadRequestError as error:
             return error.code
-        return None
 
-    def text() -> Any:
-        return client.completions.create(model="m", prompt="Write.", max_tokens=2).choices[0].finish_reason
-
-    yield from {
-        "openai whole": whole,
-        "openai raw": raw,
-        "openai streamed": streamed,
-        "openai asynchronous": asynchronous,
-        "openai tools": called,
+    calls: Calls = {
+        "openai whole": lambda: chat.create(**asks).choices[0].finish_reason,
+        "openai raw": lambda: chat.with_raw_response.create(**asks).parse().choices[0].finish_reason,
+        "openai streamed": lambda: last(chat.create(stream=True, stream_options={"include_usage": True}, **asks)),
+        "openai asynchronous": lambda: asyncio.run(asynchronous()),
+        "openai tools": lambda: (
+            chat.create(**{**asks, "model": "tools", "tools": TOOLS, "max_tokens": 99}).choices[0].finish_reason
+        ),
         "openai overflow": refused,
-        "openai text": text,
-    }.items()
-    if hasattr(client, "responses"):
-        yield from responses_calls(url, client)
-    client.close()
+        "openai text": lambda: (
+            client.completions.create(model="m", prompt="Write.", max_tokens=2).choices[0].finish_reason
+        ),
+    }
+    return calls | (responses_calls(client, lambda: openai.AsyncOpenAI(**how)) if hasattr(client, "responses") else {})
 
 
-def responses_calls(url: str, client: Any) -> Iterable[tuple[str, Callable[[], Any]]]:
+def responses_calls(client: Any, aclient: Callable[[], Any]) -> Calls:
     """Every way of asking for a response: what the SDK says of its end."""
-    import openai
-
     asks: dict[str, Any] = {"model": "m", "input": "Write.", "max_output_tokens": 2}
+    create = client.responses.create
 
     def said(response: Any) -> str:
         details = response.incomplete_details
         return f"{response.status}: {details.reason}" if details else str(response.status)
 
-    def whole() -> Any:
-        return said(client.responses.create(**asks))
+    def last(events: Iterable[Any]) -> str:
+        return said([event.response for event in events if hasattr(event, "response")][-1])
 
-    def raw() -> Any:
-        return said(client.responses.with_raw_response.create(**asks).parse())
-
-    def streamed() -> Any:
-        with client.responses.create(stream=True, **asks) as events:
-            return said([event.response for event in events if hasattr(event, "response")][-1])
-
-    def asynchronous() -> Any:
-        async def ask() -> Any:
-            async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as aclient:
-                found = await aclient.responses.create(stream=True, **asks)
-                return said([event.response async for event in found if hasattr(event, "response")][-1])
-
-        return _run(ask)
+    async def asynchronous() -> Any:
+        async with aclient() as asking:
+            return last([event async for event in await asking.responses.create(stream=True, **asks)])
 
     def left() -> Any:
-        with client.responses.create(stream=True, **asks) as events:
+        with create(stream=True, **asks) as events:
             return next(iter(events)).type
 
     def fetched() -> Any:
-        made = client.responses.create(**{**asks, "model": "job"}, extra_body={"background": True})
+        made = create(**{**asks, "model": "job"}, extra_body={"background": True})
         return f"{made.status}, {said(client.responses.retrieve(made.id))}"
 
-    yield from {
-        "responses whole": whole,
-        "responses raw": raw,
-        "responses streamed": streamed,
-        "responses asynchronous": asynchronous,
+    return {
+        "responses whole": lambda: said(create(**asks)),
+        "responses raw": lambda: said(client.responses.with_raw_response.create(**asks).parse()),
+        "responses streamed": lambda: last(create(stream=True, **asks)),
+        "responses asynchronous": lambda: asyncio.run(asynchronous()),
         "responses left": left,
         "responses fetched": fetched,
-    }.items()
+    }
 
 
-def anthropic_calls(url: str) -> Iterable[tuple[str, Callable[[], Any]]]:
-    """Every way of asking for a message: the reason that the SDK shows."""
+def anthropic_calls(url: str) -> Calls:
+    """Every way of asking for a message."""
     import anthropic
 
-    client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+    how: dict[str, Any] = {"base_url": url, "api_key": "none", "max_retries": 0}
     asks: dict[str, Any] = {"model": "m", "messages": QUESTION, "max_tokens": 2}
-
-    def whole() -> Any:
-        return client.messages.create(**asks).stop_reason
+    messages = anthropic.Anthropic(**how).messages
 
     def streamed() -> Any:
-        with client.messages.create(stream=True, **asks) as events:
+        with messages.create(stream=True, **asks) as events:
             return [event.delta.stop_reason for event in events if event.type == "message_delta"][-1]
 
     def helped() -> Any:
-        with client.messages.stream(**asks) as stream:
+        with messages.stream(**asks) as stream:
             return stream.get_final_message().stop_reason
 
-    def asynchronous() -> Any:
-        async def ask() -> Any:
-            async with anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0) as aclient:
-                return (await aclient.messages.create(**asks)).stop_reason
+    async def asynchronous() -> Any:
+        async with anthropic.AsyncAnthropic(**how) as client:
+            return (await client.messages.create(**asks)).stop_reason
 
-        return _run(ask)
-
-    yield from {
-        "anthropic whole": whole,
+    return {
+        "anthropic whole": lambda: messages.create(**asks).stop_reason,
         "anthropic streamed": streamed,
         "anthropic helper": helped,
-        "anthropic asynchronous": asynchronous,
-    }.items()
-    client.close()
+        "anthropic asynchronous": lambda: asyncio.run(asynchronous()),
+    }
 
 
 CALLS = {"openai": openai_calls, "anthropic": anthropic_calls}
-
-
-def _run(ask: Callable[[], Awaitable[Any]]) -> Any:
-    return asyncio.run(ask())  # type: ignore[arg-type]  # each is a coroutine function
 
 
 def main(url: str) -> None:
@@ -173,7 +140,7 @@ def main(url: str) -> None:
     endturn.instrument(tracer_provider=provider)
     found: dict[str, Any] = {"versions": {name: version(name) for name in CALLS if find_spec(name)}, "calls": {}}
     for name in found["versions"]:
-        for says, ask in CALLS[name](url):
+        for says, ask in CALLS[name](url).items():
             spans.clear()
             reason = ask()
             found["calls"][says] = {"reason": reason, "recorded": _reasons(spans.get_finished_spans())}

@@ -21,29 +21,6 @@ def chat(reason: str | None, calls: bool = False, **message: Any) -> Any:
     return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
-def anthropic(reason: str) -> Any:
-    """A message."""
-    content = [{"type": "text", "text": "Hi"}]
-    if reason == "tool_use":
-        content.append({"type": "tool_use", "id": "c", "name": "search", "input": {"q": "x"}})  # type: ignore[dict-item]
-    usage = {"input_tokens": 3, "output_tokens": 2}
-    return {"id": "x", "type": "message", "role": "assistant", "model": "m", "content": content,
-            "stop_reason": reason, "usage": usage}  # fmt: skip
-
-
-def gemini(reason: str) -> Any:
-    """A generateContent answer."""
-    candidate = {"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": reason, "index": 0}
-    return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}
-
-
-def converse(reason: str) -> Any:
-    """A Converse answer."""
-    message = {"role": "assistant", "content": [{"text": "Hi"}]}
-    usage = {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}
-    return {"output": {"message": message}, "stopReason": reason, "usage": usage}
-
-
 def responses(status: str, why: str | None = None, calls: bool = False) -> Any:
     """An object of the Responses API."""
     content = [{"type": "output_text", "text": "Hi", "annotations": []}]
@@ -63,40 +40,6 @@ def answer(provider: str, body: Any, headers: dict[str, str] | None = None, **se
     http = httpx.MockTransport(lambda _: httpx.Response(200, json=body, headers=headers))
     with Client(provider, api_key="k", http=http, **settings) as client:
         return client(ask())
-
-
-CHAT = {
-    "stop": "end_turn", "tool_calls": "tool_call", "function_call": "tool_call", "length": "max_tokens",
-    "content_filter": "safety_blocked", "something_new": "unknown",
-}  # fmt: skip
-MAPPED = [
-    *((provider, chat(raw), raw, reason) for provider in ("openai", "openrouter", "deepseek", "github_copilot")
-      for raw, reason in CHAT.items()),
-    *(("anthropic", anthropic(raw), raw, reason) for raw, reason in {
-        "end_turn": "end_turn", "stop_sequence": "end_turn", "tool_use": "tool_call", "max_tokens": "max_tokens",
-        "model_context_window_exceeded": "context_window_exceeded", "refusal": "refused", "something_new": "unknown",
-    }.items()),
-    *(("gcp.gemini", gemini(raw), raw, reason) for raw, reason in {
-        "STOP": "end_turn", "MAX_TOKENS": "max_tokens", "SAFETY": "safety_blocked", "RECITATION": "safety_blocked",
-        "SOMETHING_NEW": "unknown",
-    }.items()),
-    *(("aws.bedrock", converse(raw), raw, reason) for raw, reason in {
-        "end_turn": "end_turn", "tool_use": "tool_call", "max_tokens": "max_tokens",
-        "guardrail_intervened": "safety_blocked", "something_new": "unknown",
-    }.items()),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("provider", "body", "raw", "reason"), MAPPED, ids=[f"{provider} {raw}" for provider, _, raw, _ in MAPPED]
-)
-def test_a_providers_reason_is_normalised_and_kept(provider: str, body: Any, raw: str, reason: str) -> None:
-    """One vocabulary for all, and the provider's own word beside it."""
-    response = answer(provider, body)
-    assert (response.stop_reason, response.raw_stop_reason) == (reason, raw)
-    assert response.text == "Hi"
-    assert response.usage is not None
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (3, 2)
 
 
 def test_a_response_holds_all_that_the_design_lists() -> None:

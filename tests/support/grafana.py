@@ -8,11 +8,11 @@ read. It proves what is sent, and how answers are taken; that a real Grafana ans
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.support.serving import Asked, serving
 
 TOKEN = "glsa_planted_token"
 SOURCES = (
@@ -55,55 +55,37 @@ class FakeGrafana:
 
     def __init__(self, prefix: str = "") -> None:
         self.state = State()
-        state = self.state
+        self.prefix = prefix
+        self._serving = serving(self._serve)
 
-        class Handler(BaseHTTPRequestHandler):
-            def _serve(self) -> None:
-                url = urlsplit(self.path)
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
-                path = url.path.removeprefix(prefix)
-                state.asked.append((self.command, path, body))
-                state.headers.append(dict(self.headers))
-                if not url.path.startswith(prefix):
-                    status, answer = 404, None
-                else:
-                    status, answer = self._answer(path, parse_qs(url.query), body)
-                content = b"<html>404</html>" if answer is None else json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "text/html" if answer is None else "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+    def _serve(self, asked: Asked) -> tuple[int, bytes, str]:
+        url = urlsplit(asked.path)
+        path, body = url.path.removeprefix(self.prefix), json.loads(asked.body) if asked.body else None
+        self.state.asked.append((asked.method, path, body))
+        self.state.headers.append(dict(asked.headers))
+        known = url.path.startswith(self.prefix)
+        status, answer = self._answer(asked, path, parse_qs(url.query), body) if known else (404, None)
+        if answer is None:
+            return status, b"<html>404</html>", "text/html"
+        return status, json.dumps(answer).encode(), "application/json"
 
-            do_GET = do_POST = do_PUT = do_DELETE = _serve
-
-            def _answer(self, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
-                if path == "/api/health":
-                    return 200, {"database": "ok", "version": "13.2.3"}
-                if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                    return 401, {"message": "Invalid API key", "statusCode": 401}
-                if any(f"{self.command} {path}".startswith(each) for each in state.denied):
-                    return 403, {"message": "You'll need additional permissions to perform this action."}
-                if (planned := state.answers.get(f"{self.command} {path}")) is not None:
-                    return planned
-                return _route(state, self.command, [unquote(part) for part in path.split("/")[2:]], query, body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Silence: the state says it all."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}{prefix}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="grafana", daemon=True)
+    def _answer(self, asked: Asked, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+        if path == "/api/health":
+            return 200, {"database": "ok", "version": "13.2.3"}
+        if asked.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return 401, {"message": "Invalid API key", "statusCode": 401}
+        if any(f"{asked.method} {path}".startswith(each) for each in self.state.denied):
+            return 403, {"message": "You'll need additional permissions to perform this action."}
+        if (planned := self.state.answers.get(f"{asked.method} {path}")) is not None:
+            return planned
+        return _route(self.state, asked.method, [unquote(part) for part in path.split("/")[2:]], query, body)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.url = f"{self._serving.__enter__()}{self.prefix}"
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __exit__(self, *raised: Any) -> None:
+        self._serving.__exit__(*raised)
 
 
 def _route(state: State, method: str, path: list[str], query: dict[str, list[str]], body: Any) -> tuple[int, Any]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.support.processes import LOOPBACK, REPOSITORY, QueryError, Server, free_port, require_stack
-
-_http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+from tests.support.processes import LOOPBACK, REPOSITORY, QueryError, Server, free_port, http, require_stack
 
 
 class Loki(Server):
@@ -60,9 +54,7 @@ class Loki(Server):
         return found
 
     def _ask(self, endpoint: str, parameters: dict[str, str]) -> Any:
-        url = f"{self.url}/loki/api/v1/{endpoint}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with _http.open(url, timeout=30) as answer:
-                return json.load(answer).get("data", [])  # left out where there is nothing
-        except urllib.error.HTTPError as error:
-            raise QueryError(f"{parameters.get('query')}: {error.read().decode(errors='replace')}") from None
+        answer = http.get(f"{self.url}/loki/api/v1/{endpoint}", params=parameters)
+        if answer.is_error:
+            raise QueryError(f"{parameters.get('query')}: {answer.text}")
+        return answer.json().get("data", [])  # left out where there is nothing

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import httpx
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
@@ -16,9 +15,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-Value = str | bool | int | float | Sequence[str]
+from tests.support.processes import http
 
-_http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+Value = str | bool | int | float | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +82,8 @@ def post(url: str, body: bytes, *, headers: Mapping[str, str] | None = None, tim
     """The status that a request is answered with; 0 where nobody answers, or the connection is lost."""
     every = {"Content-Type": "application/x-protobuf"} | dict(headers or {})
     try:
-        with _http.open(urllib.request.Request(url, body, every), timeout=timeout) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
-    except OSError:
+        return http.post(url, content=body, headers=every, timeout=timeout).status_code
+    except httpx.HTTPError:
         return 0
 
 

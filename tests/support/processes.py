@@ -14,21 +14,19 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import yaml
 
 from stack import build
+from tests.support.serving import Asked, serving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
@@ -38,8 +36,8 @@ T = TypeVar("T")
 
 _given: set[int] = set()
 
-# Loopback only: a proxy of the environment must not come between.
-_http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+http = httpx.Client(trust_env=False, timeout=30)
+"""Loopback only: a proxy of the environment must not come between."""
 
 
 def require_stack(*parts: str) -> dict[str, Path]:
@@ -72,6 +70,19 @@ def eventually(ask: Callable[[], T], *, what: str, timeout: float = 30.0, every:
             pytest.fail(f"waited {timeout:g} s for {what}; the last answer was {answer!r}")
         time.sleep(every)
     return answer
+
+
+def samples(address: str, name: str) -> dict[str, float]:
+    """The samples of a metric that is scraped there, by their labels as they are written."""
+    lines = http.get(f"http://{address}/metrics").text.splitlines()
+    found = [line.rsplit(" ", 1) for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+    return {series.removeprefix(name).strip("{}"): float(value) for series, value in found}
+
+
+def metric(address: str, name: str, **labels: str) -> float:
+    """The sum of a metric's samples that carry these labels, 0 without any."""
+    wanted = [f'{key}="{value}"' for key, value in labels.items()]
+    return sum(value for series, value in samples(address, name).items() if all(pair in series for pair in wanted))
 
 
 class StartError(Exception):
@@ -235,14 +246,7 @@ class Collector(Server):
 
     def own(self, name: str, **labels: str) -> float:
         """What the Collector counts of itself: the sum of a metric's samples that carry these labels, 0 without any."""
-        with _http.open(f"http://{self.metrics_address}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        return sum(
-            float(line.rsplit(" ", 1)[1])
-            for line in lines
-            if line.startswith((name + "{", name + " ")) and all(pair in line for pair in wanted)
-        )
+        return metric(self.metrics_address, name, **labels)
 
     def file(self, kind: str) -> Path:
         """Where the `traces`, `logs` or `metrics` are written."""
@@ -311,7 +315,7 @@ class Prometheus(Server):
         config["global"]["scrape_timeout"] = scrape_interval
         config["rule_files"] = [str(_rules(rule, folder / "rules", rules_interval)) for rule in rules]
         config["alerting"]["alertmanagers"] = (
-            [{"static_configs": [{"targets": [urllib.parse.urlsplit(alertmanager).netloc]}]}] if alertmanager else []
+            [{"static_configs": [{"targets": [urlsplit(alertmanager).netloc]}]}] if alertmanager else []
         )
         config["scrape_configs"] = [
             scrape | {"static_configs": [{"targets": [addresses[scrape["job_name"]]]}]}
@@ -368,21 +372,11 @@ class Webhook:
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
-        bodies = self.bodies
+        self._serving = serving(self._keep)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Silence: the bodies say it all."""
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self.url = f"http://{LOOPBACK}:{self._server.server_port}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="webhook", daemon=True)
+    def _keep(self, asked: Asked) -> tuple[int, bytes, str]:
+        self.bodies.append(json.loads(asked.body))
+        return 200, b"", "text/plain"
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
@@ -390,13 +384,11 @@ class Webhook:
         return [alert for body in list(self.bodies) for alert in body.get("alerts", [])]
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.url = self._serving.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __exit__(self, *raised: Any) -> None:
+        self._serving.__exit__(*raised)
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,16 +429,13 @@ class PrometheusClient:
 
     def get(self, path: str) -> Any:
         """The `data` of any other endpoint, such as `rules`, `alerts` or `query_exemplars?...`."""
-        with _http.open(f"{self.url}/api/v1/{path}", timeout=30) as answer:
-            return json.load(answer)["data"]
+        return http.get(f"{self.url}/api/v1/{path}").raise_for_status().json()["data"]
 
     def _ask(self, endpoint: str, parameters: Mapping[str, str]) -> list[Series]:
-        body = urllib.parse.urlencode(parameters).encode()
-        try:
-            with _http.open(f"{self.url}/api/v1/{endpoint}", data=body, timeout=30) as answer:
-                data = json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            raise QueryError(f"{parameters['query']}: {json.load(error).get('error', error)}") from None
+        answer = http.post(f"{self.url}/api/v1/{endpoint}", data=dict(parameters))
+        if answer.is_error:
+            raise QueryError(f"{parameters['query']}: {answer.text}")
+        data = answer.json()["data"]
         if data["resultType"] == "scalar":
             return [Series({}, (_point(data["result"]),))]
         return [
@@ -462,9 +451,8 @@ def _point(pair: Sequence[Any]) -> tuple[float, float]:
 
 def _answers(url: str) -> bool:
     try:
-        with _http.open(url, timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:  # URLError, HTTPError, refused, reset, timed out
+        return http.get(url, timeout=1).status_code == 200
+    except httpx.HTTPError:  # refused, reset, timed out
         return False
 
 

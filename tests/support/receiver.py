@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.serving import Asked, serving
 
 Labels = frozenset[tuple[str, str]]
 
@@ -90,27 +91,11 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
     """An endpoint on the loopback interface, on a free port where none is given."""
     kept = Receiver()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
-            with kept.lock:
-                kept.post(self.path, body)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def keep(asked: Asked) -> tuple[int, bytes, str]:
+        packed = asked.headers.get("Content-Encoding") == "gzip"
+        with kept.lock:
+            kept.post(asked.path, gzip.decompress(asked.body) if packed else asked.body)
+        return 200, b"", "application/x-protobuf"
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Silence: what was posted says it all."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    kept.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(keep, port) as kept.url:
         yield kept
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,8 +1,11 @@
-"""The generated documents: the telemetry reference, the state diagram, one runbook page for each alert."""
+"""The generated documents: the telemetry reference, the state diagram, one runbook page for each alert, and others.
+
+Their words stand in `pages/*.md`; the tables and numbers in them are made here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from endturn import reasons
@@ -12,7 +15,7 @@ from endturn.generate import promql, rules
 from endturn.generate.alerts import Alert, alerts
 from endturn.generate.config import Limits, RuleConfig
 from endturn.generate.emitters import emitters_page
-from endturn.generate.markdown import numbered, page, table
+from endturn.generate.markdown import code, numbered, page, table
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint
 from endturn.stop import TRUNCATED
 from endturn.stop_reasons import apis
@@ -22,6 +25,7 @@ from endturn.telemetry.schema import Attribute, Metric
 
 OUTSIDE: Final = "[*]"
 """Mermaid's mark for where a diagram begins and ends."""
+OURS: Final = "endturn."
 
 
 def files(config: RuleConfig) -> dict[str, str]:
@@ -46,79 +50,38 @@ def files(config: RuleConfig) -> dict[str, str]:
 
 def reference() -> str:
     """Every span, event, metric and attribute, and what is recorded and shown of them."""
-    own = [metric for metric in schema.METRICS if metric.name.startswith("endturn.")]
-    standard = [metric for metric in schema.METRICS if not metric.name.startswith("endturn.")]
+    own = [metric for metric in schema.METRICS if metric.name.startswith(OURS)]
+    buckets = [(metric.name, ", ".join(f"{bound:g}" for bound in metric.buckets)) for metric in own if metric.buckets]
+    recorded = [(rule["record"], " ".join(rule["expr"].split())) for rule in rules.recorded()]
+    events = [(code([each.name]), _severity(each), each.brief, _keys(each.attributes)) for each in schema.EVENTS]
+    spans = [(code([each.name]), each.kind.upper(), each.brief, _keys(each.attributes)) for each in schema.SPANS]
+    shown = [*map(_shown, indicators.INDICATORS.values())]
     return page(
-        "Telemetry",
-        "Everything that endturn emits. Names that begin with `endturn.` are ours, all others those of the "
-        "OpenTelemetry GenAI semantic conventions. No message text, tool arguments or tool results, unless the host "
-        "opts in.",
-        "## Metrics",
-        "In Prometheus a metric has the name of the second column, and an attribute its own with dots as underscores.",
-        _metrics(own),
-        "### Of the conventions",
-        "Recorded unless another instrumentation that already records them made the span. Those of "
-        "`gen_ai.client.inference` are the later names of the others, emitted where `semconv` asks for them.",
-        _metrics(standard),
-        "### Buckets",
-        table(
-            ("histogram", "upper bounds"),
-            [
-                (f"`{metric.name}`", ", ".join(f"{bound:g}" for bound in metric.buckets))
-                for metric in own
-                if metric.buckets
-            ],
-        ),
-        "## What is recorded",
-        f"Six rules count turns every {promql.duration(rules.INTERVAL)}, over {promql.duration(rules.WINDOW)}, so that "
-        f"each turn stands in exactly {rules.OVERLAP} of them: a longer window's count is "
-        f"`sum_over_time(rule[window]) / {rules.OVERLAP}`, and a share of two needs no division. Turns that a person "
-        "stopped are in none. Alerts and windows beyond a day read these; everything else reads the counters.",
-        table(
-            ("rule", "expression"),
-            [(f"`{rule['record']}`", f"`{' '.join(rule['expr'].split())}`") for rule in rules.recorded()],
-        ),
-        "What happens while Prometheus does not evaluate is missing from both sides of a share alike. What happens "
-        f"while no telemetry arrives is counted when it does, after a gap of up to {promql.duration(rules.MEMORY)}. "
-        "Where an id is used again, its count begins anew.",
-        "## What is shown",
-        table(("name", "question", "formula", "look from", "act from"), [*map(_shown, indicators.INDICATORS.values())]),
-        "## Events",
-        "Log records with an event name. A host without a logger provider gets them as span events, when "
-        "`ENDTURN_EVENTS` says so.",
-        table(
-            ("event", "severity", "what", "attributes"),
-            [
-                (
-                    f"`{event.name}`",
-                    event.severity.upper() + (f"; {event.severity_note}" if event.severity_note else ""),
-                    event.brief,
-                    _keys(event.attributes),
-                )
-                for event in schema.EVENTS
-            ],
-        ),
-        "## Spans",
-        table(
-            ("span", "kind", "what", "attributes"),
-            [(f"`{span.name}`", span.kind.upper(), span.brief, _keys(span.attributes)) for span in schema.SPANS],
-        ),
-        "## Attributes",
-        "### Ours",
-        _attributes(attribute for attribute in schema.ATTRIBUTES if attribute.key.startswith("endturn.")),
-        "### Of the conventions",
-        _attributes(attribute for attribute in schema.ATTRIBUTES if not attribute.key.startswith("endturn.")),
+        "telemetry",
+        metrics=_metrics(own),
+        standard_metrics=_metrics([metric for metric in schema.METRICS if metric not in own]),
+        buckets=table(("histogram", "upper bounds"), [(f"`{name}`", bounds) for name, bounds in buckets]),
+        every=promql.duration(rules.INTERVAL),
+        window=promql.duration(rules.WINDOW),
+        overlap=rules.OVERLAP,
+        memory=promql.duration(rules.MEMORY),
+        recorded=table(("rule", "expression"), [(f"`{name}`", f"`{expr}`") for name, expr in recorded]),
+        shown=table(("name", "question", "formula", "look from", "act from"), shown),
+        events=table(("event", "severity", "what", "attributes"), events),
+        spans=table(("span", "kind", "what", "attributes"), spans),
+        attributes=_attributes(each for each in schema.ATTRIBUTES if each.key.startswith(OURS)),
+        standard_attributes=_attributes(each for each in schema.ATTRIBUTES if not each.key.startswith(OURS)),
     )
 
 
 def _metrics(metrics: Sequence[Metric]) -> str:
+    parts = {"histogram": " (`_bucket`, `_sum`, `_count`)"}
     return table(
         ("metric", "in Prometheus", "instrument", "unit", "attributes", "answers"),
         [
             (
                 f"`{metric.name}`",
-                f"`{metric.prometheus}`"
-                + (" (`_bucket`, `_sum`, `_count`)" if metric.instrument == "histogram" else ""),
+                f"`{metric.prometheus}`{parts.get(metric.instrument, '')}",
                 metric.instrument,
                 f"`{metric.unit}`",
                 _keys(metric.attributes),
@@ -136,6 +99,10 @@ def _shown(shown: Indicator) -> tuple[str, str, str, str, str]:
     return shown.title, shown.question, shown.formula, look, act
 
 
+def _severity(event: schema.Event) -> str:
+    return event.severity.upper() + (f"; {event.severity_note}" if event.severity_note else "")
+
+
 def _attributes(attributes: Iterable[Attribute]) -> str:
     return table(
         ("attribute", "type", "what", "values"),
@@ -144,10 +111,7 @@ def _attributes(attributes: Iterable[Attribute]) -> str:
                 f"`{attribute.key}`",
                 attribute.type,
                 attribute.brief + (" Only where the host opted in." if attribute.opt_in else ""),
-                ", ".join(f"`{value}`" for value in attribute.values)
-                or (
-                    f"e.g. {', '.join(f'`{example}`' for example in attribute.examples)}" if attribute.examples else ""
-                ),
+                code(attribute.values) or ("e.g. " * bool(attribute.examples) + code(attribute.examples)),
             )
             for attribute in attributes
         ],
@@ -155,7 +119,7 @@ def _attributes(attributes: Iterable[Attribute]) -> str:
 
 
 def _keys(attributes: Iterable[Attribute]) -> str:
-    return ", ".join(f"`{attribute.key}`" for attribute in attributes)
+    return code(attribute.key for attribute in attributes)
 
 
 # --- The state diagram --------------------------------------------------------------------------------------------
@@ -178,13 +142,8 @@ def diagram_page() -> str:
         (f"`{state.value}`", f"`{signal.value}`", f"`{transition.state.value}`", f"`{transition.step.value}`")
         for (state, signal), transition in machine.TRANSITIONS.items()
     ]
-    return page(
-        "The continuation machine",
-        "Drawn from the table that the controllers follow (`endturn.continuation.machine`).",
-        f"```mermaid\n{state_diagram()}\n```",
-        "A pair that is not in this table raises `IllegalTransition` and changes nothing.",
-        table(("in state", "signal", "leads to", "and there"), rows),
-    )
+    transitions = table(("in state", "signal", "leads to", "and there"), rows)
+    return page("state-diagram", diagram=state_diagram(), transitions=transitions)
 
 
 # --- Alerts -------------------------------------------------------------------------------------------------------
@@ -194,22 +153,20 @@ def runbook(same: Sequence[Alert]) -> str:
     """The page of an alert, with its rules: more than one where the configuration asks services different things."""
     alert = same[0]
     return page(
-        alert.name,
-        f"Severity: {alert.severity}. {alert.meaning}",
-        "## Whom it concerns",
-        alert.impact,
-        "## Where to look",
-        numbered(alert.look),
-        "## What to do",
-        numbered(alert.act),
-        "## The rule",
-        *(block for each in same for block in _rule(each)),
-        "Tested to fire when " + ", or when ".join(example["says"] for example in alert.fires)
-        + "; and to stay quiet when " + ", or when ".join(example["says"] for example in alert.quiet) + ".",
-    )  # fmt: skip
+        "runbook",
+        name=alert.name,
+        severity=alert.severity,
+        meaning=alert.meaning,
+        impact=alert.impact,
+        look=numbered(alert.look),
+        act=numbered(alert.act),
+        rules="\n\n".join(block for each in same for block in _rule(each)),
+        fires=", or when ".join(example["says"] for example in alert.fires),
+        quiet=", or when ".join(example["says"] for example in alert.quiet),
+    )
 
 
-def _rule(alert: Alert) -> Iterable[str]:
+def _rule(alert: Alert) -> Iterator[str]:
     if alert.who:
         yield f"### Of {alert.who}"
     yield alert.annotations["description"]
@@ -220,33 +177,24 @@ def _rule(alert: Alert) -> Iterable[str]:
 def index(declared: Sequence[Alert]) -> str:
     """The list of all runbooks."""
     rows = [(f"[{alert.name}]({alert.name}.md)", alert.severity, alert.meaning) for alert in declared]
-    return page("Runbooks", "What each alert means, and what to do.", table(("alert", "severity", "meaning"), rows))
+    return page("runbooks", alerts=table(("alert", "severity", "meaning"), rows))
 
 
 def configuration() -> str:
     """Every key of the file that rules and dashboards are generated from."""
+    rows = [
+        (f"`{prefix}{name}`", f"`{_default(name, field.default)}`", field.description)
+        for model, prefix in ((RuleConfig, ""), (Limits, "alerts."))
+        for name, field in model.model_fields.items()
+        if field.description and name != "services"
+    ]
+    return page("alert-configuration", keys=table(("key", "default", "what"), rows))
 
-    def rows(model: type[RuleConfig] | type[Limits], prefix: str = "") -> list[tuple[str, str, str]]:
-        return [
-            (f"`{prefix}{name}`", f"`{_default(name, field.default)}`", field.description)
-            for name, field in model.model_fields.items()
-            if field.description and name != "services"
-        ]
 
-    def _default(name: str, value: object) -> str:
-        if name == "period":
-            return f'"{promql.duration(int(str(value)))}"'
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    return page(
-        "Configuration of alerts and dashboards",
-        "What `endturn generate --config FILE` reads, in TOML; how it is used: [alerts.md](alerts.md). Durations are "
-        'seconds, or written as "90s", "1h30m", "3d".',
-        table(("key", "default", "what"), [*rows(RuleConfig), *rows(Limits, "alerts.")]),
-        'The keys of `alerts` may also stand in `[services."shop/agent"]` for one service (its `job`), in '
-        '`[services."shop/agent".environments.staging]` for one environment of it '
-        '(`deployment.environment.name`), and under `[services."*"]` for every service that is not named.',
-    )
+def _default(name: str, value: object) -> str:
+    if name == "period":
+        return f'"{promql.duration(int(str(value)))}"'
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- Providers ----------------------------------------------------------------------------------------------------
@@ -262,23 +210,14 @@ _WHO: Final = {
 
 def providers() -> str:
     """Who is known by name."""
+    known = [_provider(name, endpoint) for name, endpoint in sorted(PROVIDERS.items())]
+    read = [
+        (f"`{name}`", format_of(name).framing, ", ".join(api.name for api in apis(name).values())) for name in FORMATS
+    ]
     return page(
-        "Providers",
-        "Whom `Client` and `AsyncClient` know by name, and whom instrumentation recognises by their hosts: that of the "
-        "address, those that stand beside it, and all below them. The name is that of `gen_ai.provider.name`. Any "
-        "other is reached with `format` and `base_url`. How to use them: [clients.md](clients.md).",
-        table(
-            ("provider", "format", "dialect", "address", "also at", "key", "sent as"),
-            [_provider(name, known) for name, known in sorted(PROVIDERS.items())],
-        ),
-        "## Formats",
-        table(
-            ("format", "stream", "APIs that it reads"),
-            [
-                (f"`{name}`", f"{format_of(name).framing}", ", ".join(api.name for api in apis(name).values()))
-                for name in FORMATS
-            ],
-        ),
+        "providers",
+        providers=table(("provider", "format", "dialect", "address", "also at", "key", "sent as"), known),
+        formats=table(("format", "stream", "APIs that it reads"), read),
     )
 
 
@@ -290,7 +229,7 @@ def _provider(name: str, known: ProviderEndpoint) -> tuple[str, ...]:
         f"`{known.format}`",
         f"`{dialect}`" if dialect else "",
         f"`{known.base_url}`" if known.base_url else given,
-        " ".join(f"`{host}`" for host in known.hosts),
+        code(known.hosts, " "),
         f"`{known.key_variable}`" if known.key_variable else "`api_key`, if any",
         _WHO[known.auth],
     )
@@ -301,27 +240,18 @@ def _provider(name: str, known: ProviderEndpoint) -> tuple[str, ...]:
 
 def stop_reasons() -> str:
     """The vocabulary, and every value of every API that is translated into it."""
+    words = [(f"`{each}`", says, "yes" if each in TRUNCATED else "") for each, says in reasons.MEANING.items()]
     return page(
-        "Stop reasons",
-        f"What the {len(reasons.table())} stop reasons of {len(reasons.apis())} APIs mean. `endturn reasons` prints "
-        "this table, `endturn explain VALUE` says what one value means. A value that stands nowhere here is recorded "
-        "as `unknown`, verbatim, and is neither taken for an end nor continued.",
-        "## Our words",
-        table(
-            ("reason", "meaning", "counts as truncated"),
-            [(f"`{each}`", says, "yes" if each in TRUNCATED else "") for each, says in reasons.MEANING.items()],
-        ),
-        "## How a response is taken up again",
-        table(("resume", "how"), [(f"`{each}`", says) for each, says in reasons.RESUMES.items()]),
-        "## What the APIs say",
-        "More than the value decides: `end_turn` becomes `tool_call` where the response holds complete calls of the "
-        "client's tools, and `refused` where the answer is a refusal; `max_tokens` becomes `context_window_exceeded` "
-        "where usage shows a full window; a reason whose response has no end is `missing`.",
-        *(block for api in reasons.apis() for block in _api(api)),
+        "stop-reasons",
+        count=len(reasons.table()),
+        api_count=len(reasons.apis()),
+        words=table(("reason", "meaning", "counts as truncated"), words),
+        resumes=table(("resume", "how"), [(f"`{each}`", says) for each, says in reasons.RESUMES.items()]),
+        apis="\n\n".join(block for api in reasons.apis() for block in _api(api)),
     )
 
 
-def _api(name: str) -> Iterable[str]:
+def _api(name: str) -> Iterator[str]:
     entries = [entry for entry in reasons.table() if entry.api.name == name]
     api = entries[0].api
     yield f"### {name}"

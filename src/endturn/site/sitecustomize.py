@@ -13,18 +13,6 @@ from importlib.util import module_from_spec
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _start() -> None:
-    # Said once in a tree of processes, and only while none of them has been observed.
-    first = os.environ.pop("ENDTURN_RUN", None)
-    try:
-        from endturn.instrumentation.zero_code import start
-    except Exception as error:
-        if first:
-            sys.stderr.write(f"endturn: {sys.executable} is not observed, endturn cannot be imported there: {error}\n")
-        return
-    start()
-
-
 def _hand_over() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
     spec = PathFinder.find_spec("sitecustomize")
@@ -34,5 +22,13 @@ def _hand_over() -> None:
         spec.loader.exec_module(module)
 
 
-_start()
+# Said once in a tree of processes, and only while none of them has been observed.
+first = os.environ.pop("ENDTURN_RUN", None)
+try:
+    from endturn.instrumentation import zero_code
+except Exception as error:
+    if first:
+        sys.stderr.write(f"endturn: {sys.executable} is not observed, endturn cannot be imported there: {error}\n")
+else:
+    zero_code.start()
 _hand_over()

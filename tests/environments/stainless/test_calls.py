@@ -12,16 +12,20 @@ from typing import Any
 import httpx
 import pytest
 
-from endturn import hooks
-from endturn.events import CallEnded, Record
-from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, essay
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
+from tests.support.announced import Announced, observed
 
 TURN = [{"role": "user", "content": "Write."}]
 CHAT: dict[str, Any] = {"model": "m", "messages": TURN, "max_tokens": 2}
-TEXT: dict[str, Any] = {"model": "m", "prompt": "Once upon", "max_tokens": 2}
+SDKS = {
+    "Cerebras": ("cerebras.cloud.sdk", "", {"warm_tcp_connection": False}),
+    "Fireworks": ("fireworks", "", {}),
+    "SambaNova": ("sambanova", "/v1", {}),
+    "Perplexity": ("perplexity", "", {}),
+}
+"""Class → package, what its base URL ends with, and options: Cerebras' first request would be one of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -33,49 +37,30 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def ended() -> Iterator[list[CallEnded]]:
-    """The calls that ended while the SDKs were instrumented."""
-    found: list[CallEnded] = []
-
-    def listener(record: Record) -> None:
-        if isinstance(record, CallEnded):
-            found.append(record)
-
-    stop = hooks.subscribe(listener)
-    instrument()
-    try:
-        yield found
-    finally:
-        uninstrument()
-        stop()
+def seen() -> Iterator[Announced]:
+    """What was announced."""
+    with observed() as announced:
+        yield announced
 
 
-def client_of(package: str, name: str, url: str, **more: Any) -> Any:
-    """A client of an SDK; the first of Cerebras' requests would otherwise be one of its own."""
-    options = {"warm_tcp_connection": False} if name.endswith("Cerebras") else {}
-    made = getattr(import_module(package), name)
-    return made(api_key="none", base_url=url, max_retries=0, **options, **more)
+def client_of(name: str, url: str, *, asynchronous: bool = False, **more: Any) -> Any:
+    """A client of an SDK."""
+    package, path, options = SDKS[name]
+    made = getattr(import_module(package), f"Async{name}" if asynchronous else name)
+    return made(api_key="none", base_url=url + path, max_retries=0, **options, **more)
 
 
-SDKS = {
-    "cerebras": ("cerebras.cloud.sdk", "Cerebras", ""),
-    "fireworks": ("fireworks", "Fireworks", ""),
-    "sambanova": ("sambanova", "SambaNova", "/v1"),
-    "perplexity": ("perplexity", "Perplexity", ""),
-}
-
-
-@pytest.mark.parametrize(("package", "name", "path"), SDKS.values(), ids=SDKS.keys())
-def test_chat(ended: list[CallEnded], url: str, package: str, name: str, path: str) -> None:
-    """Whole, raw, streamed, left and dropped."""
-    with client_of(package, name, url + path) as client:
+@pytest.mark.parametrize("name", SDKS)
+def test_chat(seen: Announced, url: str, name: str) -> None:
+    """Whole, raw, streamed, left and dropped; asynchronously too."""
+    with client_of(name, url) as client:
         ask = client.chat.completions
         assert ask.create(**CHAT).choices[0].finish_reason == "length"
         assert ask.with_raw_response.create(**CHAT).parse().choices[0].finish_reason == "length"
         with ask.with_streaming_response.create(**CHAT) as raw:
             raw.read()
         stream = ask.create(**CHAT, stream=True)
-        assert type(stream) is import_module(package).Stream
+        assert type(stream) is import_module(SDKS[name][0]).Stream
         assert [choice.finish_reason for chunk in stream for choice in chunk.choices or ()][-1] == "length"
         with ask.create(**CHAT, stream=True) as left:
             next(left)
@@ -84,109 +69,81 @@ def test_chat(ended: list[CallEnded], url: str, package: str, name: str, path: s
         dropped = None
         gc.collect()
         cleanup.run()
-    assert [each.stop.reason for each in ended] == [StopReason.MAX_TOKENS] * 4 + [StopReason.CANCELLED] * 2
-    assert {each.started.provider for each in ended} == {"openai"}
-    assert {each.started.model for each in ended} == {"m"}
 
-
-@pytest.mark.parametrize(("package", "name", "path"), SDKS.values(), ids=SDKS.keys())
-def test_async_chat(ended: list[CallEnded], url: str, package: str, name: str, path: str) -> None:
-    """The same, asynchronously: whole, streamed and left."""
-
-    async def ask() -> None:
-        async with client_of(package, f"Async{name}", url + path) as client:
+    async def asynchronously() -> None:
+        async with client_of(name, url, asynchronous=True) as client:
             await client.chat.completions.create(**CHAT)
             async for _ in await client.chat.completions.create(**CHAT, stream=True):
                 pass
             async with await client.chat.completions.create(**CHAT, stream=True) as left:
                 await anext(left)
 
-    asyncio.run(ask())
-    assert [each.stop.reason for each in ended] == [StopReason.MAX_TOKENS] * 2 + [StopReason.CANCELLED]
+    asyncio.run(asynchronously())
+    whole, left = StopReason.MAX_TOKENS, StopReason.CANCELLED
+    assert [each.stop.reason for each in seen.calls] == [whole] * 4 + [left] * 2 + [whole] * 2 + [left]
+    assert {(each.started.provider, each.started.model) for each in seen.calls} == {("openai", "m")}
 
 
-OTHERS: dict[str, tuple[str, str, str, Callable[[Any], Any], str]] = {
-    "cerebras text": (
-        "cerebras.cloud.sdk",
-        "Cerebras",
-        "",
-        lambda client: client.completions.create(**TEXT),
-        "text_completion",
-    ),
-    "fireworks text": (
-        "fireworks",
-        "Fireworks",
-        "",
-        lambda client: client.completions.create(**TEXT),
-        "text_completion",
-    ),
-    "fireworks messages": ("fireworks", "Fireworks", "", lambda client: client.messages.create(**CHAT), "chat"),
-    "sambanova messages": ("sambanova", "SambaNova", "/v1", lambda client: client.messages.create(**CHAT), "chat"),
-    "sambanova text": (
-        "sambanova",
-        "SambaNova",
-        "/v1",
-        lambda client: client.completions.create(**TEXT),
-        "text_completion",
-    ),
-    "sambanova responses": (
-        "sambanova",
-        "SambaNova",
-        "/v1",
-        lambda client: client.responses.create(model="m", input="Write.", max_output_tokens=2),
-        "chat",
-    ),
-    "perplexity responses": (
-        "perplexity",
-        "Perplexity",
-        "",
-        lambda client: client.responses.create(model="m", input="Write.", max_output_tokens=2),
-        "chat",
-    ),
+def text(client: Any) -> None:
+    client.completions.create(model="m", prompt="Once upon", max_tokens=2)
+
+
+def messages(client: Any) -> None:
+    client.messages.create(**CHAT)
+
+
+def responses(client: Any) -> None:
+    client.responses.create(model="m", input="Write.", max_output_tokens=2)
+
+
+OTHERS = {
+    "Cerebras": [text],
+    "Fireworks": [text, messages],
+    "SambaNova": [text, messages, responses],
+    "Perplexity": [responses],
 }
 
 
-@pytest.mark.parametrize(("package", "name", "path", "ask", "operation"), OTHERS.values(), ids=OTHERS.keys())
-def test_other_formats(
-    ended: list[CallEnded], url: str, package: str, name: str, path: str, ask: Callable[[Any], Any], operation: str
-) -> None:
+@pytest.mark.parametrize(("name", "ask"), [(name, ask) for name, asks in OTHERS.items() for ask in asks])
+def test_other_formats(seen: Announced, url: str, name: str, ask: Callable[[Any], None]) -> None:
     """Messages, Responses and text, where the SDK has them."""
-    with client_of(package, name, url + path) as client:
+    with client_of(name, url) as client:
         ask(client)
-    (only,) = ended
-    assert (only.stop.reason, only.started.operation) == (StopReason.MAX_TOKENS, operation)
+    one = seen.only()
+    operation = "text_completion" if ask is text else "chat"
+    assert (one.stop.reason, one.started.operation) == (StopReason.MAX_TOKENS, operation)
 
 
-def test_a_job_is_no_call(ended: list[CallEnded]) -> None:
+def test_a_job_is_no_call(seen: Announced) -> None:
     """Perplexity's asynchronous API takes a question and answers with a number."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={"id": "j", "model": "m", "created_at": 1, "status": "CREATED"})
 
     http = httpx.Client(transport=httpx.MockTransport(answer))
-    with client_of("perplexity", "Perplexity", "http://mock", http_client=http) as client:
+    with client_of("Perplexity", "http://mock", http_client=http) as client:
         client.async_.chat.completions.create(request={"model": "m", "messages": TURN})
-    assert not ended
+    assert not seen.records
 
 
-def test_writer(ended: list[CallEnded]) -> None:
+def test_writer(seen: Announced) -> None:
     """Writer's chat has a path of its own, and the usual words."""
+    known = {"id": "c", "created": 1, "model": "palmyra-x5"}
+    choice = {"index": 0, "finish_reason": "length"}
 
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.path == "/v1/chat"
-        choice = {"index": 0, "finish_reason": "length"}
         if not json.loads(request.content).get("stream"):
             message = {"role": "assistant", "content": "One two", "refusal": None}
-            whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "palmyra-x5"}
-            return httpx.Response(200, json={**whole, "choices": [{**choice, "message": message}]})
-        part = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "palmyra-x5"}
-        lines = [{**part, "choices": [{**choice, "delta": {"content": "One two"}}]}]
-        data = "".join(f"data: {json.dumps(line)}\n\n" for line in lines) + "data: [DONE]\n\n"
+            choices = [choice | {"message": message}]
+            return httpx.Response(200, json=known | {"object": "chat.completion", "choices": choices})
+        piece = known | {"object": "chat.completion.chunk", "choices": [choice | {"delta": {"content": "One two"}}]}
+        data = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n"
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, text=data)
 
     http = httpx.Client(transport=httpx.MockTransport(answer))
-    with client_of("writerai", "Writer", "https://api.writer.com", http_client=http) as client:
+    writer = import_module("writerai").Writer
+    with writer(api_key="none", base_url="https://api.writer.com", max_retries=0, http_client=http) as client:
         client.chat.chat(model="palmyra-x5", messages=TURN, max_tokens=2)
         assert list(client.chat.chat(model="palmyra-x5", messages=TURN, max_tokens=2, stream=True))
-    assert [each.stop.reason for each in ended] == [StopReason.MAX_TOKENS] * 2
-    assert {each.started.provider for each in ended} == {"writer"}
+    assert [(each.stop.reason, each.started.provider) for each in seen.calls] == [(StopReason.MAX_TOKENS, "writer")] * 2

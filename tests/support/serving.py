@@ -1,0 +1,53 @@
+"""An HTTP server on the loopback interface, whose answers a function gives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request; its path with the query."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Answer = Callable[[Asked], tuple[int, bytes, str]]
+"""Gives the status, the body and its content type."""
+
+
+@contextmanager
+def serving(answer: Answer, port: int = 0) -> Iterator[str]:
+    """Serve, on a free port where none is given; the server's address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _serve(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, content, kind = answer(Asked(self.command, self.path, dict(self.headers), body))
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _serve
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Silence: whoever answers knows."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
