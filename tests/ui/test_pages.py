@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
@@ -280,6 +281,71 @@ def test_tables_come_as_csv_and_parquet(
         ((count,),) = duckdb.connect().execute(f"SELECT count(*) FROM '{file}'").fetchall()
         assert count >= 40
     assert page.ask("/export/secrets.csv").status == 404
+
+
+def test_a_spreadsheet_runs_nothing_of_a_csv(page: Served) -> None:
+    """A text that would be a formula there begins with an apostrophe; a number does not."""
+    for n, raw in enumerate(("=1+1", "@cmd", "+1", "-1", "plain = not"), 1):
+        attributes = {"endturn.stop.raw": raw, "gen_ai.usage.output_tokens": -n}
+        page.post("traces", span(spanId=f"{n:016x}", attributes=attributes))
+    rows = csv.DictReader(io.StringIO(page.ask("/export/calls.csv").text))
+    assert {row["raw"]: row["output_tokens"] for row in rows} == {
+        "'=1+1": "-1", "'@cmd": "-2", "'+1": "-3", "'-1": "-4", "plain = not": "-5",
+    }  # fmt: skip
+
+
+def test_tables_hold_what_the_tab_shows(page: Served) -> None:
+    """Unfinished turns, and their calls and events alone."""
+    page.post("traces", span(spanId="a1" * 8))
+    page.post("traces", span(spanId="a2" * 8, attributes=CUT | {"endturn.turn.id": "t2"}))
+    for turn in ("t1", "t2"):
+        outcome = {"endturn.turn.id": turn, "endturn.turn.outcome": "not_continued" if turn == "t2" else "completed"}
+        page.post("logs", log("endturn.continuation_terminated", **outcome))
+    for table in ("turns", "calls", "events"):
+        rows = csv.DictReader(io.StringIO(page.ask(f"/export/{table}.csv?state=unfinished").text))
+        assert [row["turn_id"] for row in rows] == ["t2"]
+
+
+def test_a_turn_s_id_may_be_any_text(page: Served) -> None:
+    """The table's link leads to its page."""
+    odd = "run/7?a=b#c %2F"
+    page.post("traces", span(attributes={"endturn.turn.id": odd}))
+    (link,) = [
+        value for _, key, value in Text(page.ask("/turns").text).attributes if (value or "").startswith("/turns/")
+    ]
+    answer = page.ask(link or "")
+    assert (answer.status, odd in str(Text(answer.text))) == (200, True)
+
+
+def test_a_search_outlives_another_range(page: Served) -> None:
+    """Every range's link holds it, and so do the filters."""
+    text = Text(page.ask("/reasons?q=pause").text)
+    ranges = [value for tag, key, value in text.attributes if tag == "a" and "range=" in (value or "")]
+    assert len(ranges) == 6
+    assert all("q=pause" in str(link) for link in ranges)
+
+
+def test_where_a_service_runs_is_chosen(page: Served) -> None:
+    """By environment and cluster, on spans and metrics; the choice is only offered where there is one."""
+    assert 'name="environment"' not in page.ask("/turns").text
+    for n, where in enumerate(("staging", "production"), 1):
+        resource = {"attributes": [
+            {"key": "deployment.environment.name", "value": {"stringValue": where}},
+            {"key": "k8s.cluster.name", "value": {"stringValue": f"eu-{n}"}},
+        ]}  # fmt: skip
+        traces = span(spanId=f"{n:016x}", attributes={"endturn.turn.id": where})
+        traces["resourceSpans"][0]["resource"] = resource
+        assert page.post("traces", traces).status == 200
+        points = [{"startTimeUnixNano": str(time.time_ns() - SECOND), "timeUnixNano": str(time.time_ns()), "asInt": n}]
+        counter = {"name": schema.TURNS.name, "sum": {"aggregationTemporality": 1, "dataPoints": points}}
+        metrics = {"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"metrics": [counter]}]}]}
+        assert page.post("metrics", metrics).status == 200
+    for query in ("environment=production", "cluster=eu-2"):
+        assert "None of 2 turns" in str(Text(page.ask(f"/?{query}").text))
+        text = page.ask(f"/turns?{query}").text
+        assert ("/turns/production?" in text, "/turns/staging?" in text) == (True, False)
+        assert '<select name="environment">' in text
+        assert "production" in page.ask(f"/export/numbers.csv?{query}").text
 
 
 def test_news_are_told(page: Served) -> None:

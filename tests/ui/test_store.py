@@ -27,7 +27,7 @@ from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import files, otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import DAY_NS, HOUR_NS, Store
-from tests.support.processes import free_port
+from tests.support.processes import eventually, free_port
 from tests.ui.support import SECOND, Served, numbers, point, said, span, write
 
 NOW = time.time_ns()
@@ -218,6 +218,43 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
     assert (pages, later) == ("200", "200 [(1,)]")
 
 
+FATAL = """
+import resource, signal, sys, time
+from pathlib import Path
+from endturn.ui.rows import Batch
+from endturn.ui.store import Store
+from tests.ui.support import numbers, point
+from endturn.telemetry import schema
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store, now = Store(Path(sys.argv[1])), time.time_ns()
+def count(value):
+    store.write(Batch(points=[point(schema.TURNS, value, now + value, started_ns=now - 9)]))
+count(1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+try:
+    store.read("CHECKPOINT")
+except Exception as error:
+    print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+try:
+    count(3)
+except Exception as error:
+    print(type(error).__name__)
+count(3)
+print(store.read("SELECT sum(added) FROM increments"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on a file's size there")
+def test_a_fatal_error_of_the_database_is_survived(tmp_path: Path) -> None:
+    """The file is opened again; what was answered is there, and what comes then is counted on."""
+    done = subprocess.run(
+        [sys.executable, "-c", FATAL, tmp_path / "page.duckdb"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines() == ["FatalException", "FatalException", "[(3.0,)]"]
+    assert "opening" in done.stderr
+
+
 def test_a_sweep_that_fails_does_not_end_the_writer(monkeypatch: pytest.MonkeyPatch, page: Served) -> None:
     """What comes after it is written."""
     failed: list[int] = []
@@ -332,6 +369,15 @@ def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[s
     assert sorted(turns) == sorted(spans)
     assert "t9" in turns
     assert "t0" not in turns
+    store.close()
+
+
+def test_what_is_old_is_forgotten_though_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer looks for it by itself."""
+    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.01)
+    store = Store(keep_ns=SECOND)
+    store.write(otlp.read("traces", otlp.JSON, _json(span())))
+    eventually(lambda: store.read("SELECT count(*) FROM turns") == [(0,)], what="an empty table")
     store.close()
 
 

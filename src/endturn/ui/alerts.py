@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from endturn.generate.config import SITE, Limits
 from endturn.telemetry.indicators import INDICATORS, TURNS, Count
-from endturn.ui.numbers import OF_WHOM, SERVICE, Labels, Numbers
+from endturn.ui.numbers import BY_MODEL, SERVICE, Labels, Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import View, count, share
@@ -57,7 +57,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
 
 def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firing]:
     """Of whom an alert's condition is true at the end of the scope."""
-    by = tuple(OF_WHOM.values()) if _rows()[name]["link"] == "model" else (SERVICE,)
+    by = tuple(BY_MODEL.values()) if _rows()[name]["link"] == "model" else (SERVICE,)
     found: dict[Labels, Firing] = {}
     for group in CONDITIONS[name]:
         values = [_clause(asked, clause, by, limits) for clause in group]

@@ -37,8 +37,6 @@ HEADERS: Final = {
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 AT_ONCE: Final = 8
 """How many export requests are parsed and written at once."""
-BODY_S: Final = 30.0
-"""How long a body may take to come."""
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
 
@@ -81,7 +79,7 @@ class Page:
 
     def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
         self.store, self.address, self.traces = store, address, traces
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots, self._room = asyncio.Semaphore(AT_ONCE), otlp.Room()
         self._closing = False
         self._templates = views.templates()
 
@@ -94,7 +92,7 @@ class Page:
         return [
             Route("/", self._page("overview", panels.overview)),
             Route("/turns", self._page("turns", turns.listed)),
-            Route("/turns/{turn_id}", self._page("turn", turns.shown)),
+            Route("/turns/{turn_id:path}", self._page("turn", turns.shown)),
             Route("/reasons", self._page("reasons", reasons.shown)),
             Route("/alerts", self._page("alerts", alerts.shown)),
             Route("/export/{name}", self.export),
@@ -112,21 +110,16 @@ class Page:
             media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
             try:
                 encoding = request.headers.get("content-encoding", "").strip().lower()
-                try:
-                    async with asyncio.timeout(BODY_S):
-                        content = await otlp.body(request.stream(), encoding)
-                except TimeoutError:
-                    raise otlp.BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
-                async with self._slots:
+                async with self._room.body(request.stream(), encoding) as content, self._slots:
                     batch = await run_in_threadpool(otlp.read, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
             except otlp.BadRequest as error:
                 # What is left of the body is not read: the connection ends with the answer.
-                headers = {"Connection": "close"} if error.status in (408, 413) else {}
-                return Response(otlp.refusal(kind, str(error)), error.status, headers, media)
+                headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
+                return Response(otlp.refusal(kind, str(error), error.status), error.status, headers, media)
             except duckdb.Error as error:  # a full disk: 503 has the sender try again
                 why = f"this cannot be stored now, make room on the disk: {error}"
-                return Response(otlp.refusal(kind, why, otlp.UNAVAILABLE), 503, media_type=media)
+                return Response(otlp.refusal(kind, why, 503), 503, media_type=media)
             return Response(otlp.answer(signal, kind, batch), media_type=media)
 
         return take
@@ -175,4 +168,8 @@ class Page:
 
 def application(page: Page, *, only_here: bool) -> ASGIApp:
     """The application as a server runs it: for whoever asks, or for those who ask for this machine by name."""
-    return Guard(Starlette(routes=page.routes()), only_here=only_here)
+    return Guard(Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable}), only_here=only_here)
+
+
+def _unreadable(_: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"what is stored cannot be read now: {error}\n", 503)

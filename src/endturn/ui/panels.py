@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
-from endturn.ui.numbers import OF_WHOM, STEP, Numbers, quantile, step_of
+from endturn.ui.numbers import BY_MODEL, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
@@ -60,7 +60,7 @@ def shown(indicator: Indicator, value: float | None) -> str:
 
 def models(asked: Numbers) -> list[dict[str, Any]]:
     """Services and models, the one with most unfinished turns first."""
-    by = tuple(OF_WHOM.values())
+    by = tuple(BY_MODEL.values())
     responses = asked.number(INDICATORS["responses"].count, by)
     truncation = asked.share(INDICATORS["truncation"], by)
     turns = asked.number(INDICATORS["turns"].count, by)
@@ -68,7 +68,7 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
     shares = asked.share(INDICATORS["unfinished_share"], by)
     rows = [
         {
-            **dict(zip(OF_WHOM, labels, strict=True)), "responses": responses.get(labels, 0.0),
+            **dict(zip(BY_MODEL, labels, strict=True)), "responses": responses.get(labels, 0.0),
             "truncation": truncation.get(labels), "turns": turns.get(labels, 0.0),
             "unfinished": unfinished.get(labels, 0.0), "share": shares.get(labels),
             "truncation_level": level(INDICATORS["truncation"], truncation.get(labels)),

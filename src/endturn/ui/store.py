@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import duckdb
@@ -22,7 +22,7 @@ from endturn.events import COMPLETE
 from endturn.turns import OUTCOMES
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the tables; a file of another version is refused."""
 HOUR_NS: Final = 3_600_000_000_000
 DAY_NS: Final = 24 * HOUR_NS
@@ -53,17 +53,18 @@ class Store:
 
     Args:
         path: the DuckDB file; None keeps all in memory.
-        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest goes.
+        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest goes; 0 is no limit.
 
     Raises:
         UsageError: the file is open in another process, which the message names, or is no file of ours.
     """
 
-    def __init__(self, path: Path | None = None, *, keep_ns: int = 7 * DAY_NS, most_bytes: int = 2 * 1024**3) -> None:
+    def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
         self._db = _opened(path)
-        self._known: dict[SeriesKey, _Known] = {}
-        self.commits = 0  # so far: whoever shows what is stored sees by it that more has come
+        self._known: dict[SeriesKey, _Known]
+        # Whoever shows what is stored sees by it that more has come; no two processes count the same numbers.
+        self.commits = time.time_ns()
         self._begin()
         self._waiting: SimpleQueue[tuple[Batch, Future[None]] | None] = SimpleQueue()
         self._swept = time.monotonic()
@@ -121,6 +122,7 @@ class Store:
             table: dict(self.read("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]))
             for table in ("spans", "events", "series", "increments")
         }
+        self._known = {}
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
             stands = row["id"], row["started_ns"], row["at_ns"], tuple(row["last"]), tuple(row["bounds"])
@@ -132,18 +134,22 @@ class Store:
     def _write_all(self) -> None:
         ending = False
         while not ending:
-            taken = [self._waiting.get()]
+            taken: list[tuple[Batch, Future[None]] | None] = []
+            with suppress(Empty):  # what is old is forgotten though nothing comes
+                taken.append(self._waiting.get(timeout=SWEEP_S))
             while not self._waiting.empty():
                 taken.append(self._waiting.get())
             ending = None in taken
             # Whoever does not wait any more has not heard that it arrived, and sends it again.
-            self._settle([each for each in taken if each is not None and each[1].set_running_or_notify_cancel()])
+            if asked := [each for each in taken if each is not None and each[1].set_running_or_notify_cancel()]:
+                self._settle(asked)
             if time.monotonic() > self._swept + SWEEP_S:
                 self._swept = time.monotonic()
                 try:
                     self._sweep(time.time_ns())
                 except Exception as error:  # a full disk: what comes is still written where there is room
                     _LOG.warning("what is old cannot be forgotten now: %s", error)
+                    self._recover(error)
 
     def _settle(self, asked: Sequence[tuple[Batch, Future[None]]]) -> None:
         """Write batches together; where that fails each by itself, so that a bad one spoils no other."""
@@ -153,6 +159,7 @@ class Store:
         try:
             self._commit(together)
         except Exception as error:
+            self._recover(error)
             if len(asked) > 1:
                 for each in asked:
                     self._settle([each])
@@ -162,6 +169,15 @@ class Store:
         for _, done in asked:
             done.set_result(None)
         self.commits += 1
+
+    def _recover(self, error: Exception) -> None:
+        """Open the file again after an error with which DuckDB ends, such as a full disk at a checkpoint."""
+        if isinstance(error, (duckdb.FatalException, duckdb.ConnectionException)):
+            _LOG.warning("opening %s again: %s", self._path or "an empty store, since memory is lost", error)
+            with suppress(duckdb.Error, UsageError):  # as long as that fails, so does what comes
+                self._db.close()
+                self._db = _opened(self._path)
+                self._begin()
 
     def _commit(self, batch: Batch) -> None:
         """All of a batch, or nothing of it."""
@@ -220,12 +236,18 @@ class Store:
         """What points add to what is known of their series, and the series as they stand then."""
         changed: dict[SeriesKey, _Known] = {}
         rows: list[Row] = []
+        seen: set[tuple[int, int]] = set()
         for point in points:
             known = changed.get(point.series) or self._known.get(point.series)
-            if known is not None and point.at_ns <= known.at_ns:
-                continue  # sent again, or overtaken by a later export
-            number = known.id if known else next(self._numbers)
-            changed[point.series] = _Known(number, point.started_ns, point.at_ns, point.values, point.bounds)
+            late = known is not None and point.at_ns <= known.at_ns
+            if known is None or not late:
+                number = known.id if known else next(self._numbers)
+                changed[point.series] = _Known(number, point.started_ns, point.at_ns, point.values, point.bounds)
+            elif point.delta and (known.id, point.at_ns) not in seen and not self._holds(known.id, point.at_ns):
+                number = known.id
+            else:
+                continue  # sent again, or in what a later export has counted
+            seen.add((number, point.at_ns))
             added = _added(point, known)
             which = (None, *point.bounds)
             rows += [
@@ -235,12 +257,16 @@ class Store:
             ]
         return changed, rows
 
+    def _holds(self, series: int, at_ns: int) -> bool:
+        return bool(self.read("SELECT 1 FROM increments WHERE at_ns = $1 AND series = $2 LIMIT 1", [at_ns, series]))
+
     # --- Forgetting ----------------------------------------------------------------------------------------------
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what is too old; and where there is too much, the oldest tenth."""
-        self._forget(now_ns - self._keep_ns)
-        if self.size() > self._most_bytes:
+        if self._keep_ns:
+            self._forget(now_ns - self._keep_ns)
+        if self._most_bytes and self.size() > self._most_bytes:
             when = "SELECT start_ns FROM spans UNION ALL SELECT at_ns FROM increments"
             (cut,) = self.read(f"SELECT quantile_disc(start_ns, 0.1) FROM ({when})")[0]
             if cut is not None:

@@ -54,7 +54,7 @@ class View:
 
     def link(self, path: str = "", **changed: str) -> str:
         """An address with this view's parameters, some of them changed; an empty one is left out."""
-        lasting = ("range", "from", "to", *OF_WHOM, "state", "sort")
+        lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
         kept = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
             kept.pop("from", None)
