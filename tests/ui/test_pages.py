@@ -214,7 +214,7 @@ def test_a_page_runs_nothing_that_is_not_its_own(demo: tuple[Served, dict[str, A
     assert loaded
     assert all(value and value.startswith("/static/") for value in loaded)
     assert re.findall(r"<script(?![^>]*src=)[^>]*>", answer.text) == (
-        ['<script type="application/json" id="charts" data-live>'] if path == "/" else []
+        ['<script type="application/json" id="charts">'] if path == "/" else []
     )
     for value in loaded:
         assert page.ask(str(value)).status == 200

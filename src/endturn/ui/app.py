@@ -128,9 +128,11 @@ class Page:
 
     def _page(self, name: str, data: Callable[[View, Store], dict[str, Any] | None]) -> Callable[[Request], Response]:
         def render(request: Request) -> Response:
+            seen = self.store.commits
             view = View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
             found = data(view, self.store)
             about = {"page": name, "view": view, "address": self.address, "traces": self.traces, "release": __version__}
+            about["seen"] = seen
             template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
             text = template.render(about | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
@@ -148,10 +150,10 @@ class Page:
         return Response(content, media_type=media, headers=headers)
 
     async def live(self, request: Request) -> Response:
-        """Server-sent events: one whenever something has come."""
+        """Server-sent events: what has come so far, whenever more has come."""
 
         async def news() -> AsyncIterator[str]:
-            told = self.store.commits
+            told = 0
             yield "retry: 2000\n\n"
             while not self._closing and not await request.is_disconnected():
                 if told != self.store.commits:
