@@ -50,7 +50,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
 
 
 def _with_page() -> int:
-    """Play for a page: one that runs already, else one of ours on its usual port, or on any."""
+    """Play for a page of its own, on the usual port or on any: never for one that holds what somebody sent it."""
     from endturn.ui import server
     from endturn.ui.store import Store
 
@@ -59,13 +59,12 @@ def _with_page() -> int:
     os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
     os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
-    if server.page_at(server.PORT):
-        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{server.PORT}"
-        return _play()
     store = Store()
     try:
         with server.serving(store, server.listen_somewhere()) as address:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
+            if not address.endswith(f":{server.PORT}"):
+                print(f"Port {server.PORT} is taken, so the demo has a page of its own; nothing is sent to the other.")
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             server.browse(address)
             if status := _play(pause_s=0.1):

@@ -61,7 +61,7 @@ class Store:
 
     def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
-        self._db = _opened(path)
+        self._db = opened(path)
         self._known: dict[SeriesKey, _Known]
         # Whoever shows what is stored sees by it that more has come; no two processes count the same numbers.
         self.commits = time.time_ns()
@@ -176,7 +176,7 @@ class Store:
             _LOG.warning("opening %s again: %s", self._path or "an empty store, since memory is lost", error)
             with suppress(duckdb.Error, UsageError):  # as long as that fails, so does what comes
                 self._db.close()
-                self._db = _opened(self._path)
+                self._db = opened(self._path)
                 self._begin()
 
     def _commit(self, batch: Batch) -> None:
@@ -310,10 +310,11 @@ def _series_row(key: SeriesKey, known: _Known) -> Row:
     return about | stands | dict(zip(LABELS, key.labels, strict=True))
 
 
-def _opened(path: Path | None) -> duckdb.DuckDBPyConnection:
+def opened(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A database; raises UsageError that names who has the file."""
     try:
         # What is not in the wheel is not fetched: the page works without a network.
-        return duckdb.connect(str(path or ":memory:"), config={"autoinstall_known_extensions": "false"})
+        return duckdb.connect(str(path or ":memory:"), read_only, {"autoinstall_known_extensions": "false"})
     except duckdb.Error as error:
         if holder := re.search(r"lock is held in (.+?) \(PID (\d+)\)", str(error)):
             raise UsageError(
