@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -23,20 +22,6 @@ Clause = list[Any]
 CONDITIONS: Final[Mapping[str, list[list[Clause]]]] = data("conditions.yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """A condition that is true, of whom, and the value that says how bad it is."""
-
-    labels: Labels
-    value: float
-    is_share: bool
-
-    @property
-    def shown(self) -> str:
-        """The value, as people read it."""
-        return share(self.value) if self.is_share else count(self.value)
-
-
 def shown(view: View, store: Store) -> dict[str, Any]:
     """Every alert, those that are true now first."""
     asked = Numbers(store, view.scope)
@@ -44,7 +29,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     found = [
         {
             "name": name, "severity": row["severity"], "here": name in CONDITIONS,
-            "firing": evaluate(asked, name, limits) if name in CONDITIONS else [],
+            "firing": _shown(evaluate(asked, name, limits), name) if name in CONDITIONS else [],
             "runbook": f"{SITE}/docs/runbooks/{name}.md",
             **{key: _said(row[key], limits) for key in ("meaning", "impact", "description")},
             **{key: [_said(each, limits) for each in row[key]] for key in ("look", "act")},
@@ -55,15 +40,20 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found)}
 
 
-def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firing]:
-    """Of whom an alert's condition is true at the end of the scope."""
+def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> dict[Labels, float]:
+    """Of whom an alert's condition is true at the end of the scope, with the value that says how bad it is."""
     by = tuple(BY_MODEL.values()) if _rows()[name]["link"] == "model" else (SERVICE,)
-    found: dict[Labels, Firing] = {}
+    found: dict[Labels, float] = {}
     for group in CONDITIONS[name]:
         values = [_clause(asked, clause, by, limits) for clause in group]
-        for labels in set.intersection(*map(set, values)):
-            found.setdefault(labels, Firing(labels, values[0][labels], _is_share(group[0])))
-    return [found[labels] for labels in sorted(found)]
+        found = {labels: values[0][labels] for labels in set.intersection(*map(set, values))} | found
+    return dict(sorted(found.items()))
+
+
+def _shown(found: Mapping[Labels, float], name: str) -> list[tuple[str, Labels]]:
+    """The values as people read them: of a clause with a part and a whole, shares."""
+    written = share if len(CONDITIONS[name][0][0]) == 4 else count
+    return [(written(value), labels) for labels, value in found.items()]
 
 
 def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[str, str]) -> dict[Labels, float]:
@@ -77,10 +67,6 @@ def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[s
     wholes = within.number(_count(*whole), by)
     shares = {labels: value / wholes[labels] for labels, value in parts.items() if wholes.get(labels)}
     return {labels: value for labels, value in shares.items() if value > limit}
-
-
-def _is_share(clause: Clause) -> bool:
-    return len(clause) == 4
 
 
 def _count(name: str) -> Count:

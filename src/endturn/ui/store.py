@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -37,15 +36,8 @@ _LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
 _TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A series as it stood at its last export."""
-
-    id: int
-    started_ns: int
-    at_ns: int
-    last: tuple[float, ...]
-    bounds: tuple[float, ...]
+Known = tuple[int, Point]
+"""A series' number, and what its last export said."""
 
 
 class Store:
@@ -62,7 +54,7 @@ class Store:
     def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
         self._db = opened(path)
-        self._known: dict[SeriesKey, _Known]
+        self._known: dict[SeriesKey, Known]
         # Whoever shows what is stored sees by it that more has come; no two processes count the same numbers.
         self.commits = time.time_ns()
         self._begin()
@@ -125,9 +117,9 @@ class Store:
         self._known = {}
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
-            stands = row["id"], row["started_ns"], row["at_ns"], tuple(row["last"]), tuple(row["bounds"])
-            self._known[key] = _Known(*stands)
-        self._numbers = itertools.count(1 + max((known.id for known in self._known.values()), default=0))
+            last = Point(key, row["started_ns"], row["at_ns"], False, tuple(row["last"]), tuple(row["bounds"]))
+            self._known[key] = row["id"], last
+        self._numbers = itertools.count(1 + max((number for number, _ in self._known.values()), default=0))
 
     # --- Writing -------------------------------------------------------------------------------------------------
 
@@ -184,13 +176,9 @@ class Store:
         series, increments = self._increments(batch.points)
         with self._transaction():
             turns = self._add(batch)
-            if series:
-                rows = [_series_row(key, known) for key, known in series.items()]
-                self._db.execute(
-                    "DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))",
-                    [[known.id for known in series.values()]],
-                )
-                self._insert("series", rows)
+            numbers = [number for number, _ in series.values()]
+            self._db.execute("DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [numbers])
+            self._insert("series", [_series_row(*known) for known in series.values()])
             self._insert("increments", increments)
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
@@ -232,27 +220,21 @@ class Store:
             made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
             self._db.execute(f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists)
 
-    def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, _Known], list[Row]]:
+    def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, Known], list[Row]]:
         """What points add to what is known of their series, and the series as they stand then."""
-        changed: dict[SeriesKey, _Known] = {}
+        changed: dict[SeriesKey, Known] = {}
         rows: list[Row] = []
         seen: set[tuple[int, int]] = set()
         for point in points:
-            known = changed.get(point.series) or self._known.get(point.series)
-            late = known is not None and point.at_ns <= known.at_ns
-            if known is None or not late:
-                number = known.id if known else next(self._numbers)
-                changed[point.series] = _Known(number, point.started_ns, point.at_ns, point.values, point.bounds)
-            elif point.delta and (known.id, point.at_ns) not in seen and not self._holds(known.id, point.at_ns):
-                number = known.id
-            else:
+            number, last = changed.get(point.series) or self._known.get(point.series) or (next(self._numbers), None)
+            if last is None or point.at_ns > last.at_ns:
+                changed[point.series] = number, point
+            elif not point.delta or (number, point.at_ns) in seen or self._holds(number, point.at_ns):
                 continue  # sent again, or in what a later export has counted
             seen.add((number, point.at_ns))
-            added = _added(point, known)
-            which = (None, *point.bounds)
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
-                for le, value in zip(which, added, strict=False)
+                for le, value in zip((None, *point.bounds), _added(point, last), strict=False)
                 if value
             ]
         return changed, rows
@@ -278,7 +260,7 @@ class Store:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
         with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
             self._db.checkpoint()
-        self._known = {key: known for key, known in self._known.items() if known.at_ns >= before_ns}
+        self._known = {key: known for key, known in self._known.items() if known[1].at_ns >= before_ns}
 
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""
@@ -287,7 +269,7 @@ class Store:
         return int(self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0])
 
 
-def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
+def _added(point: Point, last: Point | None) -> tuple[float, ...]:
     """What an export adds. A counter that begins anew counts from nothing.
 
     What a process had counted before the page saw it is counted when that was within the last hour; else the first
@@ -295,18 +277,19 @@ def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
     """
     if point.delta:
         return point.values
-    if known is None:
+    if last is None:
         young = 0 < point.at_ns - point.started_ns <= HOUR_NS
         return point.values if young else tuple(0.0 for _ in point.values)
-    if (point.started_ns, point.bounds) != (known.started_ns, known.bounds):
+    if (point.started_ns, point.bounds) != (last.started_ns, last.bounds):
         return point.values
-    differences = tuple(new - old for new, old in zip(point.values, known.last, strict=True))
+    differences = tuple(new - old for new, old in zip(point.values, last.values, strict=True))
     return point.values if min(differences) < 0 else differences
 
 
-def _series_row(key: SeriesKey, known: _Known) -> Row:
-    about = {"id": known.id, "metric": key.metric, "service": key.service, "instance": key.instance}
-    stands = {"started_ns": known.started_ns, "at_ns": known.at_ns, "last": known.last, "bounds": known.bounds}
+def _series_row(number: int, last: Point) -> Row:
+    key = last.series
+    about = {"id": number, "metric": key.metric, "service": key.service, "instance": key.instance}
+    stands = {"started_ns": last.started_ns, "at_ns": last.at_ns, "last": last.values, "bounds": last.bounds}
     return about | stands | dict(zip(LABELS, key.labels, strict=True))
 
 
