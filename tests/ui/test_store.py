@@ -167,17 +167,6 @@ def test_nothing_is_stored_by_half(page: Served) -> None:
     assert numbers(page.store).total(INDICATORS["turns"].count) == 4
 
 
-def test_a_bad_batch_spoils_no_other_that_waits_with_it(page: Served) -> None:
-    """Batches that wait are written together; one that cannot be is the only one that is not."""
-    rows = otlp.read("traces", otlp.JSON, _json(span())).spans
-    batches = [Batch(spans=[rows[0] | {"span_id": f"{n:016x}"}]) for n in range(40)]
-    batches[20].spans[0]["start_ns"] = "soon"
-    waiting = [page.store.submit(batch) for batch in batches]
-    failed = [n for n, done in enumerate(waiting) if done.exception()]
-    assert failed == [20]
-    assert page.store.read("SELECT count(*) FROM spans") == [(39,)]
-
-
 def test_a_sender_that_leaves_stops_nothing(page: Served) -> None:
     """Its batch is written, or not; the next one is."""
     rows = otlp.read("traces", otlp.JSON, _json(span())).spans

@@ -33,7 +33,7 @@ def export(store: Store, view: View, name: str) -> tuple[bytes, str] | None:
         query = f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM ({query})"
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
-        store.copy(query, parameters, file, options)
+        store.read(f"COPY ({query}) TO '{file}' ({options})", parameters)
         return file.read_bytes(), media
 
 

@@ -162,10 +162,7 @@ def _batch(signal: str, request: Any) -> Batch:
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
         about = _attributes(resource.resource.attributes)
         instance = str(about.get(schema.INSTANCE, ""))
-        where = {
-            column: next((str(about[key]) for key in keys if about.get(key)), None)
-            for column, (_, keys) in WHERE.items()
-        }
+        where = {column: _typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
         who: Row = {"service": _service(about), **where}
         for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
             for each in getattr(scope, _GROUPS[signal][1]):

@@ -23,10 +23,10 @@ MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
 """The operations that are calls to a model."""
 
 WHERE: Final = {
-    "environment": ("deployment_environment_name", ("deployment.environment.name", "deployment.environment")),
-    "cluster": ("cluster", ("k8s.cluster.name",)),
+    "environment": ("deployment_environment_name", "deployment.environment.name"),
+    "cluster": ("cluster", "k8s.cluster.name"),
 }
-"""Where a service runs: the column of spans, events and turns, the label of series, the resource's attributes."""
+"""Where a service runs: the column of spans, events and turns, the label of series, the resource's attribute."""
 LABELS: Final = (
     *sorted({attribute.label for metric in schema.METRICS for attribute in metric.attributes}),
     *(label for label, _ in WHERE.values()),

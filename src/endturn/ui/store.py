@@ -1,4 +1,4 @@
-"""What has arrived, in DuckDB: one writer commits what waits in one transaction, readers see whole batches."""
+"""What has arrived, in DuckDB: one writer commits a batch in one transaction, readers see whole batches."""
 
 from __future__ import annotations
 
@@ -89,11 +89,6 @@ class Store:
             names = [column[0] for column in own.description or ()]
             return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
 
-    def copy(self, query: str, parameters: Sequence[Any] | Mapping[str, Any], to: Path, options: str) -> None:
-        """Write the rows of a query to a file, as DuckDB's COPY does."""
-        with self._db.cursor() as own:
-            own.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
-
     def close(self) -> None:
         """Write what waits, and let go of the file."""
         self._waiting.put(None)
@@ -124,17 +119,12 @@ class Store:
     # --- Writing -------------------------------------------------------------------------------------------------
 
     def _write_all(self) -> None:
-        ending = False
-        while not ending:
-            taken: list[tuple[Batch, Future[None]] | None] = []
+        while True:
             with suppress(Empty):  # what is old is forgotten though nothing comes
-                taken.append(self._waiting.get(timeout=SWEEP_S))
-            while not self._waiting.empty():
-                taken.append(self._waiting.get())
-            ending = None in taken
-            # Whoever does not wait any more has not heard that it arrived, and sends it again.
-            if asked := [each for each in taken if each is not None and each[1].set_running_or_notify_cancel()]:
-                self._settle(asked)
+                asked = self._waiting.get(timeout=SWEEP_S)
+                if asked is None:
+                    return
+                self._settle(*asked)
             if time.monotonic() > self._swept + SWEEP_S:
                 self._swept = time.monotonic()
                 try:
@@ -143,24 +133,17 @@ class Store:
                     _LOG.warning("what is old cannot be forgotten now: %s", error)
                     self._recover(error)
 
-    def _settle(self, asked: Sequence[tuple[Batch, Future[None]]]) -> None:
-        """Write batches together; where that fails each by itself, so that a bad one spoils no other."""
-        together = Batch()
-        for batch, _ in asked:
-            together.add(batch)
+    def _settle(self, batch: Batch, done: Future[None]) -> None:
+        if not done.set_running_or_notify_cancel():
+            return  # whoever does not wait any more has not heard that it arrived, and sends it again
         try:
-            self._commit(together)
+            self._commit(batch)
         except Exception as error:
             self._recover(error)
-            if len(asked) > 1:
-                for each in asked:
-                    self._settle([each])
-            else:
-                asked[0][1].set_exception(error)
-            return
-        for _, done in asked:
+            done.set_exception(error)
+        else:
+            self.commits += 1
             done.set_result(None)
-        self.commits += 1
 
     def _recover(self, error: Exception) -> None:
         """Open the file again after an error with which DuckDB ends, such as a full disk at a checkpoint."""
