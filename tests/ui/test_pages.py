@@ -20,9 +20,9 @@ import pytest
 from endturn.events import TurnOutcome
 from endturn.telemetry import schema
 from endturn.ui import otlp, server
-from endturn.ui.endings import ending
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
+from endturn.ui.turns import ending
 from tests.ui.support import SECOND, Served, log, span
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
@@ -133,9 +133,9 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
         turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known}
         said = ending(turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, repaired=False)
-        assert said.head
-        assert said.why
-        assert not re.search(r"[{}]|None|  ", f"{said.head} {said.why} {said.change}")
+        assert said["head"]
+        assert said["why"]
+        assert not re.search(r"[{}]|None|  ", " ".join(said.values()))
 
 
 CUT = {"endturn.stop.reason": "max_tokens", "endturn.stop.raw": "length", "endturn.stop.truncated": True}

@@ -28,7 +28,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     limits = Limits().values
     found = [
         {
-            "name": name, "severity": row["severity"], "here": name in CONDITIONS,
+            **row, "here": name in CONDITIONS,
             "firing": _shown(evaluate(asked, name, limits), name) if name in CONDITIONS else [],
             "runbook": f"{SITE}/docs/runbooks/{name}.md",
             **{key: _said(row[key], limits) for key in ("meaning", "impact", "description")},

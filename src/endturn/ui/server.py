@@ -137,13 +137,8 @@ def listen_somewhere() -> socket.socket:
 
 def browse(address: str, asked: bool | None = None) -> None:
     """Open a browser there, if that is asked for; None: where there is a display."""
-    if has_display() if asked is None else asked:
-        webbrowser.open(address)
-
-
-def has_display() -> bool:
-    """Whether a browser could show something: not over SSH, nor in a container or CI."""
-    if os.environ.get("SSH_CONNECTION") or os.environ.get("CI"):
-        return False
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return platform.system() in ("Windows", "Darwin") or bool(display)
+    away = os.environ.get("SSH_CONNECTION") or os.environ.get("CI")
+    seen = not away and (display or platform.system() in ("Windows", "Darwin"))
+    if seen if asked is None else asked:
+        webbrowser.open(address)
