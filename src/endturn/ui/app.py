@@ -41,23 +41,17 @@ LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
 
 
-class Guard:
+def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
     """Answers only who asks for this machine by name, and lets no other site write.
 
     A page elsewhere can make a browser send requests here, under a name of its own that it points to 127.0.0.1.
     """
 
-    def __init__(self, app: ASGIApp, *, only_here: bool) -> None:
-        self._app, self._only_here = app, only_here
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def answer(scope: AsgiScope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         refused = None
-        if self._only_here and re.sub(r":\d*$", "", host).lower() not in LOOPBACK:
+        if only_here and re.sub(r":\d*$", "", host).lower() not in LOOPBACK:
             refused = PlainTextResponse(f"this page is not served as {host!r}\n", 421)
         elif scope["method"] not in ("GET", "HEAD") and origin and origin != f"http://{host}":
             refused = PlainTextResponse("no other site may write here\n", 403)
@@ -67,7 +61,9 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await (refused or self._app)(scope, receive, send_guarded)
+        await (refused or app)(scope, receive, send_guarded)
+
+    return answer
 
 
 class Page:
@@ -170,7 +166,7 @@ class Page:
 
 def application(page: Page, *, only_here: bool) -> ASGIApp:
     """The application as a server runs it: for whoever asks, or for those who ask for this machine by name."""
-    return Guard(Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable}), only_here=only_here)
+    return guarded(Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable}), only_here=only_here)
 
 
 def _unreadable(_: Request, error: Exception) -> Response:

@@ -82,22 +82,21 @@ class Room:
             BadRequest: as soon as it is too long, too late, or not what it says it is, or no room is left for it.
         """
         found = bytearray()
+        late = asyncio.timeout(BODY_S)
         try:
-            await self._fill(found, _unpacked(chunks, encoding, most))
-            yield found
-        finally:
-            self._left += len(found)
-
-    async def _fill(self, found: bytearray, parts: AsyncIterable[bytes]) -> None:
-        try:
-            async with asyncio.timeout(BODY_S):
-                async for part in parts:
+            async with late:
+                async for part in _unpacked(chunks, encoding, most):
                     if len(part) > self._left:
                         raise BadRequest(503, "too much is coming at once: send this again in a moment")
                     self._left -= len(part)
                     found += part
+            yield found
         except TimeoutError:
-            raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
+            if late.expired():
+                raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
+            raise
+        finally:
+            self._left += len(found)
 
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:

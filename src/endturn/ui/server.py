@@ -74,7 +74,9 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     page = Page(store, address=address, traces=traces)
     app = application(page, only_here=shown in LOOPBACK)
     server = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False)
+        uvicorn.Config(
+            app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=2, server_header=False
+        )
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endturn-ui", daemon=True)
     thread.start()
