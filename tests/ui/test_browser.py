@@ -269,9 +269,11 @@ def test_a_choice_stands_in_the_address(page: Served, tab: Page) -> None:
     expect(tab).not_to_have_url(re.compile(r"range=15m"))
 
 
-def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page) -> None:
-    """Every panel shows it then."""
+@pytest.mark.parametrize("width", [1280, 3840])
+def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page, width: int) -> None:
+    """Every panel shows it then; it is as long as what was dragged over."""
     fill(page)
+    tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(f"{page.url}/?range=15m")
     box = tab.locator("#chart-reasons .u-over").bounding_box()
     assert box
@@ -280,6 +282,8 @@ def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page) -> 
     tab.mouse.move(box["x"] + 250, box["y"] + 50, steps=5)
     tab.mouse.up()
     expect(tab).to_have_url(re.compile(r"from=\d{13}&to=\d{13}"))
+    since, until = (int(each) for each in re.findall(r"\d{13}", tab.url))
+    assert until - since == pytest.approx(200 / box["width"] * 900_000, rel=0.03)
     expect(tab.get_by_role("link", name="chosen")).to_be_visible()
 
 
@@ -331,6 +335,8 @@ def test_nothing_is_wider_than_the_window(page: Served, tab: Page, path: str, wi
     tab.goto(f"{page.url}{path}")
     tab.wait_for_load_state("load")
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert tab.evaluate("[...document.querySelectorAll('.alert, .events')].every(e => e.scrollWidth <= e.clientWidth)")
 
 
 @pytest.mark.parametrize("path", ["/", "/turns", "/turns/t1", "/reasons", "/alerts"])
