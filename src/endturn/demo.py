@@ -43,7 +43,9 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
         UsageError: a package that the demo needs is not installed, or nothing listens where telemetry should go.
     """
     if missing := [package for package in PACKAGES if not _installed(package)]:
-        raise UsageError(f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]'")
+        raise UsageError(
+            f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]', or uvx --from 'endturn[demo]' …"
+        )
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
     if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         return _with_page()
@@ -60,12 +62,15 @@ def _with_page() -> int:
     os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
     os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
+    try:
+        listening = server.listen("127.0.0.1", server.PORT)
+    except UsageError:
+        print(f"Port {server.PORT} is taken, so the demo has a page of its own; nothing is sent to the other.")
+        listening = server.listen("127.0.0.1", 0)
     store = Store()
     try:
-        with server.serving(store, server.listen_somewhere()) as address:
+        with server.serving(store, listening) as address:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
-            if not address.endswith(f":{server.PORT}"):
-                print(f"Port {server.PORT} is taken, so the demo has a page of its own; nothing is sent to the other.")
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             server.browse(address)
             if status := _play(pause_s=0.1):

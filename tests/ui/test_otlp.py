@@ -16,7 +16,6 @@ from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
@@ -28,7 +27,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp
-from endturn.ui.app import AT_ONCE
 from tests.ui.support import SECOND, Served, log, numbers, span
 
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
@@ -275,13 +273,6 @@ def test_an_oversized_body_is_answered(page: Served) -> None:
         assert page.ask("/v1/traces", chunks(), {"Content-Type": otlp.PROTOBUF}).status == 413
 
 
-def test_an_answer_is_in_the_sender_s_encoding(page: Served) -> None:
-    """Protobuf for protobuf."""
-    answer = page.ask("/v1/traces", b"", {"Content-Type": otlp.PROTOBUF})
-    assert answer.headers["content-type"] == otlp.PROTOBUF
-    assert not ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans
-
-
 def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
     """A column takes what fits it; what does not is still among the attributes."""
     odd = {"gen_ai.usage.output_tokens": "many", "endturn.stop.truncated": "yes", "gen_ai.request.model": 7,
@@ -294,7 +285,7 @@ def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
 
 def test_bodies_that_do_not_come_stop_no_other(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many wait; in the end they are told with 408."""
-    stalled = [http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20) for _ in range(AT_ONCE)]
+    stalled = [http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20) for _ in range(50)]
     for connection in stalled:
         connection.putrequest("POST", "/v1/traces")
         connection.putheader("Content-Type", otlp.JSON)

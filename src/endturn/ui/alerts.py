@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 from endturn.generate.config import SITE, Limits
@@ -19,6 +18,7 @@ from endturn.ui.views import View, count, share
 
 Clause = list[Any]
 """A share or a number with its window and limit: see conditions.yaml."""
+ROWS: Final = {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
 CONDITIONS: Final[Mapping[str, list[list[Clause]]]] = data("conditions.yaml")
 
 
@@ -34,7 +34,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
             **{key: _said(row[key], limits) for key in ("meaning", "impact", "description")},
             **{key: [_said(each, limits) for each in row[key]] for key in ("look", "act")},
         }
-        for name, row in _rows().items()
+        for name, row in ROWS.items()
     ]  # fmt: skip
     found.sort(key=lambda alert: (not alert["firing"], not alert["here"]))
     return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found)}
@@ -42,7 +42,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
 
 def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> dict[Labels, float]:
     """Of whom an alert's condition is true at the end of the scope, with the value that says how bad it is."""
-    by = tuple(BY_MODEL.values()) if _rows()[name]["link"] == "model" else (SERVICE,)
+    by = tuple(BY_MODEL.values()) if ROWS[name]["link"] == "model" else (SERVICE,)
     found: dict[Labels, float] = {}
     for group in CONDITIONS[name]:
         values = [_clause(asked, clause, by, limits) for clause in group]
@@ -76,11 +76,6 @@ def _count(name: str) -> Count:
         return TURNS
     whole = INDICATORS[of].whole
     return whole if side and whole is not None else INDICATORS[of].count
-
-
-@cache
-def _rows() -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
 
 
 def _said(text: str, limits: Mapping[str, str]) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -20,7 +22,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 
 from endturn import __version__
-from endturn.ui import alerts, exports, otlp, panels, reasons, turns, views
+from endturn.ui import alerts, otlp, panels, reasons, turns, views
+from endturn.ui.numbers import OF_WHOM
+from endturn.ui.rows import LABELS, data
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
@@ -35,10 +39,18 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-AT_ONCE: Final = 8
-"""How many export requests are parsed and written at once."""
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
+
+
+_EXPORTS: Final = data("exports.yaml")
+FILES: Final = {
+    f"{table}.{format_}": (found, written)
+    for table, found in _EXPORTS["tables"].items()
+    for format_, written in _EXPORTS["formats"].items()
+}
+"""What can be had as a file: the table, and how it is written."""
+_ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
 
 
 def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
@@ -75,7 +87,7 @@ class Page:
 
     def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
         self.store, self.address, self.traces = store, address, traces
-        self._slots, self._room = asyncio.Semaphore(AT_ONCE), otlp.Room()
+        self._room = otlp.Room()
         self._closing = False
         self._templates = views.templates()
 
@@ -106,7 +118,7 @@ class Page:
             media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
             try:
                 encoding = request.headers.get("content-encoding", "").strip().lower()
-                async with self._room.body(request.stream(), encoding) as content, self._slots:
+                async with self._room.body(request.stream(), encoding) as content:
                     batch = await run_in_threadpool(otlp.read, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
             except otlp.BadRequest as error:
@@ -136,12 +148,24 @@ class Page:
         return render
 
     def export(self, request: Request) -> Response:
-        """A table as CSV or Parquet."""
+        """A table's rows within a view: CSV for people and spreadsheets, Parquet for programs."""
         view, name = View.of(self.store, request.query_params, time.time_ns()), request.path_params["name"]
-        found = exports.export(self.store, view, name)
-        if found is None:
-            return PlainTextResponse(f"there are: {', '.join(exports.NAMES)}\n", 404)
-        content, media = found
+        if name not in FILES:
+            return PlainTextResponse(f"there are: {', '.join(FILES)}\n", 404)
+        found, (options, media) = FILES[name]
+        where, parameters = view.where(found["at"])
+        if (state := view.given.get("state")) and not name.startswith("numbers"):
+            where += " AND turn_id IN (SELECT turn_id FROM turns WHERE state = $state)"
+            parameters["state"] = state
+        query = found["query"].replace("@labels@", ", ".join(LABELS)).replace("@aliases@", _ALIASES)
+        query = f"{query} WHERE {where} ORDER BY {found['at']}"
+        if name.endswith(".csv"):
+            described = self.store.read(f"DESCRIBE {query}", parameters)
+            query = f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM ({query})"
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, name)
+            self.store.read(f"COPY ({query}) TO '{file}' ({options})", parameters)
+            content = file.read_bytes()
         headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
         return Response(content, media_type=media, headers=headers)
 
@@ -171,3 +195,10 @@ def application(page: Page, *, only_here: bool) -> ASGIApp:
 
 def _unreadable(_: Request, error: Exception) -> Response:
     return PlainTextResponse(f"what is stored cannot be read now: {error}\n", 503)
+
+
+def _inert(column: str, kind: str) -> str:
+    """A column as a spreadsheet may open it: a text that would be a formula there begins with an apostrophe."""
+    if kind != "VARCHAR":
+        return f'"{column}"'
+    return rf"""regexp_replace("{column}", '^([-=+@\t\r])', chr(39) || '\1') AS "{column}" """

@@ -162,7 +162,8 @@ def _batch(signal: str, request: Any) -> Batch:
         about = _attributes(resource.resource.attributes)
         instance = str(about.get(schema.INSTANCE, ""))
         where = {column: _typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
-        who: Row = {"service": _service(about), **where}
+        named = about.get("service.namespace"), about.get("service.name") or "unknown_service"
+        who: Row = {"service": "/".join(str(name) for name in named if name), **where}  # as Prometheus names the job
         for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
             for each in getattr(scope, _GROUPS[signal][1]):
                 match signal:
@@ -173,13 +174,6 @@ def _batch(signal: str, request: Any) -> Batch:
                     case "metrics" if each.name in METRICS:
                         _add_points(batch, each, who, instance)
     return batch
-
-
-def _service(about: Mapping[str, Any]) -> str:
-    """As Prometheus names the job: `namespace/name`."""
-    name = str(about.get("service.name") or "unknown_service")
-    namespace = about.get("service.namespace")
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
@@ -243,9 +237,7 @@ def _complete_call(row: Row, found: Mapping[str, Any]) -> None:
 
 def _event_name(record: Any) -> str:
     """The name of an event; some exporters still write it as an attribute."""
-    return record.event_name or next(
-        (pair.value.string_value for pair in record.attributes if pair.key == "event.name"), ""
-    )
+    return str(record.event_name or _attributes(record.attributes).get("event.name") or "")
 
 
 def _add_event(batch: Batch, record: Any, who: Row) -> None:

@@ -129,14 +129,6 @@ def holder(port: int) -> str:
     return ""
 
 
-def listen_somewhere() -> socket.socket:
-    """A socket at the usual port of this machine, or where that is busy at any."""
-    try:
-        return listen("127.0.0.1", PORT)
-    except UsageError:
-        return listen("127.0.0.1", 0)
-
-
 def browse(address: str, asked: bool | None = None) -> None:
     """Open a browser there, if that is asked for; None: where there is a display."""
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")

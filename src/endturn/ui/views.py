@@ -96,9 +96,7 @@ def count(value: float | None) -> str:
     """A count: whole, in groups of three; long ones shortened."""
     if value is None:
         return "–"
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:.3g} M"
-    return f"{value:,.0f}".replace(",", "\u202f")
+    return f"{value / 1e6:.3g} M" if abs(value) >= 1e6 else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def share(value: float | None) -> str:
