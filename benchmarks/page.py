@@ -38,7 +38,18 @@ LIMIT_MS: Final = 200
 def spans(count: int, since_ns: int, chance: random.Random) -> Iterator[tuple[Row, ...]]:
     """The calls of each turn."""
     empty = dict.fromkeys(
-        ("parent_id", "agent", "iteration", "continuation", "outcome", "complete", "error", "max_tokens")
+        (
+            "parent_id",
+            "agent",
+            "iteration",
+            "continuation",
+            "outcome",
+            "complete",
+            "error",
+            "max_tokens",
+            "cluster",
+            "environment",
+        )
     )
     for number in range(count):
         service = chance.choice(SERVICES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +14,10 @@ import pytest
 from endturn import cli
 from endturn.demo import report
 from tests.support.processes import REPOSITORY
+from tests.ui.conftest import page
+from tests.ui.support import Served
+
+__all__ = ["page"]  # a fixture
 
 
 def endturn(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -87,6 +92,27 @@ def test_an_endpoint_where_nothing_listens_is_refused(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     assert cli.main(["demo"]) == 2
     assert "nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1" in capsys.readouterr().err
+
+
+PLAY = "import sys; from endturn import demo; from endturn.ui import server; server.PORT = int(sys.argv[1])"
+
+
+def test_a_page_that_runs_is_not_filled_with_the_demo(page: Served) -> None:
+    """The demo says that it has one of its own."""
+    port = page.url.rpartition(":")[2]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    command = [sys.executable, "-c", f"{PLAY}; demo.run(with_page=True)", port]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as playing:
+        assert playing.stdout is not None
+        assert playing.stdout.readline().startswith(f"Port {port} is taken")
+        assert page.url not in playing.stdout.readline()
+        while "stays at" not in playing.stdout.readline():
+            pass
+        playing.send_signal(signal.SIGINT)
+        playing.communicate(timeout=30)
+    assert page.store.read("SELECT count(*) FROM spans") == [(0,)]
 
 
 def test_committed_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:

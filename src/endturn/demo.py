@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
@@ -42,7 +43,9 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
         UsageError: a package that the demo needs is not installed, or nothing listens where telemetry should go.
     """
     if missing := [package for package in PACKAGES if not _installed(package)]:
-        raise UsageError(f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]'")
+        raise UsageError(
+            f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]', or uvx --from 'endturn[demo]' …"
+        )
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
     if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         return _with_page()
@@ -50,7 +53,7 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
 
 
 def _with_page() -> int:
-    """Play for a page: one that runs already, else one of ours on its usual port, or on any."""
+    """Play for a page of its own, on the usual port or on any: never for one that holds what somebody sent it."""
     from endturn.ui import server
     from endturn.ui.store import Store
 
@@ -59,12 +62,14 @@ def _with_page() -> int:
     os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "1000")
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "500")
     os.environ.setdefault("OTEL_BLRP_SCHEDULE_DELAY", "500")
-    if server.page_at(server.PORT):
-        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{server.PORT}"
-        return _play()
+    try:
+        listening = server.listen("127.0.0.1", server.PORT)
+    except UsageError:
+        print(f"Port {server.PORT} is taken, so the demo has a page of its own; nothing is sent to the other.")
+        listening = server.listen("127.0.0.1", 0)
     store = Store()
     try:
-        with server.serving(store, server.listen_somewhere()) as address:
+        with server.serving(store, listening) as address:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             server.browse(address)
@@ -105,7 +110,9 @@ def _play(*, as_json: bool = False, minutes: float = 0.0, pause_s: float = 0.0) 
         except KeyboardInterrupt:
             status = 130
     stop_listening()
-    result = tally.result() | {"seconds": round(time.monotonic() - started, 1), "exported_to": exported_to}
+    result = {
+        "models": tally.result(), "seconds": round(time.monotonic() - started, 1), "exported_to": exported_to,
+    }  # fmt: skip
     if not as_json and sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     print(json.dumps(result, indent=2) if as_json else report(result))
@@ -140,95 +147,79 @@ def _installed(package: str) -> bool:
         return False
 
 
+@dataclass
+class _Model:
+    """What is counted of one model; of a turn whether it was truncated, unfinished, continued, and how long it took."""
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    turns: list[tuple[bool, bool, bool, float]] = field(default_factory=list)
+    blocked: int = 0
+
+    def figures(self) -> dict[str, Any]:
+        """As JSON can carry them: rates are fractions, times are seconds."""
+        truncated = sum(turn[0] for turn in self.turns)
+        unfinished = sum(turn[0] and turn[1] for turn in self.turns)
+        return {
+            "responses": dict(self.reasons.most_common()),
+            "turns": len(self.turns),
+            "truncated_turns": truncated,
+            "truncation_rate": truncated / len(self.turns) if self.turns else None,
+            "continued_turns": sum(turn[2] for turn in self.turns),
+            "unfinished_turns": unfinished,
+            "unfinished_rate": unfinished / truncated if truncated else None,
+            "blocked_tool_calls": self.blocked,
+            "plain_turn_seconds": self._median(continued=False),
+            "continued_turn_seconds": self._median(continued=True),
+        }
+
+    def _median(self, *, continued: bool) -> float | None:
+        found = [turn[3] for turn in self.turns if turn[2] == continued]
+        return round(median(found), 3) if found else None
+
+
 class Tally:
     """A listener that counts what the report shows, by provider and model."""
 
     def __init__(self) -> None:
-        self._reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self._turns: dict[tuple[str, str], list[TurnEnded]] = defaultdict(list)
-        self._facts: dict[tuple[str, str], list[tuple[bool, bool, bool]]] = defaultdict(list)
-        self._blocked: Counter[tuple[str, str]] = Counter()
+        self._models: dict[tuple[str, str], _Model] = defaultdict(_Model)
 
     def __call__(self, record: Record) -> None:
         match record:
             case CallEnded(started=started, stop=stop):
-                self._reasons[started.provider, started.model][stop.reason.value] += 1
-            case TurnEnded(turn=turn):
-                self._turns[turn.provider, turn.model].append(record)
-                self._facts[turn.provider, turn.model].append((turn.truncated, turn.unfinished, turn.continued))
+                self._models[started.provider, started.model].reasons[stop.reason.value] += 1
+            case TurnEnded(turn=turn, duration_s=duration_s):
+                facts = turn.truncated, turn.unfinished, turn.continued, duration_s
+                self._models[turn.provider, turn.model].turns.append(facts)
             case DispatchBlocked(provider=provider, model=model, names=names):
-                self._blocked[provider, model] += len(names)
+                self._models[provider, model].blocked += len(names)
             case _:
                 pass
 
     def responses(self) -> int:
         """How many responses there were."""
-        return sum(reasons.total() for reasons in self._reasons.values())
+        return sum(model.reasons.total() for model in self._models.values())
 
-    def result(self) -> dict[str, Any]:
-        """The figures, as JSON can carry them. Rates are fractions, times are seconds."""
-        rows = []
-        for (provider, model), reasons in sorted(self._reasons.items()):
-            turns, facts = self._turns[provider, model], self._facts[provider, model]
-            truncated = [fact for fact in facts if fact[0]]
-            left = sum(unfinished for _, unfinished, _ in truncated)
-            continued = [end.duration_s for end, fact in zip(turns, facts, strict=True) if fact[2]]
-            plain = [end.duration_s for end, fact in zip(turns, facts, strict=True) if not fact[2]]
-            rows.append(
-                {
-                    "provider": provider,
-                    "model": model,
-                    "responses": dict(reasons.most_common()),
-                    "turns": len(turns),
-                    "truncated_turns": len(truncated),
-                    "truncation_rate": len(truncated) / len(turns) if turns else None,
-                    "continued_turns": len(continued),
-                    "unfinished_turns": left,
-                    "unfinished_rate": left / len(truncated) if truncated else None,
-                    "blocked_tool_calls": self._blocked[provider, model],
-                    "plain_turn_seconds": round(median(plain), 3) if plain else None,
-                    "continued_turn_seconds": round(median(continued), 3) if continued else None,
-                }
-            )
-        return {"models": rows}
+    def result(self) -> list[dict[str, Any]]:
+        """The figures of each model."""
+        return [{"provider": of[0], "model": of[1]} | model.figures() for of, model in sorted(self._models.items())]
+
+
+HEAD: Final = (
+    "provider", "model", "turns", "truncated", "continued", "unfinished", "plain turn", "continued turn",
+    "responses by reason",
+)  # fmt: skip
 
 
 def report(result: dict[str, Any]) -> str:
     """The result as a table and what to do next."""
-    head = (
-        "provider",
-        "model",
-        "turns",
-        "truncated",
-        "continued",
-        "unfinished",
-        "plain turn",
-        "continued turn",
-        "responses by reason",
+    rows = [HEAD, *map(_cells, result["models"])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, tuple("─" * width for width in widths))
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    turns, truncated, left, blocked = (
+        sum(row[name] for row in result["models"])
+        for name in ("turns", "truncated_turns", "unfinished_turns", "blocked_tool_calls")
     )
-    rows = [
-        (
-            row["provider"],
-            row["model"],
-            str(row["turns"]),
-            _share(row["truncated_turns"], row["truncation_rate"]),
-            str(row["continued_turns"] or "–"),
-            _share(row["unfinished_turns"], row["unfinished_rate"]),
-            _seconds(row["plain_turn_seconds"]),
-            _seconds(row["continued_turn_seconds"]),
-            ", ".join(f"{reason} {count}" for reason, count in row["responses"].items()),
-        )
-        for row in result["models"]
-    ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    ]
-    lines.insert(1, "  ".join("─" * width for width in widths))
-    turns = sum(row["turns"] for row in result["models"])
-    truncated = sum(row["truncated_turns"] for row in result["models"])
-    left = sum(row["unfinished_turns"] for row in result["models"])
-    blocked = sum(row["blocked_tool_calls"] for row in result["models"])
     calls = "1 tool call was" if blocked == 1 else f"{blocked} tool calls were"
     lines += [
         "",
@@ -240,21 +231,26 @@ def report(result: dict[str, Any]) -> str:
     if result["exported_to"]:
         lines.append(f"The telemetry went to {result['exported_to']}.")
     else:
+        command = "endturn" if shutil.which("endturn") else os.path.relpath(sys.argv[0])
         lines += [
-            f"See it as a page:  {_command()} demo, in a terminal",
-            f"In Grafana:        docs/install.md, then OTEL_EXPORTER_OTLP_ENDPOINT=… {_command()} demo --minutes 10",
+            f"See it as a page:  {command} demo, in a terminal",
+            f"In Grafana:        docs/install.md, then OTEL_EXPORTER_OTLP_ENDPOINT=… {command} demo --minutes 10",
         ]
     return "\n".join(lines)
 
 
-def _command() -> str:
-    """What to type for `endturn` here."""
-    return "endturn" if shutil.which("endturn") else os.path.relpath(sys.argv[0])
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A model's line of the table."""
 
+    def share(name: str, rate: str) -> str:
+        return f"{row[name]} ({row[rate]:.0%})" if row[name] else "–"
 
-def _share(count: int, rate: float | None) -> str:
-    return "–" if not count or rate is None else f"{count} ({rate:.0%})"
+    def seconds(name: str) -> str:
+        return "–" if row[name] is None else f"{row[name]:.2f} s"
 
-
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} s"
+    reasons = ", ".join(f"{reason} {count}" for reason, count in row["responses"].items())
+    return (
+        row["provider"], row["model"], str(row["turns"]), share("truncated_turns", "truncation_rate"),
+        str(row["continued_turns"] or "–"), share("unfinished_turns", "unfinished_rate"),
+        seconds("plain_turn_seconds"), seconds("continued_turn_seconds"), reasons,
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._unfinished: list[tuple[Turn, TurnOutcome]] = []
+        self._observing = ExitStack()
 
     def _note(self, record: Record) -> None:
         from endturn.events import STOPPED_BY_PERSON, TurnEnded
@@ -42,19 +44,37 @@ class Watch:
             self._unfinished.append((record.turn, record.outcome))
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Generator[None, None, None]:
+        """Observe a test from its fixtures on: it may continue what they began."""
+        self._observe()
+        yield
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail a test that passes, where one of its turns was left unfinished."""
+        """Fail a test that passes, where a turn of it or of its fixtures was left unfinished."""
+        with self._observing.pop_all():
+            yield
+        self._judge(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        """The same for what its fixtures do afterwards."""
+        self._observing.close()  # a fixture failed, and the test was not called
+        self._observe()
+        with self._observing.pop_all():
+            yield
+        self._judge(item)
+
+    def _observe(self) -> None:
         from endturn.hooks import subscribe
         from endturn.instrumentation.instrument import instrument, uninstrument
 
         self._unfinished.clear()
-        stop = subscribe(self._note)
+        self._observing.callback(subscribe(self._note))
         instrument()
-        try:
-            yield
-        finally:
-            uninstrument()  # which ends the turns that are still open: nobody continues them any more
-            stop()
+        self._observing.callback(uninstrument)  # which ends turns that are open: nobody continues them any more
+
+    def _judge(self, item: pytest.Item) -> None:
         if self._unfinished and item.get_closest_marker(MARK) is None:
             each = "".join(
                 f"\n  {turn.provider or 'a provider'}, {turn.model or 'a model'}: {outcome.value}, "

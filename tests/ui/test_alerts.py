@@ -45,16 +45,16 @@ def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, 
     # A rule goes on firing for a while when its condition is over, which the page does not.
     ago = (0, _seconds(alert.keep)) if fires else (0,)
     tried = (Scope(start_ns=0, end_ns=at - seconds * SECOND) for seconds in ago)
-    found = next(filter(None, (evaluate(Numbers(store, scope), alert.name, Limits().values) for scope in tried)), [])
+    found = next(filter(None, (evaluate(Numbers(store, scope), alert.name, Limits().values) for scope in tried)), {})
     store.close()
     assert bool(found) == fires, found
     if fires:
-        (only,) = found
-        assert only.labels[0] == example["labels"]["job"]
+        ((labels, value),) = found.items()
+        assert labels[0] == example["labels"]["job"]
         if example["shows"].endswith("%"):
-            assert only.value == pytest.approx(float(example["shows"].rstrip("%")) / 100, rel=0.05)
+            assert value == pytest.approx(float(example["shows"].rstrip("%")) / 100, rel=0.05)
         else:
-            assert only.value == float(example["shows"])
+            assert value == float(example["shows"])
 
 
 def test_the_page_lists_every_alert(page: Served) -> None:

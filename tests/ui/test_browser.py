@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from endturn.telemetry import schema
-from endturn.ui import otlp
+from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
+from endturn.ui.store import Store
 from tests.ui.support import SECOND, Served, point, said, span
 
 pytestmark = pytest.mark.browser
@@ -110,6 +111,148 @@ def test_news_come_in_without_a_jump(page: Served, tab: Page) -> None:
     assert heading.bounding_box() == before
 
 
+WRITTEN = """page => {
+    for (const each of page.querySelectorAll("[data-drawn]")) each.remove();
+    for (const each of page.querySelectorAll("details")) each.open = false;
+    return page.innerHTML;
+}"""
+
+
+def test_everything_on_a_page_is_as_a_reload_would_show_it(page: Served, tab: Page) -> None:
+    """Notes, choices, counts and pagers too: not only the numbers."""
+    other = tab.context.new_page()
+    assert page.post("traces", span()).status == 200
+    (row,) = otlp.read("traces", otlp.JSON, _json(span())).spans
+    for path, before, after in (
+        ("/?range=24h", "There are spans, but no metrics", "were cut off were handed over unfinished"),
+        ("/turns?range=24h", "A turn is what", "1–50 of"),
+        ("/reasons", "No call|end turn", "In no table: odd"),
+        ("/alerts", "Nobody is told", "1 condition is true"),
+        ("/turns/t1", "40 tokens 4 times", "40 tokens 5 times"),
+    ):
+        tab.goto(f"{page.url}{path}")
+        expect(tab.locator("main")).to_contain_text(re.compile(before))
+        fill(page, model=f"of {path}")
+        rows = [row | {"span_id": f"{path}{n}", "turn_id": f"{path}{n}", "raw": "odd"} for n in range(60)]
+        page.store.write(Batch(spans=rows))
+        expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
+        expect(tab.locator("main")).to_contain_text(after)
+        other.goto(f"{page.url}{path}")
+        assert tab.locator("#page").evaluate(WRITTEN) == other.locator("#page").evaluate(WRITTEN)
+
+
+def test_news_leave_what_the_reader_does(page: Served, tab: Page) -> None:
+    """The row with the focus, what is open, what is selected, and what is being typed stay."""
+
+    def told() -> None:
+        fill(page, model=f"gpt-{time.time_ns()}")
+        expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
+
+    fill(page)
+    tab.goto(f"{page.url}/turns")
+    tab.keyboard.press("j")
+    focused = "document.activeElement.getAttribute('href')"
+    before = tab.evaluate(focused)
+    (row,) = otlp.read("traces", otlp.JSON, _json(span())).spans
+    page.store.write(Batch(spans=[row | {"span_id": "newest", "turn_id": "newest", "start_ns": time.time_ns()}]))
+    expect(tab.locator("tbody tr")).to_have_count(3)
+    assert tab.evaluate(focused) == before
+    tab.goto(f"{page.url}/alerts")
+    tab.locator("#EndturnStopReasonUnknown summary").click()
+    told()
+    expect(tab.locator("#EndturnStopReasonUnknown")).to_have_attribute("open", "")
+    tab.goto(f"{page.url}/reasons")
+    tab.locator("#q").fill("pau")
+    tab.evaluate("scrollTo(0, 300)")
+    told()
+    expect(tab.locator("#q")).to_have_value("pau")
+    assert tab.evaluate("scrollY") == 300
+    tab.goto(f"{page.url}/turns/t1")
+    tab.evaluate("getSelection().selectAllChildren(document.querySelector('#trace'))")
+    told()
+    assert tab.evaluate("String(getSelection())") == "0af7651916cd43dd8448eb211c80319c"
+
+
+def test_the_keys_choose_before_they_send(page: Served, tab: Page) -> None:
+    """An arrow key moves through a list; Enter, or the button, shows what was chosen, whatever came meanwhile."""
+    fill(page)
+    fill(page, model="other")
+    tab.goto(page.url)
+    expect(tab.get_by_role("button", name="Apply")).to_be_hidden()
+    tab.get_by_label("model").focus()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowDown")
+    fill(page, model="another")
+    expect(tab.locator("#page")).to_have_attribute("data-seen", str(page.store.commits))
+    expect(tab.get_by_label("model")).to_have_value("other")
+    expect(tab.get_by_role("button", name="Apply")).to_be_visible()
+    assert "model=" not in tab.url
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(r"\?model=other&range=all$"))
+
+
+def test_a_page_that_was_cut_off_catches_up(browser: Browser) -> None:
+    """When the server is back it is asked for everything, though nothing came since."""
+    store, listening = Store(), server.listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    tab = browser.new_page()
+    with server.serving(store, listening) as url:
+        fill(Served(url, store))
+        tab.goto(f"{url}/turns")
+        expect(tab.locator("tbody tr")).to_have_count(2)
+    expect(tab.get_by_text("not connected")).to_be_visible()
+    store.write(otlp.read("traces", otlp.JSON, _json(span(spanId="ee" * 8, attributes={"endturn.turn.id": "t3"}))))
+    with server.serving(store, server.listen("127.0.0.1", port)):
+        expect(tab.locator("tbody tr")).to_have_count(3, timeout=20_000)
+        tab.close()
+    store.close()
+
+
+def test_print_is_light_and_whole(page: Served, tab: Page) -> None:
+    """Whatever the theme: tables are not cut at the edge of a card, and charts are drawn anew, in its colours."""
+    fill(page)
+    tab.emulate_media(color_scheme="dark")
+    tab.set_viewport_size({"width": 720, "height": 1000})
+    for path in ("/", "/turns", "/turns/t1", "/reasons"):
+        tab.goto(f"{page.url}{path}")
+        ink = "document.querySelector('canvas')?.toDataURL()"
+        dark = tab.evaluate(ink)
+        tab.emulate_media(media="print", color_scheme="dark")
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+        assert tab.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)")
+        assert path != "/" or tab.evaluate(ink) != dark
+        tab.emulate_media(media="screen", color_scheme="dark")
+
+
+OVERLAPS = """() => {
+    const words = [...document.querySelectorAll('svg.timeline text, svg.answer text')];
+    const boxes = words.map(each => each.getBoundingClientRect()).filter(box => box.width);
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+    const outside = box => box.left < 0 || box.right > innerWidth;
+    const wrong = (box, n) => outside(box) || boxes.slice(n + 1).some(other => meet(box, other));
+    return boxes.filter(wrong).map(box => JSON.stringify(box) + words[boxes.indexOf(box)].textContent);
+}"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_no_label_of_a_drawing_covers_another(page: Served, tab: Page, width: int) -> None:
+    """On a phone neither, where there are many, and where a call took no time."""
+    cut = {"endturn.stop.reason": "context_window_exceeded", "endturn.stop.truncated": True}
+    begun = time.time_ns() - 100 * SECOND
+    for n, (start, took) in enumerate(((0, 9), (10, 30), (41, 20), (45, 1), (61, 5), (66, 33), (99, 1))):
+        times = {
+            "startTimeUnixNano": str(begun + start * SECOND),
+            "endTimeUnixNano": str(begun + (start + took) * SECOND),
+        }
+        asked = cut | {"endturn.continuation.index": n, "gen_ai.usage.output_tokens": n + 3}
+        page.post("traces", span(spanId=f"{n + 1:016x}", attributes=asked, **times))
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(f"{page.url}/turns/t1")
+    expect(tab.get_by_role("img", name="Timeline of 7 steps")).to_be_visible()
+    assert tab.evaluate(OVERLAPS) == []
+
+
 def test_a_choice_stands_in_the_address(page: Served, tab: Page) -> None:
     """And is kept from page to page; back undoes it."""
     fill(page)
@@ -126,9 +269,11 @@ def test_a_choice_stands_in_the_address(page: Served, tab: Page) -> None:
     expect(tab).not_to_have_url(re.compile(r"range=15m"))
 
 
-def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page) -> None:
-    """Every panel shows it then."""
+@pytest.mark.parametrize("width", [1280, 3840])
+def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page, width: int) -> None:
+    """Every panel shows it then; it is as long as what was dragged over."""
     fill(page)
+    tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(f"{page.url}/?range=15m")
     box = tab.locator("#chart-reasons .u-over").bounding_box()
     assert box
@@ -137,6 +282,8 @@ def test_a_range_is_chosen_by_dragging_over_a_chart(page: Served, tab: Page) -> 
     tab.mouse.move(box["x"] + 250, box["y"] + 50, steps=5)
     tab.mouse.up()
     expect(tab).to_have_url(re.compile(r"from=\d{13}&to=\d{13}"))
+    since, until = (int(each) for each in re.findall(r"\d{13}", tab.url))
+    assert until - since == pytest.approx(200 / box["width"] * 900_000, rel=0.03)
     expect(tab.get_by_role("link", name="chosen")).to_be_visible()
 
 
@@ -188,6 +335,8 @@ def test_nothing_is_wider_than_the_window(page: Served, tab: Page, path: str, wi
     tab.goto(f"{page.url}{path}")
     tab.wait_for_load_state("load")
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert tab.evaluate("[...document.querySelectorAll('.alert, .events')].every(e => e.scrollWidth <= e.clientWidth)")
 
 
 @pytest.mark.parametrize("path", ["/", "/turns", "/turns/t1", "/reasons", "/alerts"])

@@ -16,7 +16,6 @@ from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
@@ -28,7 +27,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp
-from endturn.ui.app import AT_ONCE
 from tests.ui.support import SECOND, Served, log, numbers, span
 
 RESOURCE = Resource({"service.name": "agent", "service.namespace": "shop", "service.instance.id": "one"})
@@ -179,6 +177,46 @@ def test_a_time_that_no_column_holds_is_told_of(page: Served, signal: str, reque
     assert (answer.status, json.loads(answer.content)["partialSuccess"][rejected]) == (200, "1")
 
 
+def counted(*points: tuple[int, int, int], delta: bool = False, **resource: str) -> dict[str, Any]:
+    """An OTLP JSON request with points of the counter of turns: since when, when, how many."""
+    data = [
+        {"startTimeUnixNano": str(started), "timeUnixNano": str(at), "asInt": str(value)}
+        for started, at, value in points
+    ]
+    sum_ = {"isMonotonic": True, "aggregationTemporality": 1 if delta else 2, "dataPoints": data}
+    about = [{"key": key.replace("_", "."), "value": {"stringValue": value}} for key, value in resource.items()]
+    scopes = [{"metrics": [{"name": schema.TURNS.name, "sum": sum_}]}]
+    return {"resourceMetrics": [{"resource": {"attributes": about}, "scopeMetrics": scopes}]}
+
+
+def test_a_counter_that_falls_is_told_of(page: Served) -> None:
+    """An increment below nothing is none."""
+    now = time.time_ns()
+    request = counted((now - 9, now - 3, 4), (now - 3, now - 2, -2), (now - 2, now - 1, 1), delta=True)
+    answer = json.loads(page.post("metrics", request).content)["partialSuccess"]
+    assert (answer["rejectedDataPoints"], "never falls" in answer["errorMessage"]) == ("1", True)
+    assert numbers(page.store).total(INDICATORS["turns"].count) == 5
+
+
+def test_processes_without_an_id_are_told_apart(page: Served) -> None:
+    """By when they began to count; what two of them count in turns is counted once."""
+    now = time.time_ns()
+    for n in range(1, 5):
+        for began in (now - 60 * SECOND, now - 50 * SECOND):
+            assert page.post("metrics", counted((began, now - (5 - n) * SECOND, n))).status == 200
+    assert numbers(page.store).total(INDICATORS["turns"].count) == 4 + 4
+
+
+def test_deltas_that_come_late_are_counted_once(page: Served) -> None:
+    """In whatever order, and however often they come."""
+    now = time.time_ns()
+    steps = [(now - n * SECOND, now - (n - 1) * SECOND, n) for n in (1, 3, 2, 3, 4, 1)]
+    for step in (*steps, *steps):
+        assert page.post("metrics", counted(step, delta=True)).status == 200
+    assert page.post("metrics", counted(*steps, delta=True)).status == 200
+    assert numbers(page.store).total(INDICATORS["turns"].count) == 1 + 2 + 3 + 4
+
+
 def test_a_metric_of_another_kind_is_told_of(page: Served) -> None:
     """An exponential histogram of ours has no bounds to compare."""
     data = {"dataPoints": [{"timeUnixNano": "1", "count": "1"}], "aggregationTemporality": 2}
@@ -202,9 +240,22 @@ async def test_a_body_that_is_too_long_is_refused_while_it_is_read(encoding: str
     if encoding:
         piece = gzip.compress(bytes(1_000_000))
     with pytest.raises(otlp.BadRequest, match="longer than 5000 bytes") as refused:
-        await otlp.body(_chunks(piece, 100, read), encoding, most=5000)
+        async with otlp.Room().body(_chunks(piece, 100, read), encoding, most=5000):
+            pass
     assert refused.value.status == 413
     assert len(read) == (1 if encoding else 6)
+
+
+async def test_bodies_that_come_at_once_fill_no_memory() -> None:
+    """Where no room is left one is told to come again; when another is done with, there is room."""
+    room = otlp.Room(3000)
+    async with room.body(_chunks(bytes(1000), 2, []), ""):
+        with pytest.raises(otlp.BadRequest, match="send this again") as refused:
+            async with room.body(_chunks(bytes(1000), 2, []), ""):
+                pass
+        assert refused.value.status == 503
+    async with room.body(_chunks(bytes(1000), 3, []), "") as content:
+        assert len(content) == 3000
 
 
 def test_an_oversized_body_is_answered(page: Served) -> None:
@@ -222,13 +273,6 @@ def test_an_oversized_body_is_answered(page: Served) -> None:
         assert page.ask("/v1/traces", chunks(), {"Content-Type": otlp.PROTOBUF}).status == 413
 
 
-def test_an_answer_is_in_the_sender_s_encoding(page: Served) -> None:
-    """Protobuf for protobuf."""
-    answer = page.ask("/v1/traces", b"", {"Content-Type": otlp.PROTOBUF})
-    assert answer.headers["content-type"] == otlp.PROTOBUF
-    assert not ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans
-
-
 def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
     """A column takes what fits it; what does not is still among the attributes."""
     odd = {"gen_ai.usage.output_tokens": "many", "endturn.stop.truncated": "yes", "gen_ai.request.model": 7,
@@ -241,7 +285,7 @@ def test_attributes_of_odd_types_are_kept_as_they_are(page: Served) -> None:
 
 def test_bodies_that_do_not_come_stop_no_other(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many wait; in the end they are told with 408."""
-    stalled = [http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20) for _ in range(AT_ONCE)]
+    stalled = [http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20) for _ in range(50)]
     for connection in stalled:
         connection.putrequest("POST", "/v1/traces")
         connection.putheader("Content-Type", otlp.JSON)
@@ -250,7 +294,7 @@ def test_bodies_that_do_not_come_stop_no_other(page: Served, monkeypatch: pytest
     assert page.post("traces", span()).status == 200
     for connection in stalled:
         connection.close()
-    monkeypatch.setattr("endturn.ui.app.BODY_S", 0.01)
+    monkeypatch.setattr("endturn.ui.otlp.BODY_S", 0.01)
     late = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=20)
     late.putrequest("POST", "/v1/traces")
     late.putheader("Content-Length", "100")

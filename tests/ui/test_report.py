@@ -15,7 +15,7 @@ from endturn import cli
 from endturn.telemetry import schema
 from endturn.ui.store import Store
 from tests.support.processes import REPOSITORY
-from tests.ui.support import SECOND, point, said, span, write
+from tests.ui.support import SECOND, log, point, said, span, write
 
 TRUNCATED = "endturn_turn_truncated"
 
@@ -72,6 +72,18 @@ def test_html_stands_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "<script" not in text
 
 
+def test_a_report_writes_nothing(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is read besides a kept file counts in the report, and is not in the file afterwards."""
+    traces, kept = tmp_path / "traces.jsonl", file.read_bytes()
+    cut = {"endturn.stop.reason": "max_tokens", "endturn.stop.truncated": True, "gen_ai.request.model": "extra"}
+    ended = log("endturn.continuation_terminated", **{"endturn.turn.outcome": "not_continued"})
+    traces.write_text(f"{json.dumps(span(attributes=cut))}\n{json.dumps(ended)}")
+    assert cli.main(["report", "--file", str(file), str(traces)]) == 0
+    assert "extra: not" in capsys.readouterr().out
+    assert file.read_bytes() == kept
+    assert set(tmp_path.iterdir()) == {file, traces}
+
+
 def test_traces_alone_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit status 3: a check that could not look at everything."""
     traces = tmp_path / "traces.jsonl"
@@ -125,12 +137,24 @@ def test_known(url):
 def test_fails_by_itself(url):
     ask(url, "cut")
     assert False, "its own reason"
+
+@pytest.fixture
+def asked_before(url):
+    ask(url, "cut")
+
+@pytest.fixture
+def asked_after(url):
+    yield
+    ask(url, "cut")
+
+def test_set_up(asked_before): pass
+def test_torn_down(asked_after): pass
 """
 
 
 @pytest.mark.parametrize("option", [True, False], ids=["--endturn", "without"])
 def test_a_test_whose_turn_was_cut_off_fails(tmp_path: Path, option: bool) -> None:
-    """With the option; a marked one, a whole one and one that fails by itself are as they were."""
+    """With the option, fixtures included; a marked one, a whole one and one that fails by itself are as they were."""
     (tmp_path / "test_agent.py").write_text(TESTS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", "-o", "addopts=",
@@ -138,6 +162,6 @@ def test_a_test_whose_turn_was_cut_off_fails(tmp_path: Path, option: bool) -> No
         capture_output=True, text=True, timeout=120, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
     )  # fmt: skip
     summary = done.stdout.strip().splitlines()[-1]
-    assert ("2 failed, 2 passed" if option else "1 failed, 3 passed") in summary, done.stdout
+    assert ("3 failed, 3 passed, 1 error" if option else "1 failed, 5 passed") in summary, done.stdout
     assert "its own reason" in done.stdout
     assert ("cut off and handed over unfinished:\n  openai, cut: not_continued, 1 calls" in done.stdout) == option

@@ -7,34 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
 from endturn.generate.config import SITE, Limits
 from endturn.telemetry.indicators import INDICATORS, TURNS, Count
-from endturn.ui.numbers import OF_WHOM, SERVICE, Labels, Numbers
+from endturn.ui.numbers import BY_MODEL, SERVICE, Labels, Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store
 from endturn.ui.views import View, count, share
 
 Clause = list[Any]
 """A share or a number with its window and limit: see conditions.yaml."""
+ROWS: Final = {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
 CONDITIONS: Final[Mapping[str, list[list[Clause]]]] = data("conditions.yaml")
-
-
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """A condition that is true, of whom, and the value that says how bad it is."""
-
-    labels: Labels
-    value: float
-    is_share: bool
-
-    @property
-    def shown(self) -> str:
-        """The value, as people read it."""
-        return share(self.value) if self.is_share else count(self.value)
 
 
 def shown(view: View, store: Store) -> dict[str, Any]:
@@ -43,27 +28,32 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     limits = Limits().values
     found = [
         {
-            "name": name, "severity": row["severity"], "here": name in CONDITIONS,
-            "firing": evaluate(asked, name, limits) if name in CONDITIONS else [],
+            **row, "here": name in CONDITIONS,
+            "firing": _shown(evaluate(asked, name, limits), name) if name in CONDITIONS else [],
             "runbook": f"{SITE}/docs/runbooks/{name}.md",
             **{key: _said(row[key], limits) for key in ("meaning", "impact", "description")},
             **{key: [_said(each, limits) for each in row[key]] for key in ("look", "act")},
         }
-        for name, row in _rows().items()
+        for name, row in ROWS.items()
     ]  # fmt: skip
     found.sort(key=lambda alert: (not alert["firing"], not alert["here"]))
     return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found)}
 
 
-def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[Firing]:
-    """Of whom an alert's condition is true at the end of the scope."""
-    by = tuple(OF_WHOM.values()) if _rows()[name]["link"] == "model" else (SERVICE,)
-    found: dict[Labels, Firing] = {}
+def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> dict[Labels, float]:
+    """Of whom an alert's condition is true at the end of the scope, with the value that says how bad it is."""
+    by = tuple(BY_MODEL.values()) if ROWS[name]["link"] == "model" else (SERVICE,)
+    found: dict[Labels, float] = {}
     for group in CONDITIONS[name]:
         values = [_clause(asked, clause, by, limits) for clause in group]
-        for labels in set.intersection(*map(set, values)):
-            found.setdefault(labels, Firing(labels, values[0][labels], _is_share(group[0])))
-    return [found[labels] for labels in sorted(found)]
+        found = {labels: values[0][labels] for labels in set.intersection(*map(set, values))} | found
+    return dict(sorted(found.items()))
+
+
+def _shown(found: Mapping[Labels, float], name: str) -> list[tuple[str, Labels]]:
+    """The values as people read them: of a clause with a part and a whole, shares."""
+    written = share if len(CONDITIONS[name][0][0]) == 4 else count
+    return [(written(value), labels) for labels, value in found.items()]
 
 
 def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[str, str]) -> dict[Labels, float]:
@@ -79,10 +69,6 @@ def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[s
     return {labels: value for labels, value in shares.items() if value > limit}
 
 
-def _is_share(clause: Clause) -> bool:
-    return len(clause) == 4
-
-
 def _count(name: str) -> Count:
     """An indicator's count, or its whole; of turns those that no person stopped, as the recorded rules have them."""
     of, _, side = name.partition(".")
@@ -90,11 +76,6 @@ def _count(name: str) -> Count:
         return TURNS
     whole = INDICATORS[of].whole
     return whole if side and whole is not None else INDICATORS[of].count
-
-
-@cache
-def _rows() -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
 
 
 def _said(text: str, limits: Mapping[str, str]) -> str:

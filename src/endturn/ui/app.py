@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -20,7 +22,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 
 from endturn import __version__
-from endturn.ui import alerts, exports, otlp, panels, reasons, turns, views
+from endturn.ui import alerts, otlp, panels, reasons, turns, views
+from endturn.ui.numbers import OF_WHOM
+from endturn.ui.rows import LABELS, data
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
@@ -35,31 +39,31 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-AT_ONCE: Final = 8
-"""How many export requests are parsed and written at once."""
-BODY_S: Final = 30.0
-"""How long a body may take to come."""
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
 
 
-class Guard:
+_EXPORTS: Final = data("exports.yaml")
+FILES: Final = {
+    f"{table}.{format_}": (found, written)
+    for table, found in _EXPORTS["tables"].items()
+    for format_, written in _EXPORTS["formats"].items()
+}
+"""What can be had as a file: the table, and how it is written."""
+_ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
+
+
+def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
     """Answers only who asks for this machine by name, and lets no other site write.
 
     A page elsewhere can make a browser send requests here, under a name of its own that it points to 127.0.0.1.
     """
 
-    def __init__(self, app: ASGIApp, *, only_here: bool) -> None:
-        self._app, self._only_here = app, only_here
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def answer(scope: AsgiScope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         refused = None
-        if self._only_here and re.sub(r":\d*$", "", host).lower() not in LOOPBACK:
+        if only_here and re.sub(r":\d*$", "", host).lower() not in LOOPBACK:
             refused = PlainTextResponse(f"this page is not served as {host!r}\n", 421)
         elif scope["method"] not in ("GET", "HEAD") and origin and origin != f"http://{host}":
             refused = PlainTextResponse("no other site may write here\n", 403)
@@ -69,7 +73,9 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await (refused or self._app)(scope, receive, send_guarded)
+        await (refused or app)(scope, receive, send_guarded)
+
+    return answer
 
 
 class Page:
@@ -81,7 +87,7 @@ class Page:
 
     def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
         self.store, self.address, self.traces = store, address, traces
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._room = otlp.Room()
         self._closing = False
         self._templates = views.templates()
 
@@ -94,7 +100,7 @@ class Page:
         return [
             Route("/", self._page("overview", panels.overview)),
             Route("/turns", self._page("turns", turns.listed)),
-            Route("/turns/{turn_id}", self._page("turn", turns.shown)),
+            Route("/turns/{turn_id:path}", self._page("turn", turns.shown)),
             Route("/reasons", self._page("reasons", reasons.shown)),
             Route("/alerts", self._page("alerts", alerts.shown)),
             Route("/export/{name}", self.export),
@@ -112,21 +118,16 @@ class Page:
             media = otlp.JSON if otlp.JSON in kind else otlp.PROTOBUF
             try:
                 encoding = request.headers.get("content-encoding", "").strip().lower()
-                try:
-                    async with asyncio.timeout(BODY_S):
-                        content = await otlp.body(request.stream(), encoding)
-                except TimeoutError:
-                    raise otlp.BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
-                async with self._slots:
+                async with self._room.body(request.stream(), encoding) as content:
                     batch = await run_in_threadpool(otlp.read, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
             except otlp.BadRequest as error:
                 # What is left of the body is not read: the connection ends with the answer.
-                headers = {"Connection": "close"} if error.status in (408, 413) else {}
-                return Response(otlp.refusal(kind, str(error)), error.status, headers, media)
+                headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
+                return Response(otlp.refusal(kind, str(error), error.status), error.status, headers, media)
             except duckdb.Error as error:  # a full disk: 503 has the sender try again
                 why = f"this cannot be stored now, make room on the disk: {error}"
-                return Response(otlp.refusal(kind, why, otlp.UNAVAILABLE), 503, media_type=media)
+                return Response(otlp.refusal(kind, why, 503), 503, media_type=media)
             return Response(otlp.answer(signal, kind, batch), media_type=media)
 
         return take
@@ -135,9 +136,11 @@ class Page:
 
     def _page(self, name: str, data: Callable[[View, Store], dict[str, Any] | None]) -> Callable[[Request], Response]:
         def render(request: Request) -> Response:
+            seen = self.store.commits
             view = View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
             found = data(view, self.store)
             about = {"page": name, "view": view, "address": self.address, "traces": self.traces, "release": __version__}
+            about["seen"] = seen
             template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
             text = template.render(about | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
@@ -145,20 +148,32 @@ class Page:
         return render
 
     def export(self, request: Request) -> Response:
-        """A table as CSV or Parquet."""
+        """A table's rows within a view: CSV for people and spreadsheets, Parquet for programs."""
         view, name = View.of(self.store, request.query_params, time.time_ns()), request.path_params["name"]
-        found = exports.export(self.store, view, name)
-        if found is None:
-            return PlainTextResponse(f"there are: {', '.join(exports.NAMES)}\n", 404)
-        content, media = found
+        if name not in FILES:
+            return PlainTextResponse(f"there are: {', '.join(FILES)}\n", 404)
+        found, (options, media) = FILES[name]
+        where, parameters = view.where(found["at"])
+        if (state := view.given.get("state")) and not name.startswith("numbers"):
+            where += " AND turn_id IN (SELECT turn_id FROM turns WHERE state = $state)"
+            parameters["state"] = state
+        query = found["query"].replace("@labels@", ", ".join(LABELS)).replace("@aliases@", _ALIASES)
+        query = f"{query} WHERE {where} ORDER BY {found['at']}"
+        if name.endswith(".csv"):
+            described = self.store.read(f"DESCRIBE {query}", parameters)
+            query = f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM ({query})"
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, name)
+            self.store.read(f"COPY ({query}) TO '{file}' ({options})", parameters)
+            content = file.read_bytes()
         headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
         return Response(content, media_type=media, headers=headers)
 
     async def live(self, request: Request) -> Response:
-        """Server-sent events: one whenever something has come."""
+        """Server-sent events: what has come so far, whenever more has come."""
 
         async def news() -> AsyncIterator[str]:
-            told = self.store.commits
+            told = 0
             yield "retry: 2000\n\n"
             while not self._closing and not await request.is_disconnected():
                 if told != self.store.commits:
@@ -175,4 +190,15 @@ class Page:
 
 def application(page: Page, *, only_here: bool) -> ASGIApp:
     """The application as a server runs it: for whoever asks, or for those who ask for this machine by name."""
-    return Guard(Starlette(routes=page.routes()), only_here=only_here)
+    return guarded(Starlette(routes=page.routes(), exception_handlers={duckdb.Error: _unreadable}), only_here=only_here)
+
+
+def _unreadable(_: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"what is stored cannot be read now: {error}\n", 503)
+
+
+def _inert(column: str, kind: str) -> str:
+    """A column as a spreadsheet may open it: a text that would be a formula there begins with an apostrophe."""
+    if kind != "VARCHAR":
+        return f'"{column}"'
+    return rf"""regexp_replace("{column}", '^([-=+@\t\r])', chr(39) || '\1') AS "{column}" """

@@ -18,11 +18,12 @@ from duckdb import DuckDBPyConnection
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, Condition, Count, Indicator
 from endturn.telemetry.schema import Metric
-from endturn.ui.rows import LABELS
+from endturn.ui.rows import LABELS, WHERE
 from endturn.ui.store import Store
 
 SERVICE: Final = "service"
-OF_WHOM: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model": schema.REQUEST_MODEL.label}
+BY_MODEL: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model": schema.REQUEST_MODEL.label}
+OF_WHOM: Final = BY_MODEL | {name: label for name, (label, _) in WHERE.items()}
 """The labels by which a view is restricted, by the words of its address."""
 STEP: Final = "step"
 Label = str

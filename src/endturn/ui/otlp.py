@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import math
 import zlib
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -21,12 +23,16 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from endturn.reasons import normalize
 from endturn.stop import StopReason
 from endturn.telemetry import schema
-from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, Batch, Point, Row, SeriesKey
+from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, WHERE, Batch, Point, Row, SeriesKey
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 MOST_BYTES: Final = 32 * 1024 * 1024
 """The longest body, before and after it is unpacked."""
+MOST_AT_ONCE: Final = 2 * MOST_BYTES
+"""The longest that all bodies may be together that are being read, or not yet written."""
+BODY_S: Final = 30.0
+"""How long a body may take to come."""
 SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] = {
     "traces": (traces.ExportTraceServiceRequest, traces.ExportTraceServiceResponse, "rejected_spans"),
     "logs": (logs.ExportLogsServiceRequest, logs.ExportLogsServiceResponse, "rejected_log_records"),
@@ -60,34 +66,66 @@ class BadRequest(Exception):
         self.status = status
 
 
-async def body(chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES) -> bytes:
-    """The whole body, unpacked; raises BadRequest as soon as it is too long, or is not what it says it is."""
+class Room:
+    """The memory for bodies, all together: senders that come at once wait for one another instead of filling it."""
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        self._left = most
+
+    @asynccontextmanager
+    async def body(
+        self, chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES
+    ) -> AsyncIterator[bytearray]:
+        """The whole body, unpacked; it takes up room until the block ends.
+
+        Raises:
+            BadRequest: as soon as it is too long, too late, or not what it says it is, or no room is left for it.
+        """
+        found = bytearray()
+        late = asyncio.timeout(BODY_S)
+        try:
+            async with late:
+                async for part in _unpacked(chunks, encoding, most):
+                    if len(part) > self._left:
+                        raise BadRequest(503, "too much is coming at once: send this again in a moment")
+                    self._left -= len(part)
+                    found += part
+            yield found
+        except TimeoutError:
+            if late.expired():
+                raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
+            raise
+        finally:
+            self._left += len(found)
+
+
+async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
     if encoding not in ("", "identity", "gzip"):
         raise BadRequest(415, f"Content-Encoding {encoding!r} is not read: send gzip, or none")
     unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-    found = bytearray()
-    came = 0
+    came = length = 0
     async for chunk in chunks:
         came += len(chunk)
         try:
             # One byte more than is allowed is enough to know that it is too long.
-            found += chunk if unpack is None else unpack.decompress(chunk, most + 1 - len(found))
+            part = chunk if unpack is None else unpack.decompress(chunk, most + 1 - length)
         except zlib.error as error:
             raise BadRequest(400, f"the body is not gzip, as it says: {error}") from None
-        if max(came, len(found)) > most:
+        length += len(part)
+        if max(came, length) > most:
             raise BadRequest(413, f"the body is longer than {most} bytes: export smaller batches")
+        yield part
     if unpack is not None and (unpack.unused_data or not unpack.eof):
         raise BadRequest(400, "the gzipped body ends too early, or goes on after its end: send one gzip member")
-    return bytes(found)
 
 
-def read(signal: str, content_type: str, content: bytes) -> Batch:
+def read(signal: str, content_type: str, content: bytes | bytearray) -> Batch:
     """The rows of one export request; raises BadRequest for what is none."""
     request = SIGNALS[signal][0]()
     kind = content_type.partition(";")[0].strip().lower()
     try:
         if kind == PROTOBUF:
-            request.ParseFromString(content)
+            request.ParseFromString(bytes(content))
         elif kind == JSON:
             tree = json.loads(content)
             if not isinstance(tree, dict):
@@ -109,9 +147,9 @@ def answer(signal: str, content_type: str, batch: Batch) -> bytes:
     return _encoded(response, content_type)
 
 
-def refusal(content_type: str, why: str, code: int = INVALID) -> bytes:
+def refusal(content_type: str, why: str, status: int) -> bytes:
     """The body of an answer that is an error."""
-    return _encoded(Status(code=code, message=why), content_type)
+    return _encoded(Status(code=UNAVAILABLE if status == 503 else INVALID, message=why), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
@@ -122,24 +160,20 @@ def _batch(signal: str, request: Any) -> Batch:
     batch = Batch()
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
         about = _attributes(resource.resource.attributes)
-        service, instance = _service(about), str(about.get(schema.INSTANCE, ""))
+        instance = str(about.get(schema.INSTANCE, ""))
+        where = {column: _typed(about.get(key), "string") for column, (_, key) in WHERE.items()}
+        named = about.get("service.namespace"), about.get("service.name") or "unknown_service"
+        who: Row = {"service": "/".join(str(name) for name in named if name), **where}  # as Prometheus names the job
         for scope in getattr(resource, f"scope_{_GROUPS[signal][0]}"):
             for each in getattr(scope, _GROUPS[signal][1]):
                 match signal:
                     case "traces":
-                        _add_span(batch, each, service, scope.scope.name)
+                        _add_span(batch, each, who, scope.scope.name)
                     case "logs" if _event_name(each):
-                        _add_event(batch, each, service)
+                        _add_event(batch, each, who)
                     case "metrics" if each.name in METRICS:
-                        _add_points(batch, each, service, instance)
+                        _add_points(batch, each, who, instance)
     return batch
-
-
-def _service(about: Mapping[str, Any]) -> str:
-    """As Prometheus names the job: `namespace/name`."""
-    name = str(about.get("service.name") or "unknown_service")
-    namespace = about.get("service.namespace")
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
@@ -165,7 +199,7 @@ def _value(value: AnyValue) -> Any:
 # --- Spans and events ---------------------------------------------------------------------------------------------
 
 
-def _add_span(batch: Batch, span: Any, service: str, scope: str) -> None:
+def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
     if (
         len(span.trace_id) != 16
         or len(span.span_id) != 8
@@ -174,11 +208,11 @@ def _add_span(batch: Batch, span: Any, service: str, scope: str) -> None:
         batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
         return
     found = _attributes(span.attributes)
-    row: Row = {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
+    row = who | {column: _typed(found.get(attribute.key), attribute.type) for column, attribute in _SAID.items()}
     failed = span.status.code == span.status.STATUS_CODE_ERROR
     row |= {
         "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex() or None,
-        "name": span.name, "scope": scope, "service": service, "start_ns": span.start_time_unix_nano,
+        "name": span.name, "scope": scope, "start_ns": span.start_time_unix_nano,
         "end_ns": max(span.end_time_unix_nano, span.start_time_unix_nano),
         "error": row["error"] or ((span.status.message or "error") if failed else None),
         "links": json.dumps([link.span_id.hex() for link in span.links]),
@@ -203,12 +237,10 @@ def _complete_call(row: Row, found: Mapping[str, Any]) -> None:
 
 def _event_name(record: Any) -> str:
     """The name of an event; some exporters still write it as an attribute."""
-    return record.event_name or next(
-        (pair.value.string_value for pair in record.attributes if pair.key == "event.name"), ""
-    )
+    return str(record.event_name or _attributes(record.attributes).get("event.name") or "")
 
 
-def _add_event(batch: Batch, record: Any, service: str) -> None:
+def _add_event(batch: Batch, record: Any, who: Row) -> None:
     at_ns = record.time_unix_nano or record.observed_time_unix_nano
     if _too_late(at_ns):
         batch.reject(1, "an event happens before the year 2262")
@@ -216,8 +248,8 @@ def _add_event(batch: Batch, record: Any, service: str) -> None:
     found = _attributes(record.attributes)
     body = _value(record.body)
     said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
-    row: Row = said | {
-        "at_ns": at_ns, "service": service,
+    row = who | said | {
+        "at_ns": at_ns,
         "trace_id": record.trace_id.hex() or None, "span_id": record.span_id.hex() or None,
         "name": _event_name(record), "severity": (record.severity_text or "info").lower(),
         "body": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
@@ -241,7 +273,7 @@ def _too_late(*times_ns: int) -> bool:
 # --- Metrics ------------------------------------------------------------------------------------------------------
 
 
-def _add_points(batch: Batch, metric: Any, service: str, instance: str) -> None:
+def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
     kind = metric.WhichOneof("data")
     expected = {"counter": "sum", "histogram": "histogram"}[METRICS[metric.name].instrument]
     if kind != expected:
@@ -261,15 +293,19 @@ def _add_points(batch: Batch, metric: Any, service: str, instance: str) -> None:
             if len(counts) != len(bounds):
                 batch.reject(1, f"{metric.name} has {len(counts)} buckets for {len(bounds) - 1} bounds")
                 continue
-        if not all(map(math.isfinite, values)) or _too_late(point.start_time_unix_nano, point.time_unix_nano):
-            batch.reject(1, f"{metric.name} has a value, or a time, that cannot be")
+        started_ns, at_ns = point.start_time_unix_nano, point.time_unix_nano
+        if not all(0 <= value < math.inf for value in values) or _too_late(started_ns, at_ns):
+            batch.reject(1, f"{metric.name} has a value, or a time, that cannot be: it counts, and never falls")
             continue
-        series = SeriesKey(metric.name, service, instance, _labels(_attributes(point.attributes)))
-        batch.points.append(Point(series, point.start_time_unix_nano, point.time_unix_nano, delta, values, bounds))
+        # Processes that do not say which they are differ by when they began to count.
+        process = instance or ("" if delta else str(started_ns))
+        series = SeriesKey(metric.name, who["service"], process, _labels(_attributes(point.attributes), who))
+        batch.points.append(Point(series, started_ns, at_ns, delta, values, bounds))
 
 
-def _labels(found: Mapping[str, Any]) -> tuple[str | None, ...]:
+def _labels(found: Mapping[str, Any], who: Row) -> tuple[str | None, ...]:
     said = {key.replace(".", "_"): str(value) for key, value in found.items()}
+    said |= {label: who[column] for column, (label, _) in WHERE.items() if who[column]}
     return tuple(said[label].lower() if said.get(label) in ("True", "False") else said.get(label) for label in LABELS)
 
 

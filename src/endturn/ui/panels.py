@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
-from endturn.ui.numbers import OF_WHOM, STEP, Numbers, quantile, step_of
+from endturn.ui.numbers import BY_MODEL, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
@@ -30,6 +30,7 @@ def overview(view: View, store: Store) -> dict[str, Any]:
         "remarks": [found for name in PANELS["remarks"] if (found := _stat(asked, name))["value"]],
         "bars": PANELS["bars"],
         "indicators": INDICATORS,
+        "level": level,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
         "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
         "table": models(asked),
@@ -60,22 +61,15 @@ def shown(indicator: Indicator, value: float | None) -> str:
 
 def models(asked: Numbers) -> list[dict[str, Any]]:
     """Services and models, the one with most unfinished turns first."""
-    by = tuple(OF_WHOM.values())
-    responses = asked.number(INDICATORS["responses"].count, by)
-    truncation = asked.share(INDICATORS["truncation"], by)
-    turns = asked.number(INDICATORS["turns"].count, by)
-    unfinished = asked.number(INDICATORS["unfinished"].count, by)
-    shares = asked.share(INDICATORS["unfinished_share"], by)
+    by = tuple(BY_MODEL.values())
+    counts = {name: asked.number(INDICATORS[name].count, by) for name in ("responses", "turns", "unfinished")}
+    shares = {name: asked.share(INDICATORS[name], by) for name in ("truncation", "unfinished_share")}
     rows = [
-        {
-            **dict(zip(OF_WHOM, labels, strict=True)), "responses": responses.get(labels, 0.0),
-            "truncation": truncation.get(labels), "turns": turns.get(labels, 0.0),
-            "unfinished": unfinished.get(labels, 0.0), "share": shares.get(labels),
-            "truncation_level": level(INDICATORS["truncation"], truncation.get(labels)),
-            "share_level": level(INDICATORS["unfinished_share"], shares.get(labels)),
-        }
-        for labels in sorted({*responses, *turns})
-    ]  # fmt: skip
+        dict(zip(BY_MODEL, labels, strict=True))
+        | {name: found.get(labels, 0.0) for name, found in counts.items()}
+        | {name: found.get(labels) for name, found in shares.items()}
+        for labels in sorted({*counts["responses"], *counts["turns"]})
+    ]
     return sorted(rows, key=lambda row: (-row["unfinished"], -(row["truncation"] or 0), -row["responses"]))
 
 

@@ -23,26 +23,22 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     for _, _, reason, calls in seen:
         mix[reason] += calls
     text = view.given.get("q", "").strip().lower()[:100]
+    table = reasons.table()
     rows = [
-        {
-            "api": entry.api.name, "raw": entry.raw, "reason": entry.normalized, "truncated": entry.truncated,
-            "resume": RESUMES[entry.row.resume], "detail": entry.row.detail or "", "source": entry.row.source,
-            "seen": sum(
-                calls for provider, raw, reason, calls in seen
-                if (raw, reason) == (entry.raw.lower(), entry.normalized) and (not provider or is_of(entry, provider))
-            ),
-        }
-        for entry in reasons.table()
+        (entry, sum(
+            calls for provider, raw, reason, calls in seen
+            if (raw, reason) == (entry.raw.lower(), entry.normalized) and (not provider or is_of(entry, provider))
+        ))
+        for entry in table if text in f"{entry.api.name} {entry.raw} {entry.normalized}".lower()
     ]  # fmt: skip
-    known = {(row["raw"].lower(), row["reason"]) for row in rows}
+    known = {(entry.raw.lower(), entry.normalized) for entry in table}
     unknown = [
         {"raw": raw, "reason": reason, "seen": calls} for _, raw, reason, calls in seen
         if raw is not None and (raw, reason) not in known
     ]  # fmt: skip
-    found = [row for row in rows if not text or text in f"{row['api']} {row['raw']} {row['reason']}".lower()]
-    found.sort(key=lambda row: -row["seen"])  # stable: within a number of calls as the table has them
+    rows.sort(key=lambda row: -row[1])  # stable: within a number of calls as the table has them
     return {
-        "rows": found, "all": len(rows), "unknown": unknown, "q": view.given.get("q", "")[:100],
+        "rows": rows, "all": len(table), "resumes": RESUMES, "unknown": unknown, "q": view.given.get("q", "")[:100],
         "mix": dict(mix.most_common()),
         "meaning": {reason.value: MEANING[reason] for reason in StopReason}, "calls": mix.total(),
     }  # fmt: skip

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import operator
 import re
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from endturn import __version__
@@ -18,7 +20,7 @@ from endturn.errors import UsageError, did_you_mean
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import files, panels, views
 from endturn.ui.numbers import Numbers
-from endturn.ui.store import Store
+from endturn.ui.store import Store, opened
 from endturn.ui.views import View
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -71,12 +73,21 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
         raise UsageError("report on what? Give files of OTLP JSON, or the --file that `endturn ui` keeps")
     if file is not None and not file.exists():
         raise UsageError(f"there is no file {str(file)!r}")
-    with closing(Store(file)) as store:
+    with TemporaryDirectory() as folder, closing(Store(file and _copied(file, Path(folder)))) as store:
         for path in inputs:
             files.load(store, path)
         found = _found(store, limits)
     status = 1 if any(each["met"] for each in found["limits"]) else 3 if limits and not found["measured"] else 0
     return _written(found, format_), status
+
+
+def _copied(file: Path, folder: Path) -> Path:
+    """A copy of a kept file: what else is reported on is read into it, and never into what is kept."""
+    with closing(opened(file, read_only=True)):  # nobody writes meanwhile
+        for each in (file, file.with_name(f"{file.name}.wal")):
+            if each.exists():
+                shutil.copy(each, folder)
+    return folder / file.name
 
 
 def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:

@@ -22,10 +22,16 @@ def data(name: str, package: str = __package__) -> Any:
 MODEL_CALLS: Final = ("chat", "generate_content", "text_completion")
 """The operations that are calls to a model."""
 
-LABELS: Final = tuple(
-    sorted({attribute.label: attribute for metric in schema.METRICS for attribute in metric.attributes})
+WHERE: Final = {
+    "environment": ("deployment_environment_name", "deployment.environment.name"),
+    "cluster": ("cluster", "k8s.cluster.name"),
+}
+"""Where a service runs: the column of spans, events and turns, the label of series, the resource's attribute."""
+LABELS: Final = (
+    *sorted({attribute.label for metric in schema.METRICS for attribute in metric.attributes}),
+    *(label for label, _ in WHERE.values()),
 )
-"""What tells series apart, beside service and instance: every attribute of every declared metric."""
+"""What tells series apart, beside service and instance: where it runs, and each attribute of a declared metric."""
 
 METRICS: Final = {metric.name: metric for metric in schema.METRICS}
 

@@ -74,7 +74,9 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     page = Page(store, address=address, traces=traces)
     app = application(page, only_here=shown in LOOPBACK)
     server = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, server_header=False)
+        uvicorn.Config(
+            app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=2, server_header=False
+        )
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endturn-ui", daemon=True)
     thread.start()
@@ -127,23 +129,10 @@ def holder(port: int) -> str:
     return ""
 
 
-def listen_somewhere() -> socket.socket:
-    """A socket at the usual port of this machine, or where that is busy at any."""
-    try:
-        return listen("127.0.0.1", PORT)
-    except UsageError:
-        return listen("127.0.0.1", 0)
-
-
 def browse(address: str, asked: bool | None = None) -> None:
     """Open a browser there, if that is asked for; None: where there is a display."""
-    if has_display() if asked is None else asked:
-        webbrowser.open(address)
-
-
-def has_display() -> bool:
-    """Whether a browser could show something: not over SSH, nor in a container or CI."""
-    if os.environ.get("SSH_CONNECTION") or os.environ.get("CI"):
-        return False
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return platform.system() in ("Windows", "Darwin") or bool(display)
+    away = os.environ.get("SSH_CONNECTION") or os.environ.get("CI")
+    seen = not away and (display or platform.system() in ("Windows", "Darwin"))
+    if seen if asked is None else asked:
+        webbrowser.open(address)

@@ -1,4 +1,4 @@
-"""What has arrived, in DuckDB: one writer commits what waits in one transaction, readers see whole batches."""
+"""What has arrived, in DuckDB: one writer commits a batch in one transaction, readers see whole batches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import duckdb
@@ -22,7 +21,7 @@ from endturn.events import COMPLETE
 from endturn.scopes import OUTCOMES
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the tables; a file of another version is refused."""
 HOUR_NS: Final = 3_600_000_000_000
 DAY_NS: Final = 24 * HOUR_NS
@@ -37,15 +36,8 @@ _LABELS: Final = ", ".join(f"{each} VARCHAR" for each in LABELS)
 _TABLES: Final = data("tables.sql").replace("@labels@", _LABELS).replace("@version@", str(VERSION))
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A series as it stood at its last export."""
-
-    id: int
-    started_ns: int
-    at_ns: int
-    last: tuple[float, ...]
-    bounds: tuple[float, ...]
+Known = tuple[int, Point]
+"""A series' number, and what its last export said."""
 
 
 class Store:
@@ -53,17 +45,18 @@ class Store:
 
     Args:
         path: the DuckDB file; None keeps all in memory.
-        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest goes.
+        keep_ns: how long; most_bytes: how much of the disk, or of memory. Past either the oldest goes; 0 is no limit.
 
     Raises:
         UsageError: the file is open in another process, which the message names, or is no file of ours.
     """
 
-    def __init__(self, path: Path | None = None, *, keep_ns: int = 7 * DAY_NS, most_bytes: int = 2 * 1024**3) -> None:
+    def __init__(self, path: Path | None = None, *, keep_ns: int = 0, most_bytes: int = 0) -> None:
         self._path, self._keep_ns, self._most_bytes = path, keep_ns, most_bytes
-        self._db = _opened(path)
-        self._known: dict[SeriesKey, _Known] = {}
-        self.commits = 0  # so far: whoever shows what is stored sees by it that more has come
+        self._db = opened(path)
+        self._known: dict[SeriesKey, Known]
+        # Whoever shows what is stored sees by it that more has come; no two processes count the same numbers.
+        self.commits = time.time_ns()
         self._begin()
         self._waiting: SimpleQueue[tuple[Batch, Future[None]] | None] = SimpleQueue()
         self._swept = time.monotonic()
@@ -96,11 +89,6 @@ class Store:
             names = [column[0] for column in own.description or ()]
             return [dict(zip(names, row, strict=True)) for row in own.fetchall()]
 
-    def copy(self, query: str, parameters: Sequence[Any] | Mapping[str, Any], to: Path, options: str) -> None:
-        """Write the rows of a query to a file, as DuckDB's COPY does."""
-        with self._db.cursor() as own:
-            own.execute(f"COPY ({query}) TO '{str(to).replace(chr(39), chr(39) * 2)}' ({options})", parameters)
-
     def close(self) -> None:
         """Write what waits, and let go of the file."""
         self._waiting.put(None)
@@ -121,60 +109,59 @@ class Store:
             table: dict(self.read("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]))
             for table in ("spans", "events", "series", "increments")
         }
+        self._known = {}
         for row in self.read_rows("SELECT * FROM series"):
             key = SeriesKey(row["metric"], row["service"], row["instance"], tuple(row[label] for label in LABELS))
-            stands = row["id"], row["started_ns"], row["at_ns"], tuple(row["last"]), tuple(row["bounds"])
-            self._known[key] = _Known(*stands)
-        self._numbers = itertools.count(1 + max((known.id for known in self._known.values()), default=0))
+            last = Point(key, row["started_ns"], row["at_ns"], False, tuple(row["last"]), tuple(row["bounds"]))
+            self._known[key] = row["id"], last
+        self._numbers = itertools.count(1 + max((number for number, _ in self._known.values()), default=0))
 
     # --- Writing -------------------------------------------------------------------------------------------------
 
     def _write_all(self) -> None:
-        ending = False
-        while not ending:
-            taken = [self._waiting.get()]
-            while not self._waiting.empty():
-                taken.append(self._waiting.get())
-            ending = None in taken
-            # Whoever does not wait any more has not heard that it arrived, and sends it again.
-            self._settle([each for each in taken if each is not None and each[1].set_running_or_notify_cancel()])
+        while True:
+            with suppress(Empty):  # what is old is forgotten though nothing comes
+                asked = self._waiting.get(timeout=SWEEP_S)
+                if asked is None:
+                    return
+                self._settle(*asked)
             if time.monotonic() > self._swept + SWEEP_S:
                 self._swept = time.monotonic()
                 try:
                     self._sweep(time.time_ns())
                 except Exception as error:  # a full disk: what comes is still written where there is room
                     _LOG.warning("what is old cannot be forgotten now: %s", error)
+                    self._recover(error)
 
-    def _settle(self, asked: Sequence[tuple[Batch, Future[None]]]) -> None:
-        """Write batches together; where that fails each by itself, so that a bad one spoils no other."""
-        together = Batch()
-        for batch, _ in asked:
-            together.add(batch)
+    def _settle(self, batch: Batch, done: Future[None]) -> None:
+        if not done.set_running_or_notify_cancel():
+            return  # whoever does not wait any more has not heard that it arrived, and sends it again
         try:
-            self._commit(together)
+            self._commit(batch)
         except Exception as error:
-            if len(asked) > 1:
-                for each in asked:
-                    self._settle([each])
-            else:
-                asked[0][1].set_exception(error)
-            return
-        for _, done in asked:
+            self._recover(error)
+            done.set_exception(error)
+        else:
+            self.commits += 1
             done.set_result(None)
-        self.commits += 1
+
+    def _recover(self, error: Exception) -> None:
+        """Open the file again after an error with which DuckDB ends, such as a full disk at a checkpoint."""
+        if isinstance(error, (duckdb.FatalException, duckdb.ConnectionException)):
+            _LOG.warning("opening %s again: %s", self._path or "an empty store, since memory is lost", error)
+            with suppress(duckdb.Error, UsageError):  # as long as that fails, so does what comes
+                self._db.close()
+                self._db = opened(self._path)
+                self._begin()
 
     def _commit(self, batch: Batch) -> None:
         """All of a batch, or nothing of it."""
         series, increments = self._increments(batch.points)
         with self._transaction():
             turns = self._add(batch)
-            if series:
-                rows = [_series_row(key, known) for key, known in series.items()]
-                self._db.execute(
-                    "DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))",
-                    [[known.id for known in series.values()]],
-                )
-                self._insert("series", rows)
+            numbers = [number for number, _ in series.values()]
+            self._db.execute("DELETE FROM series WHERE id IN (SELECT unnest($1::BIGINT[]))", [numbers])
+            self._insert("series", [_series_row(*known) for known in series.values()])
             self._insert("increments", increments)
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
@@ -216,31 +203,35 @@ class Store:
             made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
             self._db.execute(f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists)
 
-    def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, _Known], list[Row]]:
+    def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, Known], list[Row]]:
         """What points add to what is known of their series, and the series as they stand then."""
-        changed: dict[SeriesKey, _Known] = {}
+        changed: dict[SeriesKey, Known] = {}
         rows: list[Row] = []
+        seen: set[tuple[int, int]] = set()
         for point in points:
-            known = changed.get(point.series) or self._known.get(point.series)
-            if known is not None and point.at_ns <= known.at_ns:
-                continue  # sent again, or overtaken by a later export
-            number = known.id if known else next(self._numbers)
-            changed[point.series] = _Known(number, point.started_ns, point.at_ns, point.values, point.bounds)
-            added = _added(point, known)
-            which = (None, *point.bounds)
+            number, last = changed.get(point.series) or self._known.get(point.series) or (next(self._numbers), None)
+            if last is None or point.at_ns > last.at_ns:
+                changed[point.series] = number, point
+            elif not point.delta or (number, point.at_ns) in seen or self._holds(number, point.at_ns):
+                continue  # sent again, or in what a later export has counted
+            seen.add((number, point.at_ns))
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
-                for le, value in zip(which, added, strict=False)
+                for le, value in zip((None, *point.bounds), _added(point, last), strict=False)
                 if value
             ]
         return changed, rows
+
+    def _holds(self, series: int, at_ns: int) -> bool:
+        return bool(self.read("SELECT 1 FROM increments WHERE at_ns = $1 AND series = $2 LIMIT 1", [at_ns, series]))
 
     # --- Forgetting ----------------------------------------------------------------------------------------------
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what is too old; and where there is too much, the oldest tenth."""
-        self._forget(now_ns - self._keep_ns)
-        if self.size() > self._most_bytes:
+        if self._keep_ns:
+            self._forget(now_ns - self._keep_ns)
+        if self._most_bytes and self.size() > self._most_bytes:
             when = "SELECT start_ns FROM spans UNION ALL SELECT at_ns FROM increments"
             (cut,) = self.read(f"SELECT quantile_disc(start_ns, 0.1) FROM ({when})")[0]
             if cut is not None:
@@ -252,7 +243,7 @@ class Store:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < $1", [before_ns])
         with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
             self._db.checkpoint()
-        self._known = {key: known for key, known in self._known.items() if known.at_ns >= before_ns}
+        self._known = {key: known for key, known in self._known.items() if known[1].at_ns >= before_ns}
 
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""
@@ -261,7 +252,7 @@ class Store:
         return int(self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0])
 
 
-def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
+def _added(point: Point, last: Point | None) -> tuple[float, ...]:
     """What an export adds. A counter that begins anew counts from nothing.
 
     What a process had counted before the page saw it is counted when that was within the last hour; else the first
@@ -269,25 +260,27 @@ def _added(point: Point, known: _Known | None) -> tuple[float, ...]:
     """
     if point.delta:
         return point.values
-    if known is None:
+    if last is None:
         young = 0 < point.at_ns - point.started_ns <= HOUR_NS
         return point.values if young else tuple(0.0 for _ in point.values)
-    if (point.started_ns, point.bounds) != (known.started_ns, known.bounds):
+    if (point.started_ns, point.bounds) != (last.started_ns, last.bounds):
         return point.values
-    differences = tuple(new - old for new, old in zip(point.values, known.last, strict=True))
+    differences = tuple(new - old for new, old in zip(point.values, last.values, strict=True))
     return point.values if min(differences) < 0 else differences
 
 
-def _series_row(key: SeriesKey, known: _Known) -> Row:
-    about = {"id": known.id, "metric": key.metric, "service": key.service, "instance": key.instance}
-    stands = {"started_ns": known.started_ns, "at_ns": known.at_ns, "last": known.last, "bounds": known.bounds}
+def _series_row(number: int, last: Point) -> Row:
+    key = last.series
+    about = {"id": number, "metric": key.metric, "service": key.service, "instance": key.instance}
+    stands = {"started_ns": last.started_ns, "at_ns": last.at_ns, "last": last.values, "bounds": last.bounds}
     return about | stands | dict(zip(LABELS, key.labels, strict=True))
 
 
-def _opened(path: Path | None) -> duckdb.DuckDBPyConnection:
+def opened(path: Path | None, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A database; raises UsageError that names who has the file."""
     try:
         # What is not in the wheel is not fetched: the page works without a network.
-        return duckdb.connect(str(path or ":memory:"), config={"autoinstall_known_extensions": "false"})
+        return duckdb.connect(str(path or ":memory:"), read_only, {"autoinstall_known_extensions": "false"})
     except duckdb.Error as error:
         if holder := re.search(r"lock is held in (.+?) \(PID (\d+)\)", str(error)):
             raise UsageError(

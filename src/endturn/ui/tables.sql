@@ -1,14 +1,14 @@
 -- What is kept. Attributes and links are JSON; times are nanoseconds since the epoch.
 CREATE TABLE spans (
     trace_id VARCHAR, span_id VARCHAR, parent_id VARCHAR, name VARCHAR, scope VARCHAR, service VARCHAR,
-    start_ns BIGINT, end_ns BIGINT, operation VARCHAR, provider VARCHAR, model VARCHAR, agent VARCHAR,
+    environment VARCHAR, cluster VARCHAR, start_ns BIGINT, end_ns BIGINT, operation VARCHAR, provider VARCHAR, model VARCHAR, agent VARCHAR,
     turn_id VARCHAR, iteration BIGINT, continuation BIGINT, reason VARCHAR, raw VARCHAR, truncated BOOLEAN,
     max_tokens BIGINT, input_tokens BIGINT, output_tokens BIGINT, outcome VARCHAR, complete BOOLEAN,
     error VARCHAR, links VARCHAR, attributes VARCHAR
 );
 -- Log records that have an event name.
 CREATE TABLE events (
-    at_ns BIGINT, service VARCHAR, trace_id VARCHAR, span_id VARCHAR, name VARCHAR, severity VARCHAR, body VARCHAR,
+    at_ns BIGINT, service VARCHAR, environment VARCHAR, cluster VARCHAR, trace_id VARCHAR, span_id VARCHAR, name VARCHAR, severity VARCHAR, body VARCHAR,
     provider VARCHAR, model VARCHAR, turn_id VARCHAR, outcome VARCHAR, attributes VARCHAR
 );
 -- A metric of one process with its labels, and where it stood at its last export: a counter's value; of a histogram the

@@ -9,24 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from endturn.events import ANEW, Strategy
+from endturn.events import ANEW, Strategy, TurnOutcome
 from endturn.stop import StopReason
 from endturn.telemetry import schema
-from endturn.ui.endings import ending
 from endturn.ui.rows import MODEL_CALLS, Row, data
 from endturn.ui.store import AGED, Store
 from endturn.ui.views import View
 
 A_PAGE: Final = 50
-TEXTS: Final[dict[str, dict[str, Any]]] = data("turns.yaml")
+TEXTS: Final[dict[str, Any]] = data("turns.yaml")
 STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
+ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
-_ENDS: Final = (
-    "SELECT *, count(*) OVER () AS in_all FROM {table} WHERE turn_id = $id QUALIFY"
-    f" least(row_number() OVER (ORDER BY {{at}}), row_number() OVER (ORDER BY {{at}} DESC)) <= {AT_AN_END}"
-    " ORDER BY {at}"
-)
 TOOL: Final = "execute_tool"
 TAIL: Final = 160
 """How much of the text is shown on each side of a seam."""
@@ -104,11 +99,13 @@ class Step:
 
 def shown(view: View, store: Store) -> dict[str, Any] | None:
     """One turn; None where nothing is known of it."""
-    asked = {"id": view.given["turn_id"]}
+    asked: dict[str, Any] = {"id": view.given["turn_id"]}
     turn = next(iter(store.read_rows("SELECT * FROM turns WHERE turn_id = $id", asked)), None)
     if turn is None:
         return None
-    spans, events = (store.read_rows(_ENDS.format(table=each, at=AGED[each]), asked) for each in ("spans", "events"))
+    asked |= {"most": AT_AN_END}
+    ends = [TEXTS["ends"].format(table=each, at=AGED[each]) for each in ("spans", "events")]
+    spans, events = (store.read_rows(query, asked) for query in ends)
     for event in events:
         event["attributes"] = json.loads(event["attributes"])
     steps = _steps(turn, spans, events)
@@ -228,3 +225,53 @@ def _ticks(turn: Row) -> list[tuple[float, float]]:
         seconds,
     )
     return [(n * every / seconds * 100, n * every) for n in range(int(seconds / every) + 1)]
+
+
+# --- Why a turn ended as it did, and what to change ----------------------------------------------------------------
+
+
+def ending(
+    turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int, repaired: bool
+) -> dict[str, str]:
+    """What to say of a turn: its head, why it ended so, and what to change.
+
+    Args:
+        turn: its row; `for_tools` in it: its last call asked for tools, and nothing says that this was to end it.
+        cut_by: the reason of its first truncated call; cuts: how many there were.
+        limit: that call's max_tokens.
+        tokens: how many the answer has, all pieces together.
+        repaired: what was cut was a tool call, and it was asked for again.
+    """
+    outcome = turn["outcome"] or ""
+    whole = bool(turn["complete"])
+    reason = cut_by or StopReason.MAX_TOKENS.value
+    said = {
+        "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
+        "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
+        "limit": f"{limit} tokens" if limit else "tokens",
+        "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
+        "continuations": plural(turn["continuations"], "continuation"),
+        "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
+        "to": f" to {roomy(max(tokens, (limit or 0) + 1))} or more" if whole else f" above {limit}" if limit else "",
+        "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
+        else "each piece that is asked for pays for the prompt again",
+    }  # fmt: skip
+    said["cut"] = ENDINGS["cut"].get(reason, "was cut off").format_map(said)
+    said["raise_"] = ENDINGS["raise"].get(reason, "").format_map(said)
+    name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
+    if name == TurnOutcome.COMPLETED and turn["for_tools"]:
+        name = "asked for tools"
+    elif name == TurnOutcome.NOT_CONTINUED and turn["continuations"]:
+        name = "not continued again"
+    texts = ENDINGS.get(name, {"head": outcome.replace("_", " ")})  # of a later version of endturn
+    return {part: texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")}
+
+
+def plural(count: int, noun: str) -> str:
+    """A count of things."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def roomy(tokens: int) -> int:
+    """A round limit in which so many tokens have room."""
+    return next((limit for limit in (2**n for n in range(6, 24)) if limit >= tokens), tokens)

@@ -25,6 +25,8 @@ whole AS (
         min(start_ns) AS start_ns,
         max(end_ns) AS end_ns,
         any_value(service) AS service,
+        any_value(environment) AS environment,
+        any_value(cluster) AS cluster,
         any_value(trace_id) AS trace_id,
         any_value(agent) AS agent,
         any_value(provider) AS provider,
@@ -42,7 +44,7 @@ ended AS (
 ),
 known AS (
     SELECT
-        turn_id, start_ns, end_ns, service, trace_id, agent, calls.calls, calls.reason,
+        turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls.calls, calls.reason,
         coalesce(calls.provider, whole.provider) AS provider,
         coalesce(calls.model, whole.model) AS model,
         coalesce(continuations, 0) AS continuations,
@@ -63,8 +65,8 @@ known AS (
     FROM whole LEFT JOIN calls USING (turn_id) LEFT JOIN ended USING (turn_id)
 )
 SELECT
-    turn_id, start_ns, end_ns, service, trace_id, agent, calls, reason, provider, model, continuations, truncated,
-    input_tokens, output_tokens, outcome,
+    turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls, reason, provider, model,
+    continuations, truncated, input_tokens, output_tokens, outcome,
     coalesce(said_complete, outcome IN (@complete@), false) AS complete,
     CASE
         WHEN outcome IS NULL THEN 'open'

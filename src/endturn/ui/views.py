@@ -54,7 +54,7 @@ class View:
 
     def link(self, path: str = "", **changed: str) -> str:
         """An address with this view's parameters, some of them changed; an empty one is left out."""
-        lasting = ("range", "from", "to", *OF_WHOM, "state", "sort")
+        lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
         kept = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
             kept.pop("from", None)
@@ -96,9 +96,7 @@ def count(value: float | None) -> str:
     """A count: whole, in groups of three; long ones shortened."""
     if value is None:
         return "–"
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:.3g} M"
-    return f"{value:,.0f}".replace(",", "\u202f")
+    return f"{value / 1e6:.3g} M" if abs(value) >= 1e6 else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def share(value: float | None) -> str:
