@@ -10,11 +10,7 @@ from endturn.errors import UsageError
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.paths import METADATA, PROVIDERS_REASON, READS, answer_of, asked, at, holds, speaks, wrong
 from endturn.frameworks.rows import (
-    LANGCHAIN,
-    LITELLM,
-    OTEL,
-    PYDANTIC_AI,
-    VERCEL,
+    REASONS,
     chosen,
     meaning,
     relayed,
@@ -105,7 +101,7 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
 def _own(known: Any, raw: object) -> Mapping[str, Row]:
     """LangChain's own word (its JavaScript sets one), for a provider's value that no table has."""
     word, value = text(member(known, "normalized_finish_reason")), raw_text(raw)
-    row = LANGCHAIN.get(word)
+    row = REASONS["langchain"].get(word)
     return {} if value is None or row is None or row.reason is StopReason.UNKNOWN else {value: row}
 
 
@@ -169,10 +165,10 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
 
 def _upstream(native: object, word: object) -> tuple[object, Row | None]:
     """What LiteLLM's upstream said, where LiteLLM tells. It cannot hand on the upstream's own way of resuming."""
-    rows = relayed(meaning(native, (LITELLM,)), resumes=(Resume.PROMPT, Resume.REPAIR))
+    rows = relayed(meaning(native, (REASONS["litellm"],)), resumes=(Resume.PROMPT, Resume.REPAIR))
     if raw_text(native) is not None and not rows:
         return native, None  # LiteLLM's word for what it does not know is `stop`.
-    return chosen(native, rows, word, meaning(word, (LITELLM,)))
+    return chosen(native, rows, word, meaning(word, (REASONS["litellm"],)))
 
 
 def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
@@ -193,7 +189,7 @@ def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
         found = finish_reason if finish_reason == {} else answer_of("vercel", finish_reason)
         word = at(found, "unified/unified", "finishReason/unified", "unified", "finishReason")
         raw = at(found, "raw", "rawFinishReason", "unified/raw", "finishReason/raw")
-    return _framed(raw, word, VERCEL, tables_of(provider or ""), calls=0)
+    return _framed(raw, word, REASONS["vercel.v4"], tables_of(provider or ""), calls=0)
 
 
 def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
@@ -216,7 +212,7 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     stop = _framed(
         raw,
         word,
-        PYDANTIC_AI,
+        REASONS["pydantic-ai"],
         tables,
         # Calls of tools that the provider runs are "builtin-tool-call".
         calls=sum(member(part, "part_kind") == "tool-call" for part in items(member(response, "parts"))),
@@ -278,7 +274,7 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
         raw, rows = _responses({"status": status, "background": True})
         rows = relayed(rows)
     else:
-        rows = relayed(meaning(raw, (OTEL, *tables_of(provider or ""))))
+        rows = relayed(meaning(raw, (REASONS["otel.util-genai"], *tables_of(provider or ""))))
     return find_stop(
         raw,
         rows,

@@ -14,11 +14,6 @@ from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
 REASONS: Final = tables("frameworks")
 """framework → its own word → row. The readers prefer the provider's value, where the framework kept it."""
-VERCEL: Final = REASONS["vercel.v4"]
-OTEL: Final = REASONS["otel.util-genai"]
-PYDANTIC_AI: Final = REASONS["pydantic-ai"]
-LANGCHAIN: Final = REASONS["langchain"]
-LITELLM: Final = REASONS["litellm"]
 
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "bedrock_converse": ("bedrock_converse", "bedrock_invoke"),
