@@ -295,7 +295,7 @@ def _provider_of(client: Any) -> str:
 # --- One call -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SdkProvider:
     """A provider function that asks through an SDK; made by `provider`. Its attributes are read by the controller.
 
