@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from endturn.errors import UsageError
 from endturn.formats.reading import count, items, member, text, text_or_none
@@ -18,7 +18,7 @@ from endturn.frameworks.rows import (
     tables_in,
     tables_of,
 )
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, raw_text
+from endturn.stop import Resume, Row, Stop, StopFacts, StopReason, find_row, raw_text
 
 
 def langchain(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
@@ -179,7 +179,7 @@ def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
         found = finish_reason if finish_reason == {} else answer_of("vercel", finish_reason)
         word = at(found, "unified/unified", "finishReason/unified", "unified", "finishReason")
         raw = at(found, "raw", "rawFinishReason", "unified/raw", "finishReason/raw")
-    return _framed(raw, meaning(raw, tables_of(provider or "")), word, REASONS["vercel.v4"], calls=0)
+    return _framed(raw, meaning(raw, tables_of(provider or "")), word, REASONS["vercel.v4"])
 
 
 def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
@@ -284,9 +284,10 @@ def _span_attributes(span: Any) -> Mapping[str, Any]:
     return known
 
 
-def _framed(raw: object, row: Row | None, word: object, words: Mapping[str, Row], *, calls: int, **known: Any) -> Stop:
+def _framed(raw: object, row: Row | None, word: object, words: Mapping[str, Row], **known: Unpack[StopFacts]) -> Stop:
     """The Stop of a response for which a framework gives its own word beside the provider's value."""
     word_row = find_row(raw_text(word) or "", words)
-    # A framework that says "tool call" where the provider said "stop" has seen the calls.
-    called = word_row is not None and word_row.reason is StopReason.TOOL_CALL
-    return stop_of(*chosen(raw, row, word, word_row), calls=max(calls, int(called)), **known)
+    if word_row is not None and word_row.reason is StopReason.TOOL_CALL:
+        # A framework that says "tool call" where the provider said "stop" has seen the calls.
+        known["calls"] = known.get("calls") or 1
+    return stop_of(*chosen(raw, row, word, word_row), **known)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Final, Unpack
 
 from endturn.formats import FORMATS, format_of
 from endturn.providers import PROVIDERS, canonical
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop, raw_text
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
 REASONS: Final = tables("frameworks")
@@ -100,7 +100,7 @@ def chosen(raw: object, row: Row | None, word: object, word_row: Row | None) -> 
     return known, row
 
 
-def stop_of(raw: object, row: Row | None, **known: Any) -> Stop:
-    """The Stop of a value whose row was found; `known`: what else is known of the response, as of `find_stop`."""
+def stop_of(raw: object, row: Row | None, **known: Unpack[StopFacts]) -> Stop:
+    """The Stop of a value whose row was found."""
     value = raw_text(raw)
     return find_stop(raw, {} if value is None or row is None else {value: row}, **known)
