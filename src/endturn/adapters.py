@@ -46,8 +46,8 @@ _END: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How a client is asked in one format.
+class _Methods:
+    """The methods of a client that ask in one format, and what they take and give.
 
     Attributes:
         asks: the method, by its path from the client; "" where the client is a function itself.
@@ -70,7 +70,7 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Sdk:
-    """An SDK's clients: classes of that name in that module or below it. The first way to ask them is the default.
+    """An SDK's clients: classes of that name in that module or below it. The first of `formats` is the default.
 
     Attributes:
         provider: who answers them at an address that is not known; "" where that may be anybody.
@@ -79,7 +79,7 @@ class _Sdk:
     module: str
     kind: str
     provider: str
-    ways: Mapping[str, _Way]
+    formats: Mapping[str, _Methods]
 
 
 def _keywords(method: Callable[..., Any], request: Request, body: Json, options: Mapping[str, Any]) -> Json:
@@ -143,32 +143,32 @@ def _with_blobs(value: Any, shape: Any) -> Any:
     return value
 
 
-_CHAT: Final = {"openai_chat": _Way("chat.completions.create")}
+_CHAT: Final = {"openai_chat": _Methods("chat.completions.create")}
 _OPENAI: Final = {
     **_CHAT,
-    "openai_responses": _Way("responses.create", fetches="responses.retrieve"),
-    "completions": _Way("completions.create"),
+    "openai_responses": _Methods("responses.create", fetches="responses.retrieve"),
+    "completions": _Methods("completions.create"),
 }
 _GOOGLE: Final = {
-    "gemini": _Way("models.generate_content", "models.generate_content_stream", arguments=_generate),
+    "gemini": _Methods("models.generate_content", "models.generate_content_stream", arguments=_generate),
     # Told not to follow tokens, the SDK warns of each, and refuses jobs in the background.
-    "gemini_interactions": _Way("interactions.create", fetches="interactions.get", follows_tokens=True),
+    "gemini_interactions": _Methods("interactions.create", fetches="interactions.get", follows_tokens=True),
 }
-_CONVERSE: Final = {"bedrock_converse": _Way("converse", "converse_stream", arguments=_converse, events="stream")}
+_CONVERSE: Final = {"bedrock_converse": _Methods("converse", "converse_stream", arguments=_converse, events="stream")}
 
 _SDKS: Final = (
     _Sdk("openai", "BaseClient", "", _OPENAI),
-    _Sdk("anthropic", "BaseClient", "anthropic", {"anthropic": _Way("messages.create")}),
+    _Sdk("anthropic", "BaseClient", "anthropic", {"anthropic": _Methods("messages.create")}),
     _Sdk("groq", "BaseClient", "groq", _CHAT),
     _Sdk("together", "BaseClient", "together", _CHAT),
     _Sdk("google.genai", "Client", "gcp.gemini", _GOOGLE),
     _Sdk("google.genai", "AsyncClient", "gcp.gemini", _GOOGLE),
     _Sdk("botocore", "BedrockRuntime", "aws.bedrock", _CONVERSE),
-    _Sdk("mistralai", "Mistral", "mistral_ai", {"openai_chat": _Way("chat.complete", "chat.stream")}),
-    _Sdk("cohere", "ClientV2", "cohere", {"cohere": _Way("chat", "chat_stream")}),
-    _Sdk("cohere", "AsyncClientV2", "cohere", {"cohere": _Way("chat", "chat_stream")}),
-    _Sdk("ollama", "Client", "ollama", {"ollama": _Way("chat")}),
-    _Sdk("ollama", "AsyncClient", "ollama", {"ollama": _Way("chat")}),
+    _Sdk("mistralai", "Mistral", "mistral_ai", {"openai_chat": _Methods("chat.complete", "chat.stream")}),
+    _Sdk("cohere", "ClientV2", "cohere", {"cohere": _Methods("chat", "chat_stream")}),
+    _Sdk("cohere", "AsyncClientV2", "cohere", {"cohere": _Methods("chat", "chat_stream")}),
+    _Sdk("ollama", "Client", "ollama", {"ollama": _Methods("chat")}),
+    _Sdk("ollama", "AsyncClient", "ollama", {"ollama": _Methods("chat")}),
 )
 
 _KINDS: Final = (("Azure", "azure.ai.openai"), ("Bedrock", "aws.bedrock"), ("Vertex", "gcp.vertex_ai"))
@@ -227,21 +227,21 @@ def provider(
             )
         return client.stream if stream else client  # type: ignore[no-any-return]
     if callable(client):
-        way, speaks, name = _Way(), format_of(format or ""), ""
+        methods, speaks, name = _Methods(), format_of(format or ""), ""
     else:
         sdk = _sdk_of(client)
-        named = format or next(iter(sdk.ways))
-        if named not in sdk.ways:
-            raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.ways)}")
-        way, speaks, name = sdk.ways[named], format_of(named), _provider_of(client) or sdk.provider
+        named = format or next(iter(sdk.formats))
+        if named not in sdk.formats:
+            raise UsageError(f"{_a(client)} is not asked in the format {named!r}; it is in: {', '.join(sdk.formats)}")
+        methods, speaks, name = sdk.formats[named], format_of(named), _provider_of(client) or sdk.provider
     return SdkProvider(
         format=speaks.name,
         provider=name or speaks.provider,
         dialect=dialect_in(speaks, name) if dialect is None else dialect,
-        retrieves=bool(way.fetches),
-        follows_tokens=way.follows_tokens or options.get("automatic_continuation") is True,
+        retrieves=bool(methods.fetches),
+        follows_tokens=methods.follows_tokens or options.get("automatic_continuation") is True,
         client=client,
-        way=way,
+        methods=methods,
         options=options,
         stream=stream,
     )
@@ -295,7 +295,7 @@ def _provider_of(client: Any) -> str:
 # --- One call -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SdkProvider:
     """A provider function that asks through an SDK; made by `provider`. Its attributes are read by the controller.
 
@@ -313,7 +313,7 @@ class SdkProvider:
     retrieves: bool
     follows_tokens: bool
     client: Any = field(repr=False)
-    way: _Way = field(repr=False)
+    methods: _Methods = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)
     stream: bool = False
 
@@ -346,15 +346,15 @@ class _SdkCall:
 
     def send(self) -> Any:
         """Call the SDK's method. What it gives may have to be awaited."""
-        way, options, stream = self._provider.way, self._provider.options, self._provider.stream
-        if self._request.retrieve is not None and way.fetches:
-            method = self._provider.method(way.fetches)
+        methods, options, stream = self._provider.methods, self._provider.options, self._provider.stream
+        if self._request.retrieve is not None and methods.fetches:
+            method = self._provider.method(methods.fetches)
             known = _named(_function(method))
             given = {name: value for name, value in {**options, **self._request.extra}.items() if name in known}
             return method(self._request.retrieve, **given, **({"stream": True} if stream else {}))
-        body = {name: value for name, value in self._body.items() if name != "stream" or not way.streams}
-        method = self._provider.method((stream and way.streams) or way.asks)
-        return method(**way.arguments(method, self._request, body, options))
+        body = {name: value for name, value in self._body.items() if name != "stream" or not methods.streams}
+        method = self._provider.method((stream and methods.streams) or methods.asks)
+        return method(**methods.arguments(method, self._request, body, options))
 
     @contextmanager
     def io(self) -> Iterator[None]:
@@ -400,7 +400,7 @@ class _SdkCall:
 
     def events(self, answer: Any) -> Any:
         """The stream in what the SDK gave."""
-        name = self._provider.way.events
+        name = self._provider.methods.events
         return answer[name] if name else answer
 
     def feed(self, event: Any) -> Iterator[Delta]:

@@ -267,8 +267,9 @@ class _HttpCall:
         try:
             return self._endpoint.format.decode(framing.parse(content), ctx=self._context, headers=headers)
         except DecodeError as error:
+            error.status = status
             error.body = shortened(self._endpoint.without_secrets(content.decode("utf-8", "replace")))
-            raise self._described(error, status) from None
+            raise
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """A stream's headers have arrived."""
@@ -314,16 +315,14 @@ class _HttpCall:
             for event in events:
                 yield from self._decoder.feed(event)
         except DecodeError as error:
-            error.partial = error.partial or self._decoder.close()
-            raise self._described(error, 200) from None
-
-    def _described(self, error: DecodeError, status: int) -> DecodeError:
-        error.provider, error.status = self._endpoint.provider, status
-        error.args = (f"{error.provider}: {error}",)
-        return error
+            error.status, error.partial = 200, error.partial or self._decoder.close()
+            raise
 
     def failed(self, error: BaseException) -> None:
         """End the call with what was raised. The provider's key is taken out of what a ProviderError says."""
+        if isinstance(error, DecodeError):
+            error.provider = self._endpoint.provider
+            error.args = (f"{error.provider}: {error}",)
         if isinstance(error, ProviderError):
             clean = self._endpoint.without_secrets
             error.request_id = error.request_id or request_id(self._headers)

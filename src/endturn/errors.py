@@ -13,6 +13,7 @@ EndturnError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -89,7 +90,5 @@ class IllegalTransition(EndturnError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that there is not: the nearest that there is, else all of them."""
-    from difflib import get_close_matches
-
     nearest = get_close_matches(name, names := sorted(known), n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"there are: {', '.join(names)}"

@@ -76,14 +76,14 @@ ALIASES: Final = {alias: name for name, known in PROVIDERS.items() for alias in 
 """What frameworks call a provider → its name."""
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_NOBODYS: Final = ("", "localhost:8000")
+_SHARED_ADDRESSES: Final = ("", "localhost:8000")
 """Servers of every kind listen on port 8000."""
 
 _HOSTS: Final = {
     host: name
     for name, known in PROVIDERS.items()
     for host in (urlsplit(known.base_url or "").netloc, *known.hosts)
-    if host not in _NOBODYS
+    if host not in _SHARED_ADDRESSES
 }
 _PATHS: Final = {part: name for name, known in PROVIDERS.items() for part in known.paths}
 

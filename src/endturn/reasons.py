@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Final
+from typing import Final, Unpack
 
 from endturn import frameworks
 from endturn.errors import UsageError
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.formats.errors import says_of_stop
 from endturn.providers import ALIASES, PROVIDERS
-from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop
+from endturn.stop import TRUNCATED, Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop
 from endturn.stop_reasons import COMPATIBLE, Api, apis as apis_of
 from endturn.tables import lines, shipped
 
@@ -151,15 +151,7 @@ def normalize(
     *,
     provider: str | None = None,
     format: str | None = None,
-    terminal_seen: bool = True,
-    calls: int = 0,
-    calls_closed: bool = True,
-    output_tokens: int | None = None,
-    prompt_tokens: int | None = None,
-    maximum: int | None = None,
-    window: int | None = None,
-    refused: bool = False,
-    detail: str | None = None,
+    **known: Unpack[StopFacts],
 ) -> Stop:
     """The Stop of a provider's stop reason: for a provider function of your own.
 
@@ -185,19 +177,7 @@ def normalize(
     Raises:
         UsageError: no such provider or format is known.
     """
-    return find_stop(
-        raw,
-        _rows(provider, format),
-        terminal_seen=terminal_seen,
-        calls=calls,
-        calls_closed=calls_closed,
-        output_tokens=output_tokens,
-        prompt_tokens=prompt_tokens,
-        maximum=maximum,
-        window=window,
-        refused=refused,
-        detail=detail,
-    )
+    return find_stop(raw, _rows(provider, format), **known)
 
 
 @cache

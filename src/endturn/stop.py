@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypedDict
 
 
 class StopReason(StrEnum):
@@ -164,6 +164,20 @@ def find_row(raw: str, rows: Mapping[str, Row]) -> Row | None:
         if len(key) % size == 0 and key == key[:size] * (len(key) // size) and key[:size] in folded:
             return folded[key[:size]]
     return None
+
+
+class StopFacts(TypedDict, total=False):
+    """What may be known of a response beside its raw value; see `find_stop`."""
+
+    terminal_seen: bool
+    calls: int
+    calls_closed: bool
+    output_tokens: int | None
+    prompt_tokens: int | None
+    maximum: int | None
+    window: int | None
+    refused: bool
+    detail: str | None
 
 
 def find_stop(

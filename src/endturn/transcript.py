@@ -69,7 +69,7 @@ NOT_RECORDED: Final = "the result of this call was not recorded: it may have bee
 _ERRORS: Final = {kind.__name__: kind for kind in (RequestRejected, ProviderUnavailable, ProviderTimeout, DecodeError)}
 
 
-class _Raised(BaseModel):
+class _StoredError(BaseModel):
     """What a provider function raised."""
 
     type: str
@@ -78,7 +78,7 @@ class _Raised(BaseModel):
     stop: Stop | None = None
 
     @classmethod
-    def of(cls, error: Exception) -> _Raised:
+    def of(cls, error: Exception) -> _StoredError:
         known = {"status": error.status, "stop": error.stop} if isinstance(error, ProviderError) else {}
         return cls(type=type(error).__name__, message=str(error), **known)
 
@@ -96,7 +96,7 @@ class _Line(BaseModel):
     n: int
     began: Began | None = None
     response: ChatResponse | None = None
-    raised: _Raised | None = None
+    raised: _StoredError | None = None
     message: Message | Literal["response"] | None = None
     counters: Counters | None = None
     usage: Usage | None = None
@@ -110,7 +110,7 @@ class _Line(BaseModel):
             case Began():
                 line.began = entry
             case Answered(response, raised):
-                line.response, line.raised = response, None if raised is None else _Raised.of(raised)
+                line.response, line.raised = response, None if raised is None else _StoredError.of(raised)
             case Entered(message, counters, usage):
                 is_whole = counters is not None and last is not None and message == last.message(include_cut=True)
                 line.message = AS_IT_CAME if is_whole else message

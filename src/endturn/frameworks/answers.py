@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from endturn.errors import UsageError
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.paths import METADATA, PROVIDERS_REASON, READS, answer_of, asked, at, holds, speaks, wrong
 from endturn.frameworks.rows import (
-    LANGCHAIN,
-    LITELLM,
-    OTEL,
-    PYDANTIC_AI,
-    VERCEL,
+    REASONS,
     chosen,
     meaning,
     relayed,
+    stop_of,
     tables_in,
     tables_of,
 )
-from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
+from endturn.stop import Resume, Row, Stop, StopFacts, StopReason, find_row, raw_text
 
 
 def langchain(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
@@ -42,13 +39,13 @@ def langchain(answer: object, *, maximum: int | None = None, window: int | None 
     message = member(generation, "message") or generation
     found = (at(generation, each) for each in ("message/response_metadata", "response_metadata", "generation_info"))
     metadata: list[Any] = [each for each in found if isinstance(each, Mapping) and each] or [answer]
-    raw, rows, detail = _said(metadata, member(answer, "llm_output"))
+    raw, row, detail = _said(metadata, member(answer, "llm_output"))
     broken = items(member(message, "invalid_tool_calls"))
     streaming = member(message, "type") == "AIMessageChunk" and member(message, "chunk_position") != "last"
     refused = any(member(part, "type") == "refusal" for part in items(member(message, "content")))
-    return find_stop(
+    return stop_of(
         raw,
-        rows,
+        row,
         terminal_seen=not streaming or raw_text(raw) is not None,
         calls=len(items(member(message, "tool_calls"))) + len(broken),
         calls_closed=not broken,
@@ -83,7 +80,7 @@ def _langchain_answer(answer: Any) -> Any:
     return answer_of("langchain", answer)
 
 
-def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str, Row], str | None]:
+def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Row | None, str | None]:
     """The raw value, its row and the detail beside it, from the first place that has one."""
     for known in metadata:
         tables = tables_of(text(member(known, "model_provider")))
@@ -93,23 +90,17 @@ def _said(metadata: Sequence[Any], llm_output: Any) -> tuple[object, Mapping[str
         for path, formats in PROVIDERS_REASON.items():
             if raw_text(raw := at(known, path)) is not None:
                 whose = tuple(rows for name in formats for rows in tables_in(name, rest=True))
-                rows = meaning(raw, (*whose, *tables)) or _own(known, raw)
-                return raw, rows, text_or_none(member(known, "stop_sequence"))
-        blocked = member(member(known, "prompt_feedback"), "block_reason")
-        if blocked:
-            return blocked, _blocked(blocked), None
-    blocked = member(member(llm_output, "prompt_feedback"), "block_reason")
-    return (blocked, _blocked(blocked), None) if blocked else (None, {}, None)
+                # LangChain's own word (its JavaScript sets one) counts for a value that no table has.
+                own = REASONS["langchain"].get(text(member(known, "normalized_finish_reason")))
+                own = None if own is None or own.reason is StopReason.UNKNOWN else own
+                return raw, meaning(raw, (*whose, *tables)) or own, text_or_none(member(known, "stop_sequence"))
+        if blocked := at(known, "prompt_feedback/block_reason"):
+            return blocked, _BLOCKED, None
+    blocked = at(llm_output, "prompt_feedback/block_reason")
+    return blocked, _BLOCKED if blocked else None, None
 
 
-def _own(known: Any, raw: object) -> Mapping[str, Row]:
-    """LangChain's own word (its JavaScript sets one), for a provider's value that no table has."""
-    word, value = text(member(known, "normalized_finish_reason")), raw_text(raw)
-    row = LANGCHAIN.get(word)
-    return {} if value is None or row is None or row.reason is StopReason.UNKNOWN else {value: row}
-
-
-def _responses(known: Any) -> tuple[str, Mapping[str, Row]]:
+def _responses(known: Any) -> tuple[str, Row | None]:
     """A status of OpenAI's Responses with what explains it, spelled as in its table."""
     status = text(member(known, "status")).lower()
     why = {
@@ -121,16 +112,11 @@ def _responses(known: Any) -> tuple[str, Mapping[str, Row]]:
     raw = f"{status}:{why}" if status in ("incomplete", "failed") and why else f"{status}({why})" if why else status
     home = tables_in("openai_responses")
     # A failure without a row of its own is a failure still; a job's state is nobody else's word.
-    row = next(iter((meaning(raw, home, any_provider=False) or meaning(status, home)).values()), None)
-    return raw, _one(raw, row)
+    return raw, meaning(raw, home, any_provider=False) or meaning(status, home)
 
 
-def _blocked(reason: object) -> Mapping[str, Row]:
-    """Gemini refused the prompt: whatever it says, a filter withheld the answer."""
-    known = raw_text(reason)
-    return (
-        {} if known is None else {known: Row(StopReason.SAFETY_BLOCKED, True, source="google-genai 3.4 BlockedReason")}
-    )
+_BLOCKED: Final = Row(StopReason.SAFETY_BLOCKED, True, source="google-genai 3.4 BlockedReason")
+"""Gemini refused the prompt: whatever it says, a filter withheld the answer."""
 
 
 def litellm(answer: object, *, maximum: int | None = None, window: int | None = None) -> Stop:
@@ -153,9 +139,9 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
     word, part = member(choice, "finish_reason"), member(choice, "message")
     raw, row = _upstream(native, word)
     legacy = member(part, "function_call")
-    return find_stop(
+    return stop_of(
         raw,
-        _one(raw, row),
+        row,
         terminal_seen=part is not None or raw_text(raw) is not None,
         calls=len(items(member(part, "tool_calls"))) + bool(legacy),
         output_tokens=count(at(answer, "usage/completion_tokens")),
@@ -169,10 +155,10 @@ def litellm(answer: object, *, maximum: int | None = None, window: int | None = 
 
 def _upstream(native: object, word: object) -> tuple[object, Row | None]:
     """What LiteLLM's upstream said, where LiteLLM tells. It cannot hand on the upstream's own way of resuming."""
-    rows = relayed(meaning(native, (LITELLM,)), resumes=(Resume.PROMPT, Resume.REPAIR))
-    if raw_text(native) is not None and not rows:
+    row = relayed(meaning(native, (REASONS["litellm"],)), resumes=(Resume.PROMPT, Resume.REPAIR))
+    if raw_text(native) is not None and row is None:
         return native, None  # LiteLLM's word for what it does not know is `stop`.
-    return chosen(native, rows, word, meaning(word, (LITELLM,)))
+    return chosen(native, row, word, meaning(word, (REASONS["litellm"],)))
 
 
 def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
@@ -193,7 +179,7 @@ def vercel(finish_reason: object, *, provider: str | None = None) -> Stop:
         found = finish_reason if finish_reason == {} else answer_of("vercel", finish_reason)
         word = at(found, "unified/unified", "finishReason/unified", "unified", "finishReason")
         raw = at(found, "raw", "rawFinishReason", "unified/raw", "finishReason/raw")
-    return _framed(raw, word, VERCEL, tables_of(provider or ""), calls=0)
+    return _framed(raw, meaning(raw, tables_of(provider or "")), word, REASONS["vercel.v4"])
 
 
 def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
@@ -209,15 +195,14 @@ def pydantic_ai(response: object, *, maximum: int | None = None) -> Stop:
     response = _model_response(response)
     details = member(response, "provider_details") or member(response, "vendor_details")
     raw, word, state = member(details, "finish_reason"), member(response, "finish_reason"), member(response, "state")
-    tables = tables_of(text(member(response, "provider_name")))
+    row = meaning(raw, tables_of(text(member(response, "provider_name"))))
     if raw_text(raw) is None and raw_text(member(details, "block_reason")) is not None:
-        raw = member(details, "block_reason")
-        tables = (_blocked(raw),)
+        raw, row = member(details, "block_reason"), _BLOCKED
     stop = _framed(
         raw,
+        row,
         word,
-        PYDANTIC_AI,
-        tables,
+        REASONS["pydantic-ai"],
         # Calls of tools that the provider runs are "builtin-tool-call".
         calls=sum(member(part, "part_kind") == "tool-call" for part in items(member(response, "parts"))),
         terminal_seen=state != "incomplete",
@@ -273,15 +258,14 @@ def otel(finished: object, *, provider: str | None = None, status: str | None = 
         known, reasons = None, finished
         if (other := next((each for each in items(finished) if not isinstance(each, str | None)), None)) is not None:
             raise wrong("otel", other)
-    raw: Any = reasons if isinstance(reasons, str) else _first(reasons)
+    raw: Any = reasons if isinstance(reasons, str) else next(iter(items(reasons)), None)
     if raw_text(raw) is None and status:
-        raw, rows = _responses({"status": status, "background": True})
-        rows = relayed(rows)
+        raw, row = _responses({"status": status, "background": True})
     else:
-        rows = relayed(meaning(raw, (OTEL, *tables_of(provider or ""))))
-    return find_stop(
+        row = meaning(raw, (REASONS["otel.util-genai"], *tables_of(provider or "")))
+    return stop_of(
         raw,
-        rows,
+        relayed(row),
         output_tokens=count(member(known, "gen_ai.usage.output_tokens")),
         maximum=count(member(known, "gen_ai.request.max_tokens")),
     )
@@ -300,23 +284,10 @@ def _span_attributes(span: Any) -> Mapping[str, Any]:
     return known
 
 
-def _framed(
-    raw: object, word: object, own: Mapping[str, Row], tables: Sequence[Mapping[str, Row]], *, calls: int, **known: Any
-) -> Stop:
+def _framed(raw: object, row: Row | None, word: object, words: Mapping[str, Row], **known: Unpack[StopFacts]) -> Stop:
     """The Stop of a response for which a framework gives its own word beside the provider's value."""
-    value, row = chosen(raw, meaning(raw, tables), word, own)
-    above = find_row(text(word), own)
-    # A framework that says "tool call" where the provider said "stop" has seen the calls.
-    called = above is not None and above.reason is StopReason.TOOL_CALL
-    return find_stop(value, _one(value, row), calls=max(calls, int(called)), **known)
-
-
-def _one(raw: object, row: Row | None) -> Mapping[str, Row]:
-    known = raw_text(raw)
-    return {} if known is None or row is None else {known: row}
-
-
-def _first(value: Any) -> Any:
-    """The first of a list, if it has one."""
-    found = items(value)
-    return found[0] if found else None
+    word_row = find_row(raw_text(word) or "", words)
+    if word_row is not None and word_row.reason is StopReason.TOOL_CALL:
+        # A framework that says "tool call" where the provider said "stop" has seen the calls.
+        known["calls"] = known.get("calls") or 1
+    return stop_of(*chosen(raw, row, word, word_row), **known)

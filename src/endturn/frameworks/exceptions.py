@@ -14,10 +14,10 @@ from endturn.formats import Context, ResponseSummary, format_of, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.frameworks.answers import pydantic_ai
-from endturn.frameworks.rows import meaning, tables_in
+from endturn.frameworks.rows import meaning, stop_of, tables_in
 from endturn.sdk_errors import answer_in
 from endturn.sdk_objects import dumped
-from endturn.stop import Resume, Stop, StopReason, find_stop
+from endturn.stop import Resume, Stop, StopReason
 from endturn.stop_reasons import COMPATIBLE
 
 DEPTH: Final = 5
@@ -172,8 +172,8 @@ def _said(error: BaseException) -> Stop | None:
         return None
     status, why = found.groups()
     raw = f"{status}:{why}" if why else status
-    rows = meaning(raw, tables_in("openai_responses"), any_provider=False)
-    return find_stop(raw, rows) if rows else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
+    row = meaning(raw, tables_in("openai_responses"), any_provider=False)
+    return stop_of(raw, row) if row is not None else Stop(StopReason.ERROR, raw, "ModelBehaviorError", incomplete=True)
 
 
 def _by_name(error: BaseException, reason: StopReason) -> ResponseSummary:

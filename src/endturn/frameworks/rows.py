@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, Unpack
 
 from endturn.formats import FORMATS, format_of
 from endturn.providers import PROVIDERS, canonical
-from endturn.stop import Resume, Row, StopReason, find_row, raw_text
+from endturn.stop import Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop, raw_text
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
 REASONS: Final = tables("frameworks")
 """framework → its own word → row. The readers prefer the provider's value, where the framework kept it."""
-VERCEL: Final = REASONS["vercel.v4"]
-OTEL: Final = REASONS["otel.util-genai"]
-PYDANTIC_AI: Final = REASONS["pydantic-ai"]
-LANGCHAIN: Final = REASONS["langchain"]
-LITELLM: Final = REASONS["litellm"]
 
 _SPOKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "bedrock_converse": ("bedrock_converse", "bedrock_invoke"),
@@ -47,19 +42,19 @@ def tables_in(name: str, dialect: str = "", *, rest: bool = False) -> tuple[Mapp
     return (first, *(rows for rows in tables.values() if rows is not first))
 
 
-def meaning(raw: object, tables: Iterable[Mapping[str, Row]] = (), *, any_provider: bool = True) -> Mapping[str, Row]:
-    """The row of a provider's value, as a table of one: of the given tables, else of any provider's.
+def meaning(raw: object, tables: Iterable[Mapping[str, Row]] = (), *, any_provider: bool = True) -> Row | None:
+    """The row of a provider's value: of the given tables, else of any provider's.
 
     Responses' `incomplete_details.reason` is found without its "incomplete:", as frameworks hand it on.
     """
     known = raw_text(raw)
     if known is None:
-        return {}
+        return None
     for rows in (*tables, _anybody()) if any_provider else tables:
         row = find_row(known, rows) or find_row(f"incomplete:{known}", rows)
         if row is not None:
-            return {known: row}
-    return {}
+            return row
+    return None
 
 
 @cache
@@ -80,29 +75,32 @@ def _anybody() -> Mapping[str, Row]:
     return found
 
 
-def relayed(rows: Mapping[str, Row], *, resumes: Iterable[Resume] = ()) -> Mapping[str, Row]:
-    """Rows as they hold behind somebody who cannot hand on the provider's own way of resuming."""
-    kept = frozenset({Resume.NONE, *resumes})
-    return {raw: row if row.resume in kept else replace(row, resume=Resume.NONE) for raw, row in rows.items()}
+def relayed(row: Row | None, *, resumes: Iterable[Resume] = ()) -> Row | None:
+    """A row as it holds behind somebody who cannot hand on the provider's own way of resuming."""
+    return row if row is None or row.resume in resumes else replace(row, resume=Resume.NONE)
 
 
-def chosen(raw: object, rows: Mapping[str, Row], word: object, own: Mapping[str, Row]) -> tuple[object, Row | None]:
+def chosen(raw: object, row: Row | None, word: object, word_row: Row | None) -> tuple[object, Row | None]:
     """Which of two says more of one response: the provider's value, or the framework's word for it.
 
     Args:
-        raw: the provider's value, with its row in `rows` if it has one.
-        word: the framework's, with its row in `own`.
+        raw, row: the provider's value, and its row if it has one.
+        word, word_row: the framework's.
 
     Returns:
         The provider's value, unless it has no row or hides that the answer is cut; and the row that counts.
     """
-    known, said = raw_text(raw), raw_text(word)
-    below = None if known is None else rows.get(known)
-    above = None if said is None else find_row(said, own)
-    if below is None:
+    known = raw_text(raw)
+    if known is None or row is None:
         # An unknown value under a word that tells nothing stays one without a row.
-        silent = known is not None and above is not None and above.reason is StopReason.UNKNOWN
-        return (said if known is None else known), None if silent else above
-    if above is not None and above.incomplete and not below.incomplete:
-        return said, above
-    return known, below
+        silent = known is not None and word_row is not None and word_row.reason is StopReason.UNKNOWN
+        return (word if known is None else known), None if silent else word_row
+    if word_row is not None and word_row.incomplete and not row.incomplete:
+        return word, word_row
+    return known, row
+
+
+def stop_of(raw: object, row: Row | None, **known: Unpack[StopFacts]) -> Stop:
+    """The Stop of a value whose row was found."""
+    value = raw_text(raw)
+    return find_stop(raw, {} if value is None or row is None else {value: row}, **known)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from endturn.chat import ChatResponse, Delta, Json, Request, Usage
-from endturn.errors import ProviderError, ProviderUnavailable, UsageError
+from endturn.errors import DecodeError, ProviderError, ProviderUnavailable, UsageError
 from endturn.formats import Context, Event, format_of, framing
 from endturn.formats.errors import error_of
 from endturn.formats.scripting import listed, reasons_of
@@ -86,7 +86,11 @@ class Rendering:
         self._check(answer)
         if answer.ending is Ending.BROKEN:
             raise self._lost()
-        return self._format.decode(framing.parse(answer.chunks[0]), ctx=self._context, headers=answer.headers)
+        try:
+            return self._format.decode(framing.parse(answer.chunks[0]), ctx=self._context, headers=answer.headers)
+        except DecodeError as error:
+            error.provider, error.status = self._context.provider, answer.status
+            raise
 
     def items(self) -> Iterator[Delta | ChatResponse | float]:
         """The reply as a client would stream it, the response last; numbers are pauses in seconds.
