@@ -12,19 +12,19 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from endturn import hooks
-from endturn.events import CallEnded, CallStarted, Record
 from endturn.instrumentation import exchange, http_clients
 from endturn.scripted import Ending, Reply, ScriptedProvider, fail, hang_up, say, truncate
 from endturn.scripted.loopback import Answer, RequestSummary, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.instrumentation.clients import CLIENTS, AsyncClient, Client
+from tests.telemetry.mocked import Records
 
 # What closes no connection of a stream that is dropped warns without us, too.
 pytestmark = [
@@ -37,35 +37,11 @@ pytestmark = [
 WORDS = "One two three four five"
 
 
-@dataclass
-class ResponseSummary:
-    """What was announced."""
-
-    records: list[Record] = field(default_factory=list)
-
-    @property
-    def ended(self) -> list[CallEnded]:
-        return [record for record in self.records if isinstance(record, CallEnded)]
-
-    @property
-    def started(self) -> list[CallStarted]:
-        return [record for record in self.records if isinstance(record, CallStarted)]
-
-    def reasons(self) -> list[StopReason]:
-        return [ended.stop.reason for ended in self.ended]
-
-    def only(self) -> CallEnded:
-        """The one exchange that there was."""
-        (started,), (ended,) = self.started, self.ended
-        assert ended.started is started
-        return ended
-
-
 @pytest.fixture
-def seen() -> Iterator[ResponseSummary]:
+def seen() -> Iterator[Records]:
     """Everything that is announced while the HTTP clients are watched; nothing of ours may fail."""
-    found = ResponseSummary()
-    stop = hooks.subscribe(lambda record: found.records.append(record))
+    found = Records()
+    stop = hooks.subscribe(found.append)
     http_clients.install(lambda: True)
     try:
         with hooks.strict():
@@ -83,7 +59,7 @@ def kind(request: pytest.FixtureRequest) -> type[Client]:
     return found
 
 
-def settle(seen: ResponseSummary, client: Client) -> None:
+def settle(seen: Records, client: Client) -> None:
     """Wait until what was dropped has been noticed: aiohttp keeps a response while bytes of it arrive."""
     for _ in range(200):
         if isinstance(client, AsyncClient):
@@ -140,7 +116,7 @@ def packed(encoding: str) -> Change:
 # --- Answers that come whole ----------------------------------------------------------------------------------------
 
 
-def test_a_whole_answer(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_a_whole_answer(seen: Records, kind: type[Client]) -> None:
     """One record, with the provider's own reason, usage, and what was asked."""
     with asking(kind, truncate(WORDS, after=2)) as client:
         client.ask()
@@ -153,7 +129,7 @@ def test_a_whole_answer(seen: ResponseSummary, kind: type[Client]) -> None:
     assert (ended.usage.output_tokens, ended.output_chars) == (2, len("One two"))
 
 
-def test_a_stream(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_a_stream(seen: Records, kind: type[Client]) -> None:
     """Its end is seen when its last byte has passed, before the host is told."""
     with asking(kind, truncate(WORDS, after=2)) as client:
         pieces = list(client.stream())
@@ -165,7 +141,7 @@ def test_a_stream(seen: ResponseSummary, kind: type[Client]) -> None:
     assert ended.first_chunk_s is not None
 
 
-def test_read_up_to_the_last_event(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_read_up_to_the_last_event(seen: Records, kind: type[Client]) -> None:
     """A host that has had the format's last event may wait for no end of the bytes, and keep the stream."""
     if (kind.provider == "openai" and kind.format != "openai_responses") or kind.format == "gemini":
         pytest.skip("its last event is no JSON, or any")
@@ -179,9 +155,21 @@ def test_read_up_to_the_last_event(seen: ResponseSummary, kind: type[Client]) ->
         del kept
 
 
+def test_a_whole_answer_that_is_cut(seen: Records, kind: type[Client]) -> None:
+    """It had begun: its end is missing, wherever its body is read."""
+
+    def halved(answer: Answer) -> Answer:
+        (chunk,) = answer.chunks
+        return replace(answer, chunks=(chunk[: len(chunk) // 2],), ending=Ending.BROKEN)
+
+    with asking(kind, truncate(WORDS, after=2), change=halved) as client, suppress(Exception):
+        client.ask()
+    assert seen.only().stop.reason is StopReason.MISSING
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_compressed(seen: ResponseSummary, kind: type[Client], streamed: bool, encoding: str) -> None:
+def test_compressed(seen: Records, kind: type[Client], streamed: bool, encoding: str) -> None:
     """The body is unpacked beside, or by the library that unpacks it for its host, or by nobody but us."""
     if kind.format.startswith("bedrock") and streamed:
         pytest.skip("it breaks off: it does not unpack what it reads")
@@ -194,7 +182,7 @@ def test_compressed(seen: ResponseSummary, kind: type[Client], streamed: bool, e
 # --- Streams that do not come to their end --------------------------------------------------------------------------
 
 
-def test_left_early(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_left_early(seen: Records, kind: type[Client]) -> None:
     """A host that stops reading has cancelled."""
     with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
         stream = client.stream()
@@ -206,7 +194,7 @@ def test_left_early(seen: ResponseSummary, kind: type[Client]) -> None:
     assert not seen.only().stop.truncated
 
 
-def test_dropped(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_dropped(seen: Records, kind: type[Client]) -> None:
     """A stream that its host drops is noted by the garbage collector, and recorded outside of it."""
     with asking(kind, say(WORDS).but(pace_s=0.01)) as client:
         stream = client.stream()
@@ -217,7 +205,7 @@ def test_dropped(seen: ResponseSummary, kind: type[Client]) -> None:
     seen.only()
 
 
-def test_never_read(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_never_read(seen: Records, kind: type[Client]) -> None:
     """A stream that is closed, or dropped, before anything of it was read."""
     if kind.__name__ in ("Google", "AsyncGoogle", "Cohere", "Ollama"):
         pytest.skip("it sends nothing before its stream is read")
@@ -229,7 +217,7 @@ def test_never_read(seen: ResponseSummary, kind: type[Client]) -> None:
 
 
 @pytest.mark.parametrize("tidy", [False, True], ids=["broken", "tidy"])
-def test_cut_at_each_event(seen: ResponseSummary, kind: type[Client], tidy: bool) -> None:
+def test_cut_at_each_event(seen: Records, kind: type[Client], tidy: bool) -> None:
     """Wherever a stream is cut off, its end is never invented; a reason that had come counts."""
     whole: list[Answer] = []
 
@@ -240,7 +228,7 @@ def test_cut_at_each_event(seen: ResponseSummary, kind: type[Client], tidy: bool
     with asking(kind, truncate(WORDS, after=2), change=keep) as client:
         list(client.stream())
     count = len(whole[0].chunks)
-    seen.records.clear()
+    seen.clear()
     ending = Ending.TIDY if tidy else Ending.BROKEN
     cuts = iter(range(1, count))
     with asking(
@@ -257,7 +245,7 @@ def test_cut_at_each_event(seen: ResponseSummary, kind: type[Client], tidy: bool
     assert StopReason.MISSING in reasons
 
 
-def test_an_error_inside_a_stream(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_an_error_inside_a_stream(seen: Records, kind: type[Client]) -> None:
     """An error event is an error, no truncation, whether the SDK raises it or not."""
     with asking(kind, fail(500, text="One two")) as client, suppress(Exception):
         list(client.stream())
@@ -271,7 +259,7 @@ def test_an_error_inside_a_stream(seen: ResponseSummary, kind: type[Client]) -> 
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_an_error_answer(seen: ResponseSummary, kind: type[Client], streamed: bool) -> None:
+def test_an_error_answer(seen: Records, kind: type[Client], streamed: bool) -> None:
     """A 429 is an error, with the status."""
     with asking(kind, fail(429)) as client, suppress(Exception):
         _ = list(client.stream()) if streamed else client.ask()
@@ -282,7 +270,7 @@ def test_an_error_answer(seen: ResponseSummary, kind: type[Client], streamed: bo
     assert ended.error is not None
 
 
-def test_each_attempt_is_an_exchange(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_each_attempt_is_an_exchange(seen: Records, kind: type[Client]) -> None:
     """An SDK's 500, 500, 200 is three."""
     if not kind.retries:
         pytest.skip("it does not try again")
@@ -293,7 +281,7 @@ def test_each_attempt_is_an_exchange(seen: ResponseSummary, kind: type[Client]) 
     assert [ended.error is None for ended in seen.ended] == [False, False, True]
 
 
-def test_a_timeout(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_a_timeout(seen: Records, kind: type[Client]) -> None:
     """No answer in time is an error, and says so."""
     with asking(kind, say(WORDS).but(delay_s=5), timeout_s=0.2) as client, suppress(Exception):
         client.ask()
@@ -301,7 +289,7 @@ def test_a_timeout(seen: ResponseSummary, kind: type[Client]) -> None:
     assert (ended.stop.reason, ended.stop.detail) == (StopReason.ERROR, "timeout")
 
 
-def test_a_server_that_hangs_up(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_a_server_that_hangs_up(seen: Records, kind: type[Client]) -> None:
     """No answer at all is an error."""
     with asking(kind, *[hang_up()] * 6) as client, suppress(Exception):
         client.ask()
@@ -309,7 +297,7 @@ def test_a_server_that_hangs_up(seen: ResponseSummary, kind: type[Client]) -> No
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_a_cancelled_task(seen: ResponseSummary, kind: type[Client], streamed: bool) -> None:
+def test_a_cancelled_task(seen: Records, kind: type[Client], streamed: bool) -> None:
     """A task that is cancelled while it waits has cancelled its call."""
     if not issubclass(kind, AsyncClient):
         pytest.skip("it is not asynchronous")
@@ -339,7 +327,7 @@ def test_a_cancelled_task(seen: ResponseSummary, kind: type[Client], streamed: b
 # --- Many at once ---------------------------------------------------------------------------------------------------
 
 
-def test_two_streams_interleaved(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_two_streams_interleaved(seen: Records, kind: type[Client]) -> None:
     """Each is read by its own."""
     with asking(kind, truncate(WORDS, after=3), say(WORDS)) as client:
         first = client.stream()
@@ -352,7 +340,7 @@ def test_two_streams_interleaved(seen: ResponseSummary, kind: type[Client]) -> N
     assert {ended.output_chars for ended in seen.ended} == {len("One two three"), len(WORDS)}
 
 
-def test_a_thread_pool(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_a_thread_pool(seen: Records, kind: type[Client]) -> None:
     """Nothing of one call is another's."""
     if issubclass(kind, AsyncClient):
         pytest.skip("it is asynchronous")
@@ -362,7 +350,7 @@ def test_a_thread_pool(seen: ResponseSummary, kind: type[Client]) -> None:
     assert seen.reasons() == [StopReason.MAX_TOKENS] * 8
 
 
-def test_it_is_undone(seen: ResponseSummary, kind: type[Client]) -> None:
+def test_it_is_undone(seen: Records, kind: type[Client]) -> None:
     """`uninstall` puts the libraries' own methods back."""
     with asking(kind, say(WORDS), say(WORDS)) as client:
         client.ask()

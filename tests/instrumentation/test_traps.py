@@ -32,7 +32,8 @@ from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from tests.instrumentation.clients import ASK, AsyncHttpx, Httpx, Requests, Urllib
-from tests.instrumentation.test_exchanges import WORDS, ResponseSummary, asking, packed, seen
+from tests.instrumentation.test_exchanges import WORDS, asking, packed, seen
+from tests.telemetry.mocked import Records
 
 __all__ = ["seen"]
 
@@ -46,7 +47,7 @@ def scripted(library: Any, *replies: Reply) -> Any:
 # --- Destructors ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_recorded_while_garbage_is_collected(seen: ResponseSummary) -> None:
+def test_nothing_is_recorded_while_garbage_is_collected(seen: Records) -> None:
     """A collection may run inside anybody's plain lock, which a listener would wait for, for ever."""
     lock = threading.Lock()
     inside: list[bool] = []
@@ -78,7 +79,7 @@ def pieces() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
-def test_a_body_that_is_not_in_memory_is_not_read(seen: ResponseSummary, library: Any) -> None:
+def test_a_body_that_is_not_in_memory_is_not_read(seen: Records, library: Any) -> None:
     """A generator is sent once: at a provider's home the path tells, elsewhere it passes unseen."""
     with scripted(library, say("Hi"), say("Hi")) as client:
         assert client.post(URL, content=pieces()).is_success
@@ -88,15 +89,15 @@ def test_a_body_that_is_not_in_memory_is_not_read(seen: ResponseSummary, library
 
 
 @pytest.mark.parametrize("content", [b"", b"no JSON", b"[1]", b"\\x1f\\x8b\\x08", json.dumps({"q": 1}).encode()])
-def test_what_is_no_request_of_a_model_passes(seen: ResponseSummary, content: bytes) -> None:
+def test_what_is_no_request_of_a_model_passes(seen: Records, content: bytes) -> None:
     """Nothing of it raises, or is recorded."""
     client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, text="fine")))
     assert client.post(URL, content=content).text == "fine"
     assert client.post(URL, files={"a": b"b"}).text == "fine"
-    assert not seen.records
+    assert not seen
 
 
-def test_a_request_by_position_and_by_name(seen: ResponseSummary) -> None:
+def test_a_request_by_position_and_by_name(seen: Records) -> None:
     """`send` may be given it either way."""
     with scripted(httpx, say("Hi"), say("Hi")) as client:
         request = client.build_request("POST", URL, json=ASK)
@@ -107,7 +108,7 @@ def test_a_request_by_position_and_by_name(seen: ResponseSummary) -> None:
 
 @pytest.mark.parametrize("host", ["api.openai.com", "chat.example.org"])
 @pytest.mark.parametrize("body", [b"<html>", b'{"reply": "hello"}'])
-def test_an_answer_of_another_format(seen: ResponseSummary, host: str, body: bytes) -> None:
+def test_an_answer_of_another_format(seen: Records, host: str, body: bytes) -> None:
     """At a provider's home it is `unknown`; elsewhere it was no model's."""
     client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=body)))
     client.post(f"https://{host}/v1/chat/completions", json=ASK)
@@ -115,7 +116,7 @@ def test_an_answer_of_another_format(seen: ResponseSummary, host: str, body: byt
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_redirects(seen: ResponseSummary, follow: bool) -> None:
+def test_redirects(seen: Records, follow: bool) -> None:
     """Followed, they are part of the exchange; a 3xx that is handed out is none."""
 
     def answer(request: Any) -> Any:
@@ -128,7 +129,7 @@ def test_redirects(seen: ResponseSummary, follow: bool) -> None:
     assert seen.reasons() == ([StopReason.END_TURN] if follow else [])
 
 
-def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: ResponseSummary) -> None:
+def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: Records) -> None:
     """A guard model that is asked while the request is sent; the same body further down is the same exchange."""
     guard = scripted(httpx, say("Fine."))
 
@@ -145,7 +146,7 @@ def test_what_a_hook_asks_is_an_exchange_of_its_own(seen: ResponseSummary) -> No
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_urllib3_by_every_way_of_reading(seen: ResponseSummary, size: int) -> None:
+def test_urllib3_by_every_way_of_reading(seen: Records, size: int) -> None:
     """Each gives all bytes, and shows them once; the response is still one of its class."""
 
     def read1(response: Any) -> bytes:
@@ -175,10 +176,10 @@ def test_urllib3_by_every_way_of_reading(seen: ResponseSummary, size: int) -> No
             assert json.loads(way(response))["choices"]
             assert seen.reasons() == [StopReason.MAX_TOKENS], way
             assert seen.only().output_chars == len("One two")
-            seen.records.clear()
+            seen.clear()
 
 
-def test_urllib3s_own_retries_are_one_exchange(seen: ResponseSummary) -> None:
+def test_urllib3s_own_retries_are_one_exchange(seen: Records) -> None:
     """They call `urlopen` again, from within; the last answer counts."""
     again = urllib3.Retry(3, status_forcelist=[500], allowed_methods=None, backoff_factor=0)
     with ScriptedProvider([fail(500), fail(500), say("Hi")]).serve() as url:
@@ -187,7 +188,7 @@ def test_urllib3s_own_retries_are_one_exchange(seen: ResponseSummary) -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_aiohttp_by_every_way_of_reading(seen: ResponseSummary, raises: bool) -> None:
+def test_aiohttp_by_every_way_of_reading(seen: Records, raises: bool) -> None:
     """`raise_for_status` raises from within the request; leaving early is told by `set_exception`."""
 
     async def main(url: str) -> None:
@@ -217,7 +218,7 @@ def test_aiohttp_by_every_way_of_reading(seen: ResponseSummary, raises: bool) ->
 
 
 @pytest.mark.parametrize("auto", [False, True], ids=["as it travels", "unpacked"])
-async def test_aiohttps_bodies_are_read(seen: ResponseSummary, auto: bool) -> None:
+async def test_aiohttps_bodies_are_read(seen: Records, auto: bool) -> None:
     """Of the forms that a body in memory may have; what comes back compressed is unpacked, if only for us."""
     sent = json.dumps(ASK).encode()
     bodies: list[Any] = [sent, io.BytesIO(sent), aiohttp.JsonPayload(ASK), aiohttp.BytesPayload(sent)]
@@ -239,7 +240,7 @@ async def test_aiohttps_bodies_are_read(seen: ResponseSummary, auto: bool) -> No
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_aiohttps_time_for_all_of_it_cuts_an_answer(seen: ResponseSummary, stream: bool) -> None:
+def test_aiohttps_time_for_all_of_it_cuts_an_answer(seen: Records, stream: bool) -> None:
     """The session's own timeout raises from the reader without being known to it."""
 
     async def main(url: str) -> None:
@@ -260,7 +261,7 @@ def test_aiohttps_time_for_all_of_it_cuts_an_answer(seen: ResponseSummary, strea
     assert isinstance(seen.only().error, TimeoutError)
 
 
-def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: ResponseSummary) -> None:
+def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: Records) -> None:
     """Whoever breaks off at the reason may hold the response for long."""
     with ScriptedProvider([say(WORDS)]).serve() as url, httpx.Client() as client:
         request = client.build_request("POST", f"{url}/v1/chat/completions", json={**ASK, "stream": True})
@@ -276,7 +277,7 @@ def test_a_stream_that_is_kept_unread_was_over_with_its_last_bytes(seen: Respons
     assert seen.only().duration_s < 0.3
 
 
-def test_a_byte_order_mark_before_an_answer(seen: ResponseSummary) -> None:
+def test_a_byte_order_mark_before_an_answer(seen: Records) -> None:
     """Some servers write one."""
     said = {"id": "c", "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Hi"}}]}
     answer = Answer(headers={"content-type": "application/json"}, chunks=(b"\xef\xbb\xbf" + json.dumps(said).encode(),))
@@ -285,7 +286,7 @@ def test_a_byte_order_mark_before_an_answer(seen: ResponseSummary) -> None:
     assert seen.reasons() == [StopReason.END_TURN]
 
 
-def test_urllib_raises_what_it_raises(seen: ResponseSummary) -> None:
+def test_urllib_raises_what_it_raises(seen: Records) -> None:
     """The body of the error is the host's to read."""
     with asking(Urllib, fail(429, message="slow down")) as client:
         with pytest.raises(urllib.error.HTTPError) as raised:
@@ -295,7 +296,7 @@ def test_urllib_raises_what_it_raises(seen: ResponseSummary) -> None:
 
 
 @pytest.mark.parametrize("kind", [Httpx, AsyncHttpx, Requests])
-def test_a_connection_keeps_no_exchange(seen: ResponseSummary, kind: Any) -> None:
+def test_a_connection_keeps_no_exchange(seen: Records, kind: Any) -> None:
     """It keeps the context in which it was opened, as long as it lives."""
     with asking(kind, say(WORDS)) as client:
         cleanup.run()
@@ -313,7 +314,7 @@ def exchanges() -> set[int]:
 # --- What SDKs make of their bytes ----------------------------------------------------------------------------------
 
 
-def test_a_server_that_stops_in_mid_JSON(seen: ResponseSummary) -> None:
+def test_a_server_that_stops_in_mid_JSON(seen: Records) -> None:
     """Half a body, tidily ended, is `missing`."""
     half = Answer(headers={"content-type": "application/json"}, chunks=(b'{"id": "1", "choices": [{"mess',), length=30)
     with Server(lambda asked: half).running() as url, httpx.Client() as client:
@@ -321,7 +322,7 @@ def test_a_server_that_stops_in_mid_JSON(seen: ResponseSummary) -> None:
     assert seen.reasons() == [StopReason.MISSING]
 
 
-def test_a_stream_that_is_labelled_as_JSON(seen: ResponseSummary) -> None:
+def test_a_stream_that_is_labelled_as_JSON(seen: Records) -> None:
     """Some servers and proxies do: it is read event by event all the same, to the server's last word."""
     content = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in (HEAD, TAIL)) + b"data: [DONE]\n\n"
     labelled = httpx.Response(200, headers={"content-type": "application/json"}, content=content)
@@ -353,7 +354,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses"])
 @pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN.keys())
-def test_an_api_of_ones_own_that_looks_like_a_models(seen: ResponseSummary, path: str, answer: httpx.Response) -> None:
+def test_an_api_of_ones_own_that_looks_like_a_models(seen: Records, path: str, answer: httpx.Response) -> None:
     """At a host that is no provider's, what says nothing in the format is no answer of a model."""
     body = {"model": "m", "messages": [], "input": "?", "max_tokens": 5, "stream": True}
     client = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
@@ -362,7 +363,7 @@ def test_an_api_of_ones_own_that_looks_like_a_models(seen: ResponseSummary, path
 
 
 @pytest.mark.parametrize("end", ["/", "/?a=b", "?a=b"])
-def test_a_path_that_ends_in_a_slash(seen: ResponseSummary, end: str) -> None:
+def test_a_path_that_ends_in_a_slash(seen: Records, end: str) -> None:
     """Some servers want it; the rest of the path is the format's."""
     with scripted(httpx, say("Hi")) as client:
         client.post(URL, json=ASK)
@@ -378,7 +379,7 @@ WHOLE_BODY = {
 }
 
 
-def test_names_are_cut_to_what_can_be_exported(seen: ResponseSummary) -> None:
+def test_names_are_cut_to_what_can_be_exported(seen: Records) -> None:
     """Every later export of the process would repeat them."""
     with scripted(httpx, say("Hi"), say("Hi")) as client:
         client.post(URL, json={**ASK, "model": "m" * 100_000})
@@ -386,14 +387,14 @@ def test_names_are_cut_to_what_can_be_exported(seen: ResponseSummary) -> None:
     assert [ended.started.model for ended in seen.ended] == ["m" * 256, "gpt?"]
 
 
-def test_half_a_character_in_a_request(seen: ResponseSummary) -> None:
+def test_half_a_character_in_a_request(seen: Records) -> None:
     """As `json.dumps` writes it: the server reads it too."""
     with scripted(httpx, say("Hi")) as client:
         client.post(URL, content=json.dumps({**ASK, "messages": [{"role": "user", "content": "a \udc80 name"}]}))
     assert seen.only().stop.reason is StopReason.END_TURN
 
 
-async def test_reading_an_asynchronous_answer_synchronously(seen: ResponseSummary) -> None:
+async def test_reading_an_asynchronous_answer_synchronously(seen: Records) -> None:
     """It raises what it raises, and the other way round."""
     transport = ScriptedProvider([say(WORDS), say(WORDS)]).transport()
     async with httpx.AsyncClient(transport=transport) as client:
@@ -408,7 +409,7 @@ async def test_reading_an_asynchronous_answer_synchronously(seen: ResponseSummar
 
 
 async def test_somebody_elses_plain_wrapper_around_a_method_that_is_awaited(
-    seen: ResponseSummary, monkeypatch: pytest.MonkeyPatch
+    seen: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gives a coroutine, as what it wraps does."""
     exchange_before = httpx.AsyncClient.send
@@ -427,7 +428,7 @@ async def test_somebody_elses_plain_wrapper_around_a_method_that_is_awaited(
     assert exchange_before is not own
 
 
-def test_a_copied_response_reads_on(seen: ResponseSummary) -> None:
+def test_a_copied_response_reads_on(seen: Records) -> None:
     """Nobody watches it: the bytes are the same."""
     with ScriptedProvider([say(WORDS)]).serve() as url:
         response = requests.post(f"{url}/v1/chat/completions", json=ASK, stream=True)
@@ -445,7 +446,7 @@ class Mocked(urllib.request.HTTPHandler):
         return answer
 
 
-def test_an_opener_that_answers_with_something_else(seen: ResponseSummary, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_opener_that_answers_with_something_else(seen: Records, capfd: pytest.CaptureFixture[str]) -> None:
     """It is not watched, and reads as it does."""
     opener = urllib.request.build_opener(Mocked)
     with opener.open("http://chat.example.org/v1/chat/completions", json.dumps(ASK).encode()) as response:
@@ -456,7 +457,7 @@ def test_an_opener_that_answers_with_something_else(seen: ResponseSummary, capfd
     assert "Exception ignored" not in capfd.readouterr().err
 
 
-def test_a_coroutine_that_is_dropped_while_it_reads(seen: ResponseSummary) -> None:
+def test_a_coroutine_that_is_dropped_while_it_reads(seen: Records) -> None:
     """Its end is a destructor: nothing is recorded within."""
 
     async def hold(held: list[Any], client: Any) -> None:

@@ -16,6 +16,7 @@ from opentelemetry import trace
 from endturn.events import CallEnded, CallStarted, ContinuationAttempted, Record, TurnEnded
 from endturn.formats import Event
 from endturn.formats.framing import frame
+from endturn.stop import StopReason
 from endturn.telemetry import cleanup
 from endturn.telemetry.foreign_spans import AdoptedSpan
 from tests.formats.replies import DONE_EVENT, chat_body, chunk, usage_chunk
@@ -157,6 +158,10 @@ class Records(list[Record]):
     @property
     def attempts(self) -> list[ContinuationAttempted]:
         return [record for record in self if isinstance(record, ContinuationAttempted)]
+
+    def reasons(self) -> list[StopReason]:
+        """Of the calls that have ended."""
+        return [ended.stop.reason for ended in self.ended]
 
     def only(self) -> CallEnded:
         """The one call that was announced, started and ended once."""

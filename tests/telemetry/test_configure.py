@@ -122,12 +122,6 @@ instance()
     assert {name: len(spans) for name, spans in receiver.spans.items()} == {child: 2, parent: 1}
 
 
-def test_a_random_id_where_none_is_configured(receiver: Receiver) -> None:
-    """Still with the process's own ending."""
-    (said,) = run("telemetry = endturn.configure()\ninstance()", receiver)
-    assert re.fullmatch(r"instance [0-9a-f-]{36}-\d+-[0-9a-f]{4}", said)
-
-
 def test_the_handle_flushes_and_shuts_down(receiver: Receiver) -> None:
     """As a context manager; what comes after the block is not recorded."""
     code = """
@@ -144,21 +138,6 @@ call(StopReason.END_TURN)
     assert only(receiver.spans) == ["chat gpt-5"]
 
 
-def test_exporters_can_be_given() -> None:
-    """In place of those that the variables ask for."""
-    code = """
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-spans = InMemorySpanExporter()
-telemetry = endturn.configure(span_exporter=spans, instrument=True)
-call()
-telemetry.force_flush()
-(span,) = spans.get_finished_spans()
-print(span.name, span.attributes.get("endturn.counted"))
-"""
-    said = run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none")
-    assert said == ["chat gpt-5 None"]
-
-
 def test_signals_to_the_console() -> None:
     """OTEL_*_EXPORTER=console prints, none says nothing."""
     said = run(
@@ -170,22 +149,49 @@ def test_signals_to_the_console() -> None:
     assert json.loads("\n".join(said))["name"] == "chat gpt-5"
 
 
-def test_a_disabled_sdk_is_left_disabled() -> None:
-    """Nothing is set up, nothing listens, and nothing is complained about."""
-    code = """
+@pytest.mark.parametrize(
+    "given",
+    [{"prices": {"m": 3}}, {"prices": {"m": (1,)}}, {"prices": {"m": ("a", 2)}}, {"prices": "cheap"},
+     {"prices": {"m": (1.0, -2)}}, {"agent": "yes"}, {"counted": "no"}, {"gen_ai_metrics": 1}],
+    ids=str,
+)  # fmt: skip
+def test_options_that_cannot_be_used_are_refused(given: dict[str, Any]) -> None:
+    """At once, and not where a continuation is counted."""
+    with pytest.raises(UsageError, match=f"{next(iter(given))}="):
+        Options(**given).check()
+
+
+NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
+AGAIN = "endturn.configure() is telemetry"
+
+PROGRAMS: dict[str, tuple[str, dict[str, str], list[str]]] = {
+    "an exporter that is given": (
+        """
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+spans = InMemorySpanExporter()
+telemetry = endturn.configure(span_exporter=spans, instrument=True)
+call()
+telemetry.force_flush()
+(span,) = spans.get_finished_spans()
+print(span.name, span.attributes.get("endturn.counted"))
+""",
+        {**NONE, "OTEL_TRACES_EXPORTER": "otlp"},
+        ["chat gpt-5 None"],
+    ),
+    "a disabled SDK is left disabled": (
+        """
 from opentelemetry import trace
 telemetry = endturn.configure()
 call()
 print(type(trace.get_tracer_provider()).__name__, hooks.listening(), repr(telemetry.instance))
 assert telemetry.force_flush()
 telemetry.shutdown()
-"""
-    assert run(code, OTEL_SDK_DISABLED="true") == ["ProxyTracerProvider False ''"]
-
-
-def test_providers_of_the_host_stay() -> None:
-    """They are used as they are; only what is missing is set up."""
-    code = """
+""",
+        {"OTEL_SDK_DISABLED": "true"},
+        ["ProxyTracerProvider False ''"],
+    ),
+    "providers of the host stay": (
+        """
 import logging
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 logging.getLogger("opentelemetry").setLevel(logging.ERROR)
@@ -202,85 +208,59 @@ print(trace.get_tracer_provider() is provider, type(metrics.get_meter_provider()
 print(len(spans.get_finished_spans()))
 telemetry.shutdown()
 print(provider.get_tracer("still").start_span("open").is_recording())
-"""
-    assert run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none") == [
-        "endturn: a provider for traces is installed already; it is used as it is",
-        "True opentelemetry.metrics._internal",
-        "1",
-        "True",
-    ]
-
-
-def test_configuring_twice_changes_nothing() -> None:
-    """The first handle is handed out again, and it is said."""
-    code = """
+""",
+        {**NONE, "OTEL_TRACES_EXPORTER": "otlp"},
+        [
+            "endturn: a provider for traces is installed already; it is used as it is",
+            "True opentelemetry.metrics._internal",
+            "1",
+            "True",
+        ],
+    ),
+    "a second call gets the first handle": (
+        """
 import logging
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 telemetry = endturn.configure(service_name="first", instrument=False)
 print(endturn.configure(service_name="second") is telemetry)
-"""
-    assert run(code, OTEL_METRICS_EXPORTER="none", OTEL_LOGS_EXPORTER="none", OTEL_TRACES_EXPORTER="none") == [
-        "endturn: telemetry is set up already, and service_name cannot be used any more",
-        "True",
-    ]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"prices": {"m": 3}}, {"prices": {"m": (1,)}}, {"prices": {"m": ("a", 2)}}, {"prices": "cheap"},
-     {"prices": {"m": (1.0, -2)}}, {"agent": "yes"}, {"counted": "no"}, {"gen_ai_metrics": 1}],
-    ids=str,
-)  # fmt: skip
-def test_options_that_cannot_be_used_are_refused(given: dict[str, Any]) -> None:
-    """At once, and not where a continuation is counted."""
-    with pytest.raises(UsageError, match=f"{next(iter(given))}="):
-        Options(**given).check()
-
-
-def test_a_resource_that_is_none_is_refused() -> None:
-    """With what it was, and what it should be."""
-    said = run("""
+""",
+        NONE,
+        ["endturn: telemetry is set up already, and service_name cannot be used any more", "True"],
+    ),
+    "a resource that is none": (
+        """
 try:
     endturn.configure(resource="agent")
 except endturn.UsageError as error:
     print(error)
-""")
-    assert said == ["resource='agent': give a Resource, or a mapping of attributes"]
-
-
-NONE = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
-
-
-def test_a_host_that_asked_for_nothing_is_not_warned() -> None:
-    """All exporters "none": configure() does as it is told."""
-    assert run("telemetry = endturn.configure()\ncall()", None, **NONE) == []
-
-
-def test_what_was_undone_is_done_again() -> None:
-    """After `uninstrument()`, configure() instruments again, as the first call said."""
-    code = """
+""",
+        {},
+        ["resource='agent': give a Resource, or a mapping of attributes"],
+    ),
+    "who asked for nothing is not warned": ("telemetry = endturn.configure()\ncall()", NONE, []),
+    "what was undone is done again": (
+        f"""
 telemetry = endturn.configure(); endturn.uninstrument()
 print(hooks.listening())
-print(endturn.configure() is telemetry, len(hooks._listeners))
-"""
-    assert run(code, None, **NONE) == ["False", "True 1"]
-
-
-def test_after_its_shutdown_a_process_is_not_configured_again() -> None:
-    """It is said, and the calls go unrecorded."""
-    code = """
+print({AGAIN}, len(hooks._listeners))
+""",
+        NONE,
+        ["False", "True 1"],
+    ),
+    "after its shutdown a process is not configured again": (
+        f"""
 telemetry = endturn.configure(); telemetry.shutdown()
-print(endturn.configure() is telemetry, hooks.listening())
-"""
-    said = run(code, None, **NONE)
-    assert said[0] == "True False"
-    assert said[1].startswith("endturn: this process was configured and shut down")
-    assert len(said) == 2
-
-
-def test_providers_are_objects() -> None:
-    """Neither names nor classes; nothing is left half done."""
-    code = """
+print({AGAIN}, hooks.listening())
+""",
+        NONE,
+        [
+            "True False",
+            "endturn: this process was configured and shut down, and OpenTelemetry's providers can be set only once: "
+            "nothing more is recorded. Call configure() once, and shutdown() where the process ends",
+        ],
+    ),
+    "providers are objects": (
+        """
 from opentelemetry.sdk.trace import TracerProvider
 for given in ({"tracer_provider": "zz"}, {"tracer_provider": TracerProvider}, {"meter_provider": 1}):
     try:
@@ -288,13 +268,22 @@ for given in ({"tracer_provider": "zz"}, {"tracer_provider": TracerProvider}, {"
     except endturn.UsageError as error:
         print(error)
 print(hooks.listening())
-"""
-    assert run(code) == [
-        "tracer_provider='zz': give an OpenTelemetry provider object",
-        "tracer_provider=<class 'opentelemetry.sdk.trace.TracerProvider'>: give an OpenTelemetry provider object",
-        "meter_provider=1: give an OpenTelemetry provider object",
-        "False",
-    ]
+""",
+        {},
+        [
+            "tracer_provider='zz': give an OpenTelemetry provider object",
+            "tracer_provider=<class 'opentelemetry.sdk.trace.TracerProvider'>: give an OpenTelemetry provider object",
+            "meter_provider=1: give an OpenTelemetry provider object",
+            "False",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "variables", "said"), PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program(code: str, variables: dict[str, str], said: list[str]) -> None:
+    """What it prints, and what is said to it."""
+    assert run(code, None, **variables) == said
 
 
 REFUSED = """

@@ -375,10 +375,9 @@ _CHOICES: Final = ("choices", "candidates")
 
 def _each_choice(data: Any, choices: int) -> list[tuple[int, Any]]:
     """A body or chunk, for each of several answers as if that were the only one, with its number."""
-    if choices == 1 or not isinstance(data, Mapping):
-        return [(0, data)]
-    name = next((name for name in _CHOICES if isinstance(data.get(name), list)), None)
-    if name is None or not data[name]:
+    is_several = choices > 1 and isinstance(data, Mapping)
+    name = next((name for name in _CHOICES if is_several and data.get(name) and isinstance(data[name], list)), None)
+    if name is None:
         return [(0, data)]
     return [
         (index if isinstance(index, int) else place, {**data, name: [{**each, "index": 0}]})

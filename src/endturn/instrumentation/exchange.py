@@ -165,7 +165,7 @@ class Exchange:
             if status and self.answered(status, headers):
                 self.comes_unpacked()
                 self.feed(content)
-                self.end(None, error)
+                self.end(*(body.why_cut(error) if status < 300 else (None, error)))
             else:
                 self.end(StopReason.ERROR, error, "timeout" if "Timeout" in type(error).__name__ else None)
         except Exception:

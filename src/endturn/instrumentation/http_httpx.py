@@ -28,11 +28,8 @@ def patch(library: ModuleType) -> list[Callable[[], None]]:
             else:
                 exchange.whole(content)
 
-    clients = (library.Client, False), (library.AsyncClient, True)
-    return [
-        wrap(one, "send", where=_where, read=_read, answered=answered, told=_told, is_async=waits)
-        for one, waits in clients
-    ]
+    how: Any = {"where": _where, "read": _read, "answered": answered, "told": _told}
+    return [wrap(library.Client, "send", **how), wrap(library.AsyncClient, "send", is_async=True, **how)]
 
 
 def _where(client: Any, request: Any, **kwargs: Any) -> tuple[str, str]:
@@ -44,10 +41,11 @@ def _read(client: Any, request: Any, **kwargs: Any) -> tuple[str, object]:
 
 
 def _told(error: BaseException) -> tuple[Any, ...]:
-    """What an event hook raised for the status of an answer."""
+    """What an event hook raised for the status of an answer; and that one had begun which was lost as it was read."""
     answer = getattr(error, "response", None)
-    status = getattr(answer, "status_code", None)
-    return (status, answer.headers, _content(answer) or b"") if answer is not None and isinstance(status, int) else ()
+    if answer is not None and isinstance(status := getattr(answer, "status_code", None), int):
+        return status, answer.headers, _content(answer) or b""
+    return (200, {}, b"") if "complete message body" in str(error) else ()  # h11's words, and nothing else tells
 
 
 def _content(message: Any) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from http.client import IncompleteRead
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 def patch(library: ModuleType) -> list[Callable[[], None]]:
     """Wrap the sending method of the pools, in `urllib3.connectionpool`."""
-    return [wrap(library.HTTPConnectionPool, "urlopen", where=_where, read=_read, answered=_answered)]
+    return [wrap(library.HTTPConnectionPool, "urlopen", where=_where, read=_read, answered=_answered, told=_told)]
 
 
 def _where(pool: Any, method: str, url: str, *args: object, **kwargs: object) -> tuple[str, str]:
@@ -30,6 +31,11 @@ def _read(pool: Any, method: str, url: str, body: object = None, *args: object, 
         return url, body  # a proxy is told where it goes
     port = "" if pool.port in (None, _PORTS.get(pool.scheme)) else f":{pool.port}"
     return f"{pool.scheme}://{pool.host}{port}{url}", body
+
+
+def _told(error: BaseException) -> tuple[Any, ...]:
+    """That an answer had begun, which was lost as it was read."""
+    return (200, {}, b"") if any(isinstance(cause, IncompleteRead) for cause in error.args) else ()
 
 
 def _answered(exchange: Exchange, response: Any, pool: Any, kwargs: dict[str, Any]) -> None:
