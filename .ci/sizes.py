@@ -45,7 +45,7 @@ LATE_IMPORTS = {
 
 CORE = sys.stdlib_module_names | {"endturn", "opentelemetry", "pydantic", "httpx", "jsonschema", "wrapt"}
 """What is always installed, and so is imported at the top of a file."""
-OPTIONAL = ("endturn.ui", "endturn.generate", "endturn.demo", "endturn.instrumentation.sdk_providers")
+OPTIONAL = ("endturn.ui", "endturn.generate", "endturn.instrumentation.sdk_providers")
 """Our own modules whose own imports need an extra."""
 
 NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -127,12 +127,8 @@ def test_what_is_shipped_is_installed_once(monkeypatch: pytest.MonkeyPatch, caps
     assert {each[0] for each in said[-1 - len(BOARDS) :]} == {"unchanged"}
 
 
-@pytest.mark.parametrize("bare", [False, True], ids=["history as an object", "history as a list (before 11.3)"])
-def test_an_upgrade_updates_and_removes(
-    grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str], bare: bool
-) -> None:
+def test_an_upgrade_updates_and_removes(grafana: FakeGrafana, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A changed dashboard is written as a new version of the same uid, one that is no more is removed."""
-    grafana.state.bare_versions = bare
     run(grafana, "--from", folder)
     (folder / "stops.json").unlink()
     (folder / "overview.json").write_text(json.dumps(board("endturn-overview", "Everything")))

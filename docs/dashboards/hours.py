@@ -1,6 +1,6 @@
 """Hours of plausible telemetry in a Prometheus, always the same: for the pictures of the dashboards.
 
-    python docs/dashboards/hours.py FOLDER    fills the folder of a Prometheus, and serves it
+    PYTHONPATH=. python docs/dashboards/hours.py FOLDER    fills the folder of a Prometheus, and serves it
 
 Three services of an imaginary shop. Six hours before the end one of them is deployed with a token limit that is too
 low, two hours before the end that is taken back.

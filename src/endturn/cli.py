@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from endturn import __version__, grafana_api, install, reasons, run, shipped
+from endturn import __version__, demo, grafana_api, install, reasons, run, shipped
 from endturn.errors import UsageError
 
 Run = Callable[..., int]
@@ -65,10 +65,11 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"endturn {__version__}")
     groups = {"": top.add_subparsers(metavar="COMMAND", required=True)}
-    for group, summary in GROUPS.items():
-        groups[group] = groups[""].add_parser(group, help=summary).add_subparsers(metavar="ACTION", required=True)
     for name, (function, _, options) in COMMANDS.items():
         group, _, word = name.rpartition(" ")
+        if group not in groups:
+            opened = groups[""].add_parser(group, help=GROUPS[group])
+            groups[group] = opened.add_subparsers(metavar="ACTION", required=True)
         summary, _, description = (inspect.getdoc(function) or "").partition("\n\n")
         command = groups[group].add_parser(word, help=summary, description=description or summary)
         command.set_defaults(command=name)
@@ -117,7 +118,6 @@ def _run(words: list[str]) -> int:
     _flag("--json", "print the result as one JSON object, and nothing else", dest="as_json"),
     _flag("--once", "play the script once, print the table and end (as without a terminal)"),
     _option("--minutes", type=float, default=0.0, metavar="N", help="play it again for N minutes, at a human pace"),
-    extra="demo",
 )
 def _demo(as_json: bool, once: bool, minutes: float) -> int:
     """Run real SDK agents against a scripted provider and print why the models stopped.
@@ -128,8 +128,6 @@ def _demo(as_json: bool, once: bool, minutes: float) -> int:
     """
     if minutes < 0 or (once and minutes):
         raise UsageError("--minutes takes a positive number, and does not go with --once")
-    from endturn import demo
-
     with_page = not (once or as_json or minutes) and sys.stdout.isatty()
     return demo.run(as_json=as_json, minutes=minutes, with_page=with_page)
 

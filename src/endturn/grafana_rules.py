@@ -29,21 +29,14 @@ Rule = Mapping[str, Any]
 
 def install(grafana: Grafana, groups: Sequence[dict[str, Any]], folder: str, uids: Uids) -> Iterator[Done]:
     """Make a folder hold these groups of rules, and no other rule of ours in a group of ours."""
-    there = {str(rule["uid"]): rule for rule in grafana.get(f"{PROVISIONING}/alert-rules")}
-    wanted = {rule["uid"] for group in groups for rule in group["rules"]}
-    gone = [
-        uid
-        for uid, rule in there.items()
-        if uid.startswith(PREFIX) and uid not in wanted
-        if rule["folderUID"] == folder and rule["ruleGroup"].startswith(PREFIX)
-    ]
+    there: dict[str, Rule] = {rule["uid"]: rule for rule in grafana.get(f"{PROVISIONING}/alert-rules")}
+    others = {uid: rule for uid, rule in there.items() if rule["folderUID"] == folder}
+    for uid in (rule["uid"] for group in groups for rule in group["rules"]):
+        others.pop(uid, None)
+    gone = [uid for uid, rule in others.items() if uid.startswith(PREFIX) and rule["ruleGroup"].startswith(PREFIX)]
     for group in groups:
         rules = [_as_api(rule, group["name"], folder, uids, grafana.url) for rule in group["rules"]]
-        foreign = [
-            rule
-            for uid, rule in there.items()
-            if (rule["folderUID"], rule["ruleGroup"]) == (folder, group["name"]) and uid not in {*wanted, *gone}
-        ]
+        foreign = [rule for uid, rule in others.items() if rule["ruleGroup"] == group["name"] and uid not in gone]
         yield _install_group(grafana, group, folder, rules, foreign, there)
     for uid in gone:
         grafana.write("DELETE", f"{PROVISIONING}/alert-rules/{uid}")
@@ -52,7 +45,7 @@ def install(grafana: Grafana, groups: Sequence[dict[str, Any]], folder: str, uid
 
 def _install_group(
     grafana: Grafana,
-    group: Mapping[str, Any],
+    group: Rule,
     folder: str,
     rules: Sequence[Rule],
     foreign: Sequence[Rule],
@@ -65,20 +58,20 @@ def _install_group(
         raise UsageError(f"{group['interval']!r} is no interval that a rule group can have: write it as in 60s or 1m")
     former = grafana.get(path, absent=404)
     differing = [rule for rule in rules if not _same_rule(rule, there.get(rule["uid"], {}))]
-    theirs = [{key: there.get(rule["uid"], {}).get(key) for key in THEIRS} for rule in rules]
-    paused = sum(bool(each["isPaused"]) for each in theirs)
+    kept = [{**rule, **_theirs(there.get(rule["uid"], {}))} for rule in rules]
+    paused = sum(bool(rule.get("isPaused")) for rule in kept)
     notes = [f"{len(differing)} of {len(rules)} rules differ"] if former and differing else [f"{len(rules)} rules"]
     notes += [f"{paused} stay paused"] * bool(paused) + [f"{len(foreign)} of others stay"] * bool(foreign)
     if former and not differing and former["interval"] == interval:
         return Done("unchanged", "rules", name, ", ".join(notes))
-    kept = [
-        {**rule, **{key: value for key, value in each.items() if value is not None}}
-        for rule, each in zip(rules, theirs, strict=True)
-    ]
     body = {"title": name, "folderUid": folder, "interval": interval, "rules": [*kept, *foreign]}
     if refusal := grafana.write("PUT", path, body):
         return Done("refused", "rules", name, refusal)
     return Done("updated" if former else "created", "rules", name, ", ".join(notes))
+
+
+def _theirs(rule: Rule) -> Rule:
+    return {key: rule[key] for key in THEIRS if rule.get(key) is not None}
 
 
 def _as_api(rule: Rule, group: str, folder: str, uids: Uids, url: str) -> Rule:

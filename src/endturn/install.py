@@ -112,7 +112,7 @@ def _install_board(grafana: Grafana, board: dict[str, Any], folder: str) -> Done
     body = {
         "dashboard": board | {"id": None},
         "folderUid": folder,
-        # Where it is new, nothing may be overwritten: a Grafana before 11 would take over one of the same title.
+        # Where it is new, nothing may be overwritten.
         "overwrite": done.what == "updated",
         "message": f"{MESSAGE}{__version__} {digest}",
     }
@@ -135,7 +135,5 @@ def _remove_boards(grafana: Grafana, folder: str, *, keep: set[str]) -> Iterator
 
 def _last_message(grafana: Grafana, uid: str) -> str:
     """What the newest version in a dashboard's history says of itself."""
-    history = grafana.get(f"/api/dashboards/uid/{uid}/versions", absent=404, limit=1) or []
-    versions = history["versions"] if isinstance(history, dict) else history  # a bare list before Grafana 11.3
-    newest = sorted(versions, key=lambda version: int(version["version"]))[-1:]
-    return "".join(str(version.get("message") or "") for version in newest)
+    history = grafana.get(f"/api/dashboards/uid/{uid}/versions", absent=404, limit=1) or {"versions": []}
+    return "".join(str(version.get("message") or "") for version in history["versions"][:1])

@@ -16,11 +16,9 @@ import yaml
 
 from endturn.errors import UsageError
 from endturn.generate import dashboards, files as generated
-from endturn.generate.config import RuleConfig
 from endturn.generate.dashboards import LABELS, NAMES, SOURCES
-from endturn.generate.promql import SERVICE, UnknownName
+from endturn.generate.promql import SERVICE, UnknownName, filled, selectors
 from endturn.telemetry import schema
-from tests.generate.parsed import filled, selectors
 from tests.support.processes import REPOSITORY
 from tests.support.promtool import oldest
 
@@ -384,10 +382,3 @@ def test_what_there_is_not_is_refused(changed: Panel, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)) as error:
         _panel(**changed)
     assert isinstance(error.value, UnknownName) or "no metric" not in says
-
-
-def test_boards_are_in_the_package() -> None:
-    """What is committed is what the package's data render to."""
-    made = dashboards.files(RuleConfig())
-    assert {Path(name).stem for name in made} == set(NAMES)
-    assert json.loads(made["dashboards/overview.json"]) == BY_NAME["overview"]

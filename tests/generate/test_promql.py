@@ -16,7 +16,6 @@ from endturn.generate.promql import UnknownName
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import Count
 from endturn.telemetry.schema import Attribute
-from tests.generate.parsed import parse, selectors
 from tests.support.processes import Prometheus
 from tests.support.promtool import evaluate
 
@@ -102,7 +101,7 @@ def test_both_generations_of_a_name_are_joined_before_aggregation() -> None:
         " or rate(gen_ai_client_inference_duration_seconds_count[1h]))"
     )
     both = promql.rates(schema.TOKEN_USAGE, (schema.TOKEN_TYPE,), "1h", 'job=~"$job"', part="sum")
-    assert [name for name, _ in selectors(both)] == [
+    assert [name for name, _ in promql.selectors(both)] == [
         "gen_ai_client_token_usage_sum",
         "gen_ai_client_inference_operation_input_tokens_sum",
         "gen_ai_client_inference_operation_output_tokens_sum",
@@ -164,7 +163,7 @@ def test_a_share_is_zero_where_nothing_bad_happened_and_nothing_where_nothing_di
 
 
 def test_every_form_is_understood() -> None:
-    """An independent parser reads each."""
+    """A parser reads each."""
     buckets = promql.select(schema.TURN_DURATION, 'job=~"$job"', part="bucket")
     for text in (
         promql.number(RESPONSES, (*promql.SERVICE, *promql.CALL), "$__range"),
@@ -172,4 +171,4 @@ def test_every_form_is_understood() -> None:
         promql.quantile(0.95, buckets, (), "$window"),
         promql.share(promql.increases(RESPONSES, (), "1h"), promql.increases(RESPONSES, (), "1h")),
     ):
-        assert parse(text)
+        assert [*promql.selectors(text)]

@@ -12,8 +12,8 @@ import yaml
 from endturn.generate import alerts as declared, dashboards, manifests, rules
 from endturn.generate.alerts import Alert
 from endturn.generate.config import RuleConfig
+from endturn.generate.promql import selectors
 from endturn.telemetry import schema
-from tests.generate.parsed import selectors
 from tests.support import promtool
 from tests.support.processes import REPOSITORY, require_stack
 

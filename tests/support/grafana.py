@@ -33,7 +33,6 @@ class State:
     provisioned: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)  # "METHOD /path" prefixes that answer 403
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)  # "METHOD /path" -> what it answers; None: HTML
-    bare_versions: bool = False  # the history as a bare list, as before Grafana 11.3
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -143,7 +142,7 @@ def _dashboard(state: State, method: str, uid: str, rest: list[str]) -> tuple[in
     match method, *rest:
         case "GET", "versions":
             newest = sorted(kept["versions"], key=lambda version: -version["version"])
-            return 200, newest if state.bare_versions else {"continueToken": "", "versions": newest}
+            return 200, {"continueToken": "", "versions": newest}
         case ("GET",):
             meta = {"folderUid": kept["folder"], "provisioned": uid in state.provisioned}
             return 200, {"dashboard": kept["model"], "meta": meta}

@@ -93,21 +93,14 @@ def _alert(row: Mapping[str, Any], cell: Cell, config: RuleConfig) -> Alert:
         "runbook_url": f"{config.runbooks}/{row['name']}.md",
         "dashboard_url": f"{config.grafana}/d/{row['dashboard']}{_chosen(row['link'])}",
     }
+    said: dict[str, Any] = {name: tuple(row[name]) for name in ("look", "act", "fires", "quiet")}
+    for name in ("name", "severity", "hold", "keep", "dashboard", "meaning", "impact"):
+        said[name] = row.get(name, "")
     return Alert(
-        name=row["name"],
         who=cell.who,
-        severity=row["severity"],
         expr=promql.expand(row["expr"], values, cell.where),
-        hold=row.get("hold", ""),
-        keep=row.get("keep", ""),
-        dashboard=row["dashboard"],
         annotations={key: promql.expand(row[key], values) for key in ("summary", "description")} | links,
-        meaning=row["meaning"],
-        impact=row["impact"],
-        look=tuple(row["look"]),
-        act=tuple(row["act"]),
-        fires=tuple(row["fires"]),
-        quiet=tuple(row["quiet"]),
+        **said,
     )
 
 

@@ -43,6 +43,15 @@ TOP: Final = 8
 GAP: Final = "15m"
 """For how long telemetry may be absent, so that a chart still shows what came meanwhile, when the gap ends."""
 
+WINDOWS: Final = {
+    "$__range_s": "21600",
+    "$__rate_interval": "4m",
+    "$__interval": "5m",
+    "$__range": "6h",
+    "$window": "1h",
+}
+"""What Grafana might put in for a dashboard's times, to read an expression without it."""
+
 Label = Attribute | str
 Part = Literal["", "bucket", "sum", "count"]
 
@@ -316,25 +325,34 @@ def check(expr: str, known: Mapping[str, Collection[str]]) -> None:
         names = [each.prometheus, *(name for name, _ in SUCCESSORS.get(each.prometheus, ()))]
         suffixes = ("_bucket", "_sum", "_count") if each.instrument == "histogram" else ("",)
         declared |= {n + s: {LE, *(a.label for a in each.attributes)} for n in names for s in suffixes}
-    expr = expr.replace("$__range_s", "3600")
-    for variable in ("$__rate_interval", "$__interval", "$__range", "$window"):
-        expr = expr.replace(variable, "1h")
-    for selector in _selectors(promql_parser.parse(re.sub(r"\$\w+", "x", expr))):
-        name = selector.name or next(m.value for m in selector.matchers.matchers if m.name == "__name__")
+    for name, matchers in selectors(expr):
+        name = name or dict(matchers)["__name__"]
         if name not in declared and not name.startswith("endturn:"):
             raise _unknown("metric", name, declared)
-        for matcher in selector.matchers.matchers:
-            if matcher.name not in {"__name__", INSTANCE, *SERVICE, *declared.get(name, ())}:
-                raise _unknown("label", matcher.name, declared[name], of=repr(name))
+        for label, _ in matchers:
+            if label not in {"__name__", INSTANCE, *SERVICE, *declared.get(name, ())}:
+                raise _unknown("label", label, declared[name], of=repr(name))
 
 
-def _selectors(node: Any) -> Iterator[Any]:
-    """Every vector selector below a node of the parser."""
+def filled(expr: str) -> str:
+    """The expression with values for a dashboard's variables."""
+    for variable, window in WINDOWS.items():
+        expr = expr.replace(variable, window)
+    return re.sub(r"\$\w+", ".*", expr)
+
+
+def selectors(expr: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Every series that an expression reads: its name, if it has one, and each label that is asked about, with what."""
+    for node in _vectors(promql_parser.parse(filled(expr))):
+        yield str(node.name or ""), [(matcher.name, matcher.value) for matcher in node.matchers.matchers]
+
+
+def _vectors(node: Any) -> Iterator[Any]:
     if isinstance(node, promql_parser.VectorSelector):
         yield node
         return
     for name in ("expr", "lhs", "rhs", "vector_selector"):
         if (child := getattr(node, name, None)) is not None:
-            yield from _selectors(child)
+            yield from _vectors(child)
     for child in getattr(node, "args", None) or ():
-        yield from _selectors(child)
+        yield from _vectors(child)
