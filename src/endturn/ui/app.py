@@ -88,12 +88,8 @@ class Page:
     def __init__(self, store: Store, *, address: str, traces: str = "") -> None:
         self.store, self.address, self.traces = store, address, traces
         self._room = otlp.Room()
-        self._closing = False
+        self.closing = False  # true ends the connections that wait for news
         self._templates = views.templates()
-
-    def close(self) -> None:
-        """End the connections that wait for news."""
-        self._closing = True
 
     def routes(self) -> list[Route | Mount]:
         """What is served."""
@@ -175,7 +171,7 @@ class Page:
         async def news() -> AsyncIterator[str]:
             told = 0
             yield "retry: 2000\n\n"
-            while not self._closing and not await request.is_disconnected():
+            while not self.closing and not await request.is_disconnected():
                 if told != self.store.commits:
                     told = self.store.commits
                     yield f"data: {told}\n\n"

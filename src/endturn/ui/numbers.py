@@ -71,14 +71,11 @@ class Numbers:
         said = _SAID.get(count.metric.name, {})
         columns = [f"'{said[label]}'" if label in said else _column(label) for label in by]
         where = [
-            "metric = $1",
-            f"le IS {'NOT ' if count.metric.instrument == 'histogram' else ''}NULL",
+            f"metric = $1 AND le IS {'NOT ' if count.metric.instrument == 'histogram' else ''}NULL",
             *map(_condition, count.only),
             *(f"NOT {_condition(condition)}" for condition in count.never),
         ]
-        query = (
-            f"SELECT {''.join(f'{column}, ' for column in columns)}sum(added) FROM added WHERE {' AND '.join(where)}"
-        )
+        query = f"SELECT {', '.join([*columns, 'sum(added)'])} FROM added WHERE {' AND '.join(where)}"
         rows = self._added.execute(f"{query} GROUP BY ALL", [count.metric.name]).fetchall()
         return {tuple(labels): added for *labels, added in rows if added}
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, Message
+from google.rpc.code_pb2 import INVALID_ARGUMENT, UNAVAILABLE
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
@@ -53,9 +54,6 @@ _SAID: Final = {
 }  # fmt: skip
 """The attribute that a column holds."""
 _SAID_OF_EVENT: Final = ("provider", "model", "turn_id", "outcome")
-INVALID: Final = 3
-UNAVAILABLE: Final = 14
-"""Of `google.rpc.Code`."""
 
 
 class BadRequest(Exception):
@@ -73,9 +71,7 @@ class Room:
         self._left = most
 
     @asynccontextmanager
-    async def body(
-        self, chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES
-    ) -> AsyncIterator[bytearray]:
+    async def body(self, chunks: AsyncIterable[bytes], encoding: str, most: int = MOST_BYTES) -> AsyncIterator[bytes]:
         """The whole body, unpacked; it takes up room until the block ends.
 
         Raises:
@@ -90,7 +86,7 @@ class Room:
                         raise BadRequest(503, "too much is coming at once: send this again in a moment")
                     self._left -= len(part)
                     found += part
-            yield found
+            yield bytes(found)
         except TimeoutError:
             if late.expired():
                 raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
@@ -119,13 +115,13 @@ async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> A
         raise BadRequest(400, "the gzipped body ends too early, or goes on after its end: send one gzip member")
 
 
-def read(signal: str, content_type: str, content: bytes | bytearray) -> Batch:
+def read(signal: str, content_type: str, content: bytes) -> Batch:
     """The rows of one export request; raises BadRequest for what is none."""
     request = SIGNALS[signal][0]()
     kind = content_type.partition(";")[0].strip().lower()
     try:
         if kind == PROTOBUF:
-            request.ParseFromString(bytes(content))
+            request.ParseFromString(content)
         elif kind == JSON:
             tree = json.loads(content)
             if not isinstance(tree, dict):
@@ -149,7 +145,7 @@ def answer(signal: str, content_type: str, batch: Batch) -> bytes:
 
 def refusal(content_type: str, why: str, status: int) -> bytes:
     """The body of an answer that is an error."""
-    return _encoded(Status(code=UNAVAILABLE if status == 503 else INVALID, message=why), content_type)
+    return _encoded(Status(code=UNAVAILABLE if status == 503 else INVALID_ARGUMENT, message=why), content_type)
 
 
 def _encoded(message: Message, content_type: str) -> bytes:
@@ -200,11 +196,8 @@ def _value(value: AnyValue) -> Any:
 
 
 def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
-    if (
-        len(span.trace_id) != 16
-        or len(span.span_id) != 8
-        or _too_late(span.start_time_unix_nano, span.end_time_unix_nano)
-    ):
+    times = span.start_time_unix_nano, span.end_time_unix_nano
+    if (len(span.trace_id), len(span.span_id)) != (16, 8) or _too_late(*times):
         batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
         return
     found = _attributes(span.attributes)
@@ -212,8 +205,7 @@ def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
     failed = span.status.code == span.status.STATUS_CODE_ERROR
     row |= {
         "trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex() or None,
-        "name": span.name, "scope": scope, "start_ns": span.start_time_unix_nano,
-        "end_ns": max(span.end_time_unix_nano, span.start_time_unix_nano),
+        "name": span.name, "scope": scope, "start_ns": times[0], "end_ns": max(times),
         "error": row["error"] or ((span.status.message or "error") if failed else None),
         "links": json.dumps([link.span_id.hex() for link in span.links]),
         "attributes": json.dumps(found, ensure_ascii=False),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Final
 
 from endturn.telemetry import schema
@@ -98,13 +97,10 @@ def _trend(asked: Numbers) -> dict[str, Any]:
     length = max(1, asked.number_of_steps // 10, math.ceil(LIVELY_S * NS / asked.step_ns))
     empty = [0.0] * asked.number_of_steps
     counts = (UNFINISHED_TURNS, TRUNCATED_TURNS)
-    part, whole = (_summed(asked.steps(count, ()).get((), empty), length) for count in counts)
-    y = [p / w if w else None for p, w in zip(part, whole, strict=True)]
+    part, whole = (asked.steps(count, ()).get((), empty) for count in counts)
+    recent = [slice(max(0, n + 1 - length), n + 1) for n in range(asked.number_of_steps)]
+    y = [sum(part[steps]) / sum(whole[steps]) if any(whole[steps]) else None for steps in recent]
     return _chart("trend", "line", "share", asked, [{"name": "not continued", "colour": "lost", "y": y, "fill": True}])
-
-
-def _summed(values: Sequence[float], length: int) -> list[float]:
-    return [sum(values[max(0, n + 1 - length) : n + 1]) for n in range(len(values))]
 
 
 def _waits(asked: Numbers) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from endturn import reasons
 from endturn.reasons import MEANING, RESUMES, is_of
-from endturn.stop import StopReason
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
@@ -15,10 +14,8 @@ from endturn.ui.views import View
 def shown(view: View, store: Store) -> dict[str, Any]:
     """Every value of every API, those first that calls of the view ended with; filtered by a text."""
     where, asked = view.where()
-    query = (
-        f"SELECT provider, lower(raw), reason, count(*) FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL"
-    )
-    seen = store.read(query, asked)
+    columns = "provider, lower(raw), reason, count(*)"
+    seen = store.read(f"SELECT {columns} FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL", asked)
     mix: Counter[str] = Counter()
     for _, _, reason, calls in seen:
         mix[reason] += calls
@@ -33,12 +30,10 @@ def shown(view: View, store: Store) -> dict[str, Any]:
     ]  # fmt: skip
     known = {(entry.raw.lower(), entry.normalized) for entry in table}
     unknown = [
-        {"raw": raw, "reason": reason, "seen": calls} for _, raw, reason, calls in seen
-        if raw is not None and (raw, reason) not in known
-    ]  # fmt: skip
+        {"raw": raw, "seen": calls} for _, raw, reason, calls in seen if raw is not None and (raw, reason) not in known
+    ]
     rows.sort(key=lambda row: -row[1])  # stable: within a number of calls as the table has them
     return {
         "rows": rows, "all": len(table), "resumes": RESUMES, "unknown": unknown, "q": view.given.get("q", "")[:100],
-        "mix": dict(mix.most_common()),
-        "meaning": {reason.value: MEANING[reason] for reason in StopReason}, "calls": mix.total(),
+        "mix": dict(mix.most_common()), "meaning": MEANING,
     }  # fmt: skip

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.resources import files as package_files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -20,6 +19,7 @@ from endturn.errors import UsageError, did_you_mean
 from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import files, panels, views
 from endturn.ui.numbers import Numbers
+from endturn.ui.rows import data
 from endturn.ui.store import Store, opened
 from endturn.ui.views import View
 
@@ -95,16 +95,13 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
     asked = Numbers(store, view.scope)
     values = {name: asked.value(name) for name in INDICATORS}
     where, parameters = view.where()
+    left = f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
     return {
         "version": __version__,
         "measured": bool(store.read("SELECT 1 FROM series LIMIT 1")),
         "values": values,
         "models": panels.models(asked),
-        "unfinished": store.read_rows(
-            f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
-            " ORDER BY start_ns LIMIT 100",
-            parameters,
-        ),
+        "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
         "limits": [
             {"text": each.text, "value": values[each.name], "met": each.is_met(values[each.name])} for each in limits
         ],
@@ -117,7 +114,7 @@ def _written(found: dict[str, Any], format_: str) -> str:
     shown = {name: panels.shown(INDICATORS[name], value) for name, value in found["values"].items()}
     environment = views.templates(escape=format_ == "html")
     environment.filters["cell"] = _cell
-    style = package_files(__package__).joinpath("static", "page.css").read_text(encoding="utf-8")
+    style = data("static/page.css")
     template = environment.get_template(f"report.{format_}")
     return template.render(found, indicators=INDICATORS, shown=shown, level=panels.level, style=style)
 

@@ -83,7 +83,7 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     try:
         yield address
     finally:
-        page.close()
+        page.closing = True
         server.should_exit = True
         thread.join(5)
         listening.close()
@@ -131,8 +131,7 @@ def holder(port: int) -> str:
 
 def browse(address: str, asked: bool | None = None) -> None:
     """Open a browser there, if that is asked for; None: where there is a display."""
-    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    away = os.environ.get("SSH_CONNECTION") or os.environ.get("CI")
-    seen = not away and (display or platform.system() in ("Windows", "Darwin"))
-    if seen if asked is None else asked:
+    away = {"SSH_CONNECTION", "CI"} & os.environ.keys()
+    display = {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys() or platform.system() in ("Windows", "Darwin")
+    if display and not away if asked is None else asked:
         webbrowser.open(address)

@@ -33,7 +33,8 @@ def listed(view: View, store: Store) -> dict[str, Any]:
     state = view.given.get("state", "") if view.given.get("state") in STATES else ""
     where, asked = view.where()
     counts = dict(store.read(f"SELECT state, count(*) FROM turns WHERE {where} GROUP BY state", asked))
-    total = sum(counts.values()) if not state else counts.get(state, 0)
+    counts[""] = sum(counts.values())
+    total = counts.get(state, 0)
     last = max(0, (total - 1) // A_PAGE)
     number = min(int(given) if (given := view.given.get("page", "0")).isdecimal() and len(given) < 7 else 0, last)
     chosen = f"{where} AND state = $state" if state else where
@@ -44,7 +45,7 @@ def listed(view: View, store: Store) -> dict[str, Any]:
     longest = max((row["end_ns"] - row["start_ns"] for row in rows), default=1) or 1
     return {
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
-        "rows": rows, "longest": longest, "total": total, "counts": counts | {"": sum(counts.values())},
+        "rows": rows, "longest": longest, "total": total, "counts": counts,
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number, "last": last,
         "first": number * A_PAGE + 1,
     }  # fmt: skip
@@ -184,11 +185,9 @@ def _said(span: Row) -> str:
     """The text of a call's answer, where it is recorded: as JSON on the span."""
     try:
         messages = json.loads(json.loads(span["attributes"]).get(schema.OUTPUT_MESSAGES.key) or "[]")
-        return "".join(
-            str(part.get("content", "")) for part in messages[0]["parts"] if part.get("type") == "text"
-        ) if messages else ""  # fmt: skip
+        return "".join(str(part.get("content", "")) for part in messages[0]["parts"] if part.get("type") == "text")
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return ""  # another instrumentation's, in a form of its own
+        return ""  # none, or another instrumentation's, in a form of its own
 
 
 def _pieces(calls: Sequence[Step]) -> list[Step]:
