@@ -170,14 +170,3 @@ def test_mistrals_span_is_enriched(spans: InMemorySpanExporter, tracers: TracerP
         next(stream)
     assert reasons(spans) == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
     assert {scope(span) for span in spans.get_finished_spans()} == {"mistralai_sdk_tracer"}
-
-
-def test_an_agents_span_names_no_model(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
-    """The agent has the model: the span is named for what it does, and only the answer says who wrote it."""
-    asking = mistral(body(CUT), events(*CUT_STREAM))
-    asked: Any = {"agent_id": "a", "messages": ASK["messages"]}
-    asking.agents.complete(**asked)
-    assert list(asking.agents.stream(**asked))
-    found = spans.get_finished_spans()
-    assert [span.name for span in found] == ["chat", "chat"]
-    assert not any("gen_ai.request.model" in (span.attributes or {}) for span in found)
