@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +24,12 @@ from endturn.events import Continuation, Strategy, Turn, TurnKind, TurnOutcome
 from endturn.formats import RequestSummary, format_of
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, fingerprints
-from endturn.telemetry.fingerprints import ContinuePrompts, digests
+from endturn.telemetry.fingerprints import ContinuePrompts
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
 from endturn.turns import infer_with, start_turn
-from tests.formats.replies import chat_body, message, say
-from tests.telemetry.mocked import Records, body, chat, claude
+from tests.formats.replies import chat_body
+from tests.telemetry.mocked import Records, body, chat
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Tell me of the tides."}
@@ -659,128 +660,32 @@ def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pyte
     world.call(HISTORY, "x")
 
 
-def test_a_history_is_hashed_once_for_all_lengths() -> None:
-    """However many turns wait, one pass."""
-    asked = RequestSummary(history=[user(str(number)) for number in range(10)], length=10)
-    found = digests(asked, [1, 5, 10])
-    assert found[5] == digests(asked, [5])[5]
-    assert len(set(found.values())) == 3
-
-
 # --- Every format's histories --------------------------------------------------------------------------------------
 
 GO_ON = "Continue."
-FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "openai_chat": (
-        "openai_chat",
-        {"messages": [HI]},
-        {"messages": [HI, {"role": "assistant", "content": HALF, "refusal": None}, user(GO_ON)]},
-    ),
-    "openai_responses": (
-        "openai_responses",
-        {"input": HI["content"]},
-        {
-            "input": [
-                {"role": "user", "content": [{"type": "input_text", "text": HI["content"]}]},
-                {"type": "reasoning", "id": "rs_1", "summary": []},
-                {
-                    "type": "message",
-                    "role": "assistant",
-                    "id": "msg_1",
-                    "status": "incomplete",
-                    "content": [{"type": "output_text", "text": HALF, "annotations": []}],
-                },
-                user(GO_ON),
-            ]
-        },
-    ),
-    "anthropic": (
-        "anthropic",
-        {"system": "Be brief.", "messages": [HI]},
-        {
-            "system": "Be brief.",
-            "messages": [
-                HI,
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "thinking", "thinking": "Hm.", "signature": "x"},
-                        {"type": "text", "text": HALF},
-                    ],
-                },
-                {"role": "user", "content": [{"type": "text", "text": GO_ON}]},
-            ],
-        },
-    ),
-    "gemini, a text": (
-        "gemini",
-        {"contents": HI["content"]},
-        {
-            "contents": [
-                {"role": "user", "parts": [{"text": HI["content"]}]},
-                {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": HALF}]},
-                {"role": "user", "parts": [{"text": GO_ON}]},
-            ]
-        },
-    ),
-    "gemini, the SDK's objects": (
-        "gemini",
-        {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},
-        {
-            "contents": [
-                genai.Content(role="user", parts=[genai.Part(text=HI["content"])]),
-                genai.Content(role="model", parts=[genai.Part(text=HALF)]),
-                genai.Part(text=GO_ON),
-            ]
-        },
-    ),
-    "gemini_interactions": (
-        "gemini_interactions",
-        {"input": HI["content"]},
-        {
-            "input": [
-                {"type": "user_input", "content": [{"type": "text", "text": HI["content"]}]},
-                {"type": "thought", "signature": "x"},
-                {"type": "model_output", "content": [{"type": "text", "text": HALF}]},
-                {"type": "user_input", "content": GO_ON},
-            ]
-        },
-    ),
-    "bedrock_converse": (
-        "bedrock_converse",
-        {"messages": [{"role": "user", "content": [{"text": HI["content"]}]}]},
-        {
-            "messages": [
-                {"role": "user", "content": [{"text": HI["content"]}]},
-                {"role": "assistant", "content": [{"text": HALF}]},
-                {"role": "user", "content": [{"text": GO_ON}]},
-            ]
-        },
-    ),
-    "cohere": ("cohere", {"messages": [HI]}, {"messages": [HI, answer(HALF), user(GO_ON)]}),
-    "cohere v1": (
-        "cohere",
-        {"message": HI["content"]},
-        {
-            "chat_history": [{"role": "USER", "message": HI["content"]}, {"role": "CHATBOT", "message": HALF}],
-            "message": GO_ON,
-        },
-    ),
-    "ollama": (
-        "ollama",
-        {"messages": [HI]},
-        {"messages": [HI, {"role": "assistant", "content": HALF, "thinking": "Hm."}, user(GO_ON)]},
-    ),
+FORMATS: dict[str, Any] = json.loads(Path(__file__).with_name("histories.json").read_text())
+FORMATS["gemini, the SDK's objects"] = {
+    "format": "gemini",
+    "first": {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},
+    "second": {
+        "contents": [
+            genai.Content(role="user", parts=[genai.Part(text=HI["content"])]),
+            genai.Content(role="model", parts=[genai.Part(text=HALF)]),
+            genai.Part(text=GO_ON),
+        ]
+    },
 }
+"""A request of each format, and the one that asks to go on."""
 
 
-@pytest.mark.parametrize(("name", "first", "second"), FORMATS.values(), ids=FORMATS.keys())
-def test_histories_of_every_format(world: World, name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_histories_of_every_format(world: World, name: str) -> None:
     """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
+    format_name, first, second = FORMATS[name].values()
 
     def call(given: dict[str, Any], text: str, reason: StopReason) -> events.CallEnded:
         call = open_call(
-            Layer.CLIENT, format_of(name).request_summary({"model": "m", **given}), provider="p", model="m"
+            Layer.CLIENT, format_of(format_name).request_summary({"model": "m", **given}), provider="p", model="m"
         )
         assert call is not None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
@@ -816,112 +721,17 @@ def test_a_question_in_parts_is_a_question() -> None:
 # --- Nudges --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "continue",
-        "Continue.",
-        "Please continue",
-        "please go on!",
-        "Keep going…",
-        "  CONTINUE  ",
-        "[continue]",
-        "weiter",
-        "继续",
-        "Continue from where you left off.",
-        "Please continue exactly where you stopped, without repeating anything.",
-        "Continue your previous response",
-        "Your response was cut off. Please continue.",
-        "Your previous message was truncated because it hit the token limit. Continue exactly where it ended.",
-        "You were cut off. Resume your answer.",
-        "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought.",
-        "Continue.\n\nDo not repeat any text.",
-        "[SYSTEM: Response truncated by max_tokens. Continue.]",
-        "Your last response hit the output token limit. Continue from exactly where you left off, without repeating.",
-        "Output token limit hit. Resume directly - no apology, no recap. Break remaining work into smaller pieces.",
-        "Previous response was truncated by token limit.\nContinue exactly from where you left off.\nIf you intended a "
-        "tool call, emit one complete tool call payload only.\nDo not repeat already-sent text.",
-        "more",
-        "More, please!",
-        "…",
-        "...",
-        "The rest, please.",
-        "Give me the rest",
-        "Please send me the rest of your answer.",
-        "Your last response was truncated; output only the remaining part.",
-        "go ahead",
-        "Suite",
-        "La suite, s'il vous plaît",
-        "Continuez, s'il vous plaît.",
-        "Poursuis",
-        "Continue ta réponse",
-        "Bitte fortsetzen.",
-        "Mach bitte weiter",
-        "Continúa, por favor",
-        "Continúa tu respuesta",
-        "sigue",
-        "continua",
-        "Continua per favore",
-        "请继续。",
-        "繼續",
-        "接着写",
-        "続けて",
-        "続きを書いてください。",
-        "계속해 주세요",
-        "продолжи",
-        "Продолжай, пожалуйста",
-        "devam et",
-        "أكمل",
-        "जारी रखें",
-    ],
-)
-def test_a_nudge(text: str) -> None:
+TEXTS = json.loads(Path(__file__).with_name("continue_prompts.json").read_text())
+
+
+@pytest.mark.parametrize("text", TEXTS["asks to go on"])
+def test_a_text_that_asks_to_go_on(text: str) -> None:
     """What hosts send to have a cut answer finished."""
     assert ContinuePrompts().is_one(user(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "   ",
-        "Continue the story with a dragon",
-        "How do I continue a Python loop?",
-        "go on a diet plan for me",
-        "Thanks!",
-        "What happened next?",
-        "Resume writing tips?",
-        "Continue in French",
-        "Finish the report on sales",
-        "Complete the sentence: roses are",
-        "The meeting was interrupted. Why?",
-        "no more, please",
-        "More about the moon",
-        "next",
-        "yes",
-        "?",
-        "And then?",
-        "Write a complete sentence",
-        "Give me the complete text",
-        "Give me the rest of Europe's capitals",
-        "What is the rest mass of an electron?",
-        "Is there anything remaining?",
-        "Output the result as JSON",
-        "Complete the suite",
-        "Hotel suite prices",
-        "Suite bergamasque",
-        "Comment continuer une boucle en Python ?",
-        "Qu'est-ce que la suite de Fibonacci ?",
-        "Resume ta réponse",
-        "Resume tu respuesta",
-        "¿Qué sigue?",
-        "Sigue el ejemplo con Ana",
-        "Wie geht es weiter mit Anna?",
-        "Continua la storia con un drago",
-        "继续讲一个新的故事",
-    ],
-)
-def test_not_a_nudge(text: str) -> None:
+@pytest.mark.parametrize("text", TEXTS["does not"])
+def test_a_text_that_does_not(text: str) -> None:
     """What a person may well ask next."""
     assert not ContinuePrompts().is_one(user(text))
 
@@ -995,24 +805,6 @@ def test_an_openai_loop_that_continues(records: Records) -> None:
     (turn,) = records.turns
     assert (turn.outcome, turn.turn.inferred, turn.turn.iterations) == (TurnOutcome.COMPLETED, True, 2)
     assert records.started[1].continuation == Continuation(1, Strategy.PROMPT, records.started[0].number)
-
-
-def test_an_anthropic_loop_that_continues(records: Records) -> None:
-    """The same with a prefill, and with the system prompt beside the messages."""
-    client = claude(body(message([say(HALF)], "max_tokens")), body(message([say(REST)])))
-    messages: list[Any] = [HI]
-    first = client.messages.create(model="m", max_tokens=9, system="Be brief.", messages=messages)
-    messages.append({"role": "assistant", "content": first.content})
-    client.messages.create(model="m", max_tokens=9, system="Be brief.", messages=messages)
-    (turn,) = records.turns
-    assert (turn.outcome, turn.turn.inferred) == (TurnOutcome.COMPLETED, True)
-    assert records.started[1].continuation == Continuation(1, Strategy.PREFILL, records.started[0].number)
-
-
-def test_asked_is_the_host_s_own_history() -> None:
-    """A format copies nothing."""
-    history = [HI]
-    assert format_of("openai_chat").request_summary({"model": "m", "messages": history}).history is history
 
 
 def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gc
 import json
@@ -10,19 +9,13 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-import anthropic
-import boto3
-import cohere
 import httpx
-import mistralai.client as mistralai
-import ollama
 import openai
 import pytest
-from botocore.config import Config
-from google import genai
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -42,7 +35,7 @@ from tests.telemetry.secrets import Exported, Secrets, exporting
 
 @dataclass
 class Way:
-    """How an SDK is asked: a whole answer, and a stream of one."""
+    """How a model is asked: a whole answer, and a stream of one."""
 
     whole: Callable[[], Any]
     stream: Callable[[], Any]
@@ -55,25 +48,22 @@ def _address(url: str, s: Secrets) -> str:
 
 def _chat(s: Secrets) -> dict[str, Any]:
     """A chat request with a secret wherever one may be."""
+    function = {"name": "f", "arguments": f'{{"a": "{s.argument}"}}'}
+    pieces = [
+        {"type": "text", "text": s.prompt},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{s.image()}"}},
+        {"type": "image_url", "image_url": {"url": f"https://host/{s.image_path}?sig={s.signature}"}},
+        {"type": "file", "file": {"filename": s.file_name, "file_data": s.image()}},
+    ]
     return {
         "model": "m",
         "messages": [
             {"role": "system", "content": s.system},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": s.prompt},
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{s.image()}"}},
-                    {"type": "image_url", "image_url": {"url": f"https://host/{s.image_path}?sig={s.signature}"}},
-                    {"type": "file", "file": {"filename": s.file_name, "file_data": s.image()}},
-                ],
-            },
+            {"role": "user", "content": pieces},
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [
-                    {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"a": "{s.argument}"}}'}}
-                ],
+                "tool_calls": [{"id": "1", "type": "function", "function": function}],
             },
             {"role": "tool", "tool_call_id": "1", "content": s.result},
         ],
@@ -83,6 +73,102 @@ def _chat(s: Secrets) -> dict[str, Any]:
         "metadata": {"of": s.metadata},
         "max_completion_tokens": 999,
     }
+
+
+def _responses(s: Secrets) -> dict[str, Any]:
+    return {
+        "model": "m",
+        "instructions": s.system,
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": s.prompt}]},
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"a": "{s.argument}"}}'},
+            {"type": "function_call_output", "call_id": "1", "output": s.result},
+        ],
+        "metadata": {"of": s.metadata},
+        "user": s.user_id,
+    }
+
+
+def _messages(s: Secrets) -> dict[str, Any]:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": s.image()}}
+    used = {"type": "tool_use", "id": "1", "name": "f", "input": {"a": s.argument}}
+    return {
+        "model": "m",
+        "max_tokens": 999,
+        "system": [{"type": "text", "text": s.system}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": s.prompt}, image]},
+            {"role": "assistant", "content": [used]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": s.result}]},
+        ],
+        "tools": [{"name": s.tool, "description": s.description, "input_schema": {"type": "object"}}],
+        "stop_sequences": [s.stop],
+        "metadata": {"user_id": s.user_id},
+    }
+
+
+def _contents(s: Secrets) -> dict[str, Any]:
+    image = {"inlineData": {"mimeType": "image/png", "data": s.image()}}
+    return {
+        "contents": [{"role": "user", "parts": [{"text": s.prompt}, image]}],
+        "systemInstruction": {"parts": [{"text": s.system}]},
+        "generationConfig": {"stopSequences": [s.stop]},
+        "labels": {"of": s.metadata},
+    }
+
+
+def _converse(s: Secrets) -> dict[str, Any]:
+    document = {"format": "pdf", "name": s.file_name, "source": {"bytes": s.image()}}
+    return {
+        "system": [{"text": s.system}],
+        "messages": [{"role": "user", "content": [{"text": s.prompt}, {"document": document}]}],
+        "inferenceConfig": {"stopSequences": [s.stop]},
+        "requestMetadata": {"of": s.metadata},
+    }
+
+
+def _plain(s: Secrets) -> dict[str, Any]:
+    """A request of Cohere's or Ollama's."""
+    messages = [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt, "images": [s.image()]}]
+    return {"model": "m", "messages": messages, "options": {"stop": [s.stop]}, "stream": False}
+
+
+BEDROCK = "bedrock-runtime.eu-west-1.amazonaws.com/model/m"
+GEMINI = "generativelanguage.googleapis.com/v1beta/models/m"
+REQUESTS: dict[str, tuple[str, str, Callable[[Secrets], dict[str, Any]]]] = {
+    "chat": ("api.openai.com/v1/chat/completions", "", _chat),
+    "responses": ("api.openai.com/v1/responses", "", _responses),
+    "anthropic": ("api.anthropic.com/v1/messages", "", _messages),
+    "gemini": (f"{GEMINI}:generateContent", f"{GEMINI}:streamGenerateContent?alt=sse", _contents),
+    "bedrock": (f"{BEDROCK}/converse", f"{BEDROCK}/converse-stream", _converse),
+    "cohere": ("api.cohere.com/v2/chat", "", _plain),
+    "ollama": ("localhost:11434/api/chat", "", _plain),
+}
+"""Of each format where it is asked, where a stream is if not there, and a request with secrets."""
+
+
+def _sent(name: str, url: str, s: Secrets) -> Way:
+    """A plain HTTP client, asking what looks like the provider's own host, with secrets in the address and headers."""
+
+    class To(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(url).port)
+            return super().handle_request(request)
+
+    where, streams, body = REQUESTS[name]
+    headers = {"authorization": f"Bearer {s.key}", "x-own": s.header}
+    client = httpx.Client(transport=To(), params={"key": s.query}, headers=headers)
+    asked = body(s)
+
+    def address(path: str) -> httpx.URL:
+        return httpx.URL(f"https://{path}").copy_with(username=s.user, password=s.password)
+
+    def stream() -> Iterator[bytes]:
+        more = {} if streams else {"stream": True}
+        with client.stream("POST", address(streams or where), json=asked | more) as answer:
+            yield from answer.iter_bytes()
+
+    return Way(lambda: client.post(address(where), json=asked), stream)
 
 
 def _openai(url: str, s: Secrets) -> Way:
@@ -98,162 +184,6 @@ def _openai(url: str, s: Secrets) -> Way:
         lambda: client.chat.completions.create(**ask),
         lambda: client.chat.completions.create(**ask, stream=True),
     )
-
-
-def _openai_async(url: str, s: Secrets) -> Way:
-    async def asked(**more: Any) -> list[Any]:
-        async with openai.AsyncOpenAI(api_key=s.key, base_url=f"{_address(url, s)}/v1", max_retries=0) as client:
-            answer = await client.chat.completions.create(**_chat(s), **more)
-            return [chunk async for chunk in answer] if more else [answer]
-
-    return Way(lambda: asyncio.run(asked()), lambda: asyncio.run(asked(stream=True)))
-
-
-def _responses(url: str, s: Secrets) -> Way:
-    client = openai.OpenAI(api_key=s.key, base_url=f"{_address(url, s)}/v1", max_retries=0)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "instructions": s.system,
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": s.prompt}]},
-            {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"a": "{s.argument}"}}'},
-            {"type": "function_call_output", "call_id": "1", "output": s.result},
-        ],
-        "metadata": {"of": s.metadata},
-        "user": s.user_id,
-    }
-    return Way(lambda: client.responses.create(**ask), lambda: client.responses.create(**ask, stream=True))
-
-
-def _anthropic(url: str, s: Secrets) -> Way:
-    client = anthropic.Anthropic(api_key=s.key, base_url=_address(url, s), max_retries=0)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "max_tokens": 999,
-        "system": [{"type": "text", "text": s.system}],
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": s.prompt},
-                    {
-                        "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": s.image()},
-                    },
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"a": s.argument}}],
-            },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": s.result}]},
-        ],
-        "tools": [{"name": s.tool, "description": s.description, "input_schema": {"type": "object"}}],
-        "stop_sequences": [s.stop],
-        "metadata": {"user_id": s.user_id},
-        "extra_headers": {"x-own": s.header},
-    }
-    return Way(lambda: client.messages.create(**ask), lambda: client.messages.create(**ask, stream=True))
-
-
-def _gemini(url: str, s: Secrets) -> Way:
-    options: Any = {"base_url": url, "retry_options": {"attempts": 1}, "headers": {"x-own": s.header}}
-    client = genai.Client(api_key=s.key, http_options=options)
-    image = {"inline_data": {"mime_type": "image/png", "data": s.image()}}
-    ask: dict[str, Any] = {
-        "model": "m",
-        "contents": [{"role": "user", "parts": [{"text": s.prompt}, image]}],
-        "config": {"system_instruction": s.system, "stop_sequences": [s.stop], "labels": {"of": s.metadata}},
-    }
-    return Way(
-        lambda: client.models.generate_content(**ask),
-        lambda: client.models.generate_content_stream(**ask),
-    )
-
-
-def _bedrock(url: str, s: Secrets) -> Way:
-    client = boto3.session.Session().client(
-        "bedrock-runtime",
-        endpoint_url=url,
-        region_name="eu-west-1",
-        aws_access_key_id=s.key,
-        aws_secret_access_key=s.secret_access_key,
-        aws_session_token=s.session_token,
-        config=Config(retries={"total_max_attempts": 1}),
-    )
-    ask: dict[str, Any] = {
-        "modelId": "m",
-        "system": [{"text": s.system}],
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"text": s.prompt},
-                    {"document": {"format": "pdf", "name": s.file_name, "source": {"bytes": s.image_bytes.encode()}}},
-                ],
-            }
-        ],
-        "inferenceConfig": {"stopSequences": [s.stop]},
-        "requestMetadata": {"of": s.metadata},
-    }
-    return Way(lambda: client.converse(**ask), lambda: client.converse_stream(**ask)["stream"])
-
-
-def _cohere(url: str, s: Secrets) -> Way:
-    http = httpx.Client(headers={"x-own": s.header})
-    client = cohere.ClientV2(api_key=s.key, base_url=url, max_retries=0, httpx_client=http)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "messages": [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt}],
-        "stop_sequences": [s.stop],
-    }
-    return Way(lambda: client.chat(**ask), lambda: client.chat_stream(**ask))
-
-
-def _mistral(url: str, s: Secrets) -> Way:
-    client = mistralai.Mistral(api_key=s.key, server_url=url)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "messages": [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt}],
-        "stop": s.stop,
-        "metadata": {"of": s.metadata},
-    }
-    return Way(lambda: client.chat.complete(**ask), lambda: client.chat.stream(**ask))
-
-
-def _ollama(url: str, s: Secrets) -> Way:
-    client = ollama.Client(_address(url, s).removesuffix(f"/{s.path}"), headers={"authorization": s.key})
-    ask: dict[str, Any] = {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": s.system},
-            {"role": "user", "content": s.prompt, "images": [s.image()]},
-        ],
-        "options": {"stop": [s.stop]},
-    }
-    return Way(lambda: client.chat(**ask), lambda: client.chat(**ask, stream=True))
-
-
-def _httpx(url: str, s: Secrets) -> Way:
-    """A plain HTTP client, asking what looks like OpenAI's own host."""
-
-    class To(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(url).port)
-            return super().handle_request(request)
-
-    client = httpx.Client(
-        base_url=f"https://{s.user}:{s.password}@api.openai.com/{s.path}/v1",
-        params={"key": s.query},
-        headers={"authorization": f"Bearer {s.key}"},
-        transport=To(),
-    )
-
-    def stream() -> Iterator[str]:
-        with client.stream("POST", "/chat/completions", json=_chat(s) | {"stream": True}) as answer:
-            yield from answer.iter_lines()
-
-    return Way(lambda: client.post("/chat/completions", json=_chat(s)), stream)
 
 
 def _ours(url: str, s: Secrets) -> Way:
@@ -284,16 +214,8 @@ def _decorated(url: str, s: Secrets) -> Way:
 
 
 WAYS: dict[str, Callable[[str, Secrets], Way]] = {
+    **{name: partial(_sent, name) for name in REQUESTS},
     "openai": _openai,
-    "openai async": _openai_async,
-    "openai responses": _responses,
-    "anthropic": _anthropic,
-    "google-genai": _gemini,
-    "bedrock": _bedrock,
-    "cohere": _cohere,
-    "mistralai": _mistral,
-    "ollama": _ollama,
-    "httpx": _httpx,
     "our client": _ours,
     "observe_provider_call": _decorated,
 }
