@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -470,28 +468,6 @@ def test_an_answer_that_could_not_be_seen(world: World) -> None:
     assert ended.started.turn is cut.started.turn
 
 
-def test_found_across_threads_and_contexts(world: World) -> None:
-    """Tasks and threads do not matter: a continuation may be made anywhere in the process."""
-    cut = contextvars.Context().run(world.cut, HISTORY)
-    found: list[events.CallEnded] = []
-    thread = threading.Thread(target=lambda: found.append(world.call([*HISTORY, answer(HALF), NUDGE])))
-    thread.start()
-    thread.join()
-    assert found[0].started.turn is cut.started.turn
-
-
-def test_two_turns_with_one_prompt(world: World) -> None:
-    """Two users ask the same at once; each continuation finds its own by the answer's end."""
-    made: list[events.CallEnded] = []
-    first = world.cut(
-        HISTORY, "One answer, cut he", during=lambda: made.append(world.cut(HISTORY, "Another one, cut the"))
-    )
-    second = made[0]
-    one = world.call([*HISTORY, answer("One answer, cut he"), NUDGE])
-    other = world.call([*HISTORY, answer("Another one, cut the"), NUDGE])
-    assert (one.started.turn, other.started.turn) == (first.started.turn, second.started.turn)
-
-
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
     """Of two calls that repeat a history at once, one continues; the turn does not end while it is under way."""
     cut = world.cut(HISTORY)
@@ -551,15 +527,6 @@ def test_an_idle_turn_ends_before_the_next_call(world: World) -> None:
     world.clock.now += IDLE_S
     assert world.call([*HISTORY, answer(HALF), NUDGE], REST).started.continuation is None
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
-
-
-def test_a_closed_world_leaves_nothing_open(world: World) -> None:
-    """Shutdown ends every turn that waits, once."""
-    for number in range(3):
-        world.cut([user(str(number))])
-    world.inferring.close()
-    world.inferring.close()
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 3
 
 
 def test_at_most_so_many_wait(world: World) -> None:

@@ -16,8 +16,6 @@ from urllib.parse import quote
 import httpx
 import openai
 import pytest
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
@@ -30,7 +28,7 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.stop import Stop, StopReason, word_shown
 from endturn.telemetry import attributes, cleanup
-from tests.telemetry.secrets import Exported, Secrets, exporting
+from tests.telemetry.secrets import Exported, Secrets
 
 
 @dataclass
@@ -264,12 +262,11 @@ def _asked(way: Way) -> None:
 @pytest.fixture
 def exported() -> Iterator[Exported]:
     """What leaves the process; a test instruments."""
-    with exporting() as exported:
-        try:
-            yield exported
-        finally:
-            uninstrument()
-            cleanup.run()
+    try:
+        yield Exported()
+    finally:
+        uninstrument()
+        cleanup.run()
 
 
 @pytest.fixture
@@ -282,12 +279,6 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     return planted
 
 
-def _seen(exported: Exported) -> InMemorySpanExporter:
-    kept = InMemorySpanExporter()
-    exported.tracers.add_span_processor(SimpleSpanProcessor(kept))
-    return kept
-
-
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that a test leaves open
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_that_was_said_is_exported(
@@ -295,17 +286,15 @@ def test_nothing_that_was_said_is_exported(
 ) -> None:
     """Whole, streamed, cut, failed, left, with a prompt for a stop reason: calls are recorded, their text is not."""
     caplog.set_level(logging.DEBUG, "endturn")
-    spans = _seen(exported)
     instrument(**exported.providers(), events="both")
     with ScriptedProvider(_replies(secrets)).serve() as url:
         _asked(WAYS[name](url, secrets))
     uninstrument()
-    exported.shutdown()
-    calls = [span for span in spans.get_finished_spans() if "gen_ai.request.model" in (span.attributes or {})]
+    calls = [span for span in exported.spans.get_finished_spans() if "gen_ai.request.model" in (span.attributes or {})]
     assert len(calls) == WHOLE + STREAMED + 1
-    assert b"endturn.stop_reason_observed" in exported.bytes
-    assert b"endturn.responses" in exported.bytes
-    assert secrets.found(exported.bytes) == {}
+    assert b"endturn.stop_reason_observed" in exported.everything()
+    assert b"endturn.responses" in exported.everything()
+    assert secrets.found(exported.everything()) == {}
     assert secrets.found(caplog.text.encode()) == {}
 
 
@@ -357,7 +346,6 @@ def test_a_controllers_turns_hold_nothing_that_was_said(
             with suppress(ProviderError):
                 turn(question)
     uninstrument()
-    exported.shutdown()
     for event in (
         b"endturn.continuation_attempt",
         b"endturn.continuation_terminated",
@@ -365,8 +353,8 @@ def test_a_controllers_turns_hold_nothing_that_was_said(
         b"endturn.tool_dispatch_blocked",
         b"execute_tool write",
     ):
-        assert event in exported.bytes
-    assert secrets.found(exported.bytes) == {}
+        assert event in exported.everything()
+    assert secrets.found(exported.everything()) == {}
     assert secrets.found(caplog.text.encode()) == {}
 
 
@@ -380,10 +368,9 @@ def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, export
     with ScriptedProvider(_replies(s)).serve() as url:
         _asked(WAYS[name](url, s))
     uninstrument()
-    exported.shutdown()
     for said in (s.prompt, s.answer, *([] if name == "observe_provider_call" else [s.system])):
-        assert said.encode() in exported.bytes
-    found = s.found(exported.bytes)
+        assert said.encode() in exported.everything()
+    found = s.found(exported.everything())
     allowed = {"prompt", "system", "argument", "result", "tool", "description", "answer", "reasoning", "called", "stop"}
     assert set(found) <= allowed | {"image_path"}, found
 

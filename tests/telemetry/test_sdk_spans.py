@@ -58,16 +58,6 @@ def scope(span: ReadableSpan) -> str:
 # --- Anthropic's ---------------------------------------------------------------------------------------------------
 
 
-def helper(client: anthropic.Anthropic) -> None:
-    with client.messages.stream(**CLAUDE) as stream:
-        stream.get_final_message()
-
-
-def raw(client: Any, read: Callable[[Any], Any], **more: Any) -> None:
-    with client.messages.with_streaming_response.create(**CLAUDE, **more) as made:
-        list(read(made))
-
-
 CALLS: dict[str, tuple[httpx2.Response, Callable[[anthropic.Anthropic], object], str]] = {
     "whole": (body(CUT_MESSAGE), lambda client: client.messages.create(**CLAUDE), "max_tokens"),
     "read": (
@@ -76,18 +66,6 @@ CALLS: dict[str, tuple[httpx2.Response, Callable[[anthropic.Anthropic], object],
         "max_tokens",
     ),
     "cut": (events(*STREAM[:5]), lambda client: list(client.messages.create(**CLAUDE, stream=True)), "missing"),
-    "helper": (events(*STREAM), helper, "end_turn"),
-    "raw body": (body(CUT_MESSAGE), lambda client: raw(client, lambda made: made.read()), "max_tokens"),
-    "raw stream": (
-        events(*CUT_MESSAGES),
-        lambda client: raw(client, lambda made: made.iter_lines(), stream=True),
-        "max_tokens",
-    ),
-    "raw stream, cut": (
-        events(*STREAM[:5]),
-        lambda client: raw(client, lambda made: made.iter_bytes(), stream=True),
-        "missing",
-    ),
 }
 
 
