@@ -32,6 +32,8 @@ from tests.telemetry.mocked import Records, body, chat
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Tell me of the tides."}
 HISTORY = [SYSTEM, HI]
+HISTORIES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("histories.json").read_text())
+FORMATS, CONTINUING, REFUSING, LEAVING, OTHERS = HISTORIES.values()
 HALF = "The tides are the rise and fall of the sea that the moon and"
 REST = " the sun together cause."
 
@@ -160,38 +162,12 @@ def test_a_wrapper_s_turn_is_as_long_as_its_call(world: World) -> None:
 
 NUDGE = user("Continue exactly from where you left off.")
 
-CONTINUING: dict[str, tuple[list[Any], StopReason, Strategy]] = {
-    "resend": (HISTORY, StopReason.MAX_TOKENS, Strategy.RESEND),
-    "retry": (HISTORY, StopReason.MISSING, Strategy.RETRY),
-    "prefill": ([*HISTORY, answer(HALF)], StopReason.MAX_TOKENS, Strategy.PREFILL),
-    "prefill, stripped": ([*HISTORY, answer(HALF.strip())], StopReason.MAX_TOKENS, Strategy.PREFILL),
-    "nudge": ([*HISTORY, answer(HALF), NUDGE], StopReason.MAX_TOKENS, Strategy.PROMPT),
-    "nudge in a part": (
-        [*HISTORY, answer(HALF), {"role": "user", "content": [{"type": "text", "text": "continue"}]}],
-        StopReason.MAX_TOKENS,
-        Strategy.PROMPT,
-    ),
-    "cache marks": (
-        [
-            SYSTEM,
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": HI["content"], "cache_control": {"type": "ephemeral"}}],
-            },
-            answer(HALF),
-            NUDGE,
-        ],
-        StopReason.MAX_TOKENS,
-        Strategy.PROMPT,
-    ),
-    "missing, then a nudge": ([*HISTORY, answer(HALF), NUDGE], StopReason.MISSING, Strategy.PROMPT),
-}
 
-
-@pytest.mark.parametrize(("history", "reason", "strategy"), CONTINUING.values(), ids=CONTINUING.keys())
-def test_a_call_that_continues(world: World, history: list[Any], reason: StopReason, strategy: Strategy) -> None:
+@pytest.mark.parametrize("name", CONTINUING)
+def test_a_call_that_continues(world: World, name: str) -> None:
     """It joins the cut call's turn, says how and what it continues, and completes it."""
-    cut = world.call(HISTORY, HALF, reason)
+    history, reason, strategy = CONTINUING[name].values()
+    cut = world.call(HISTORY, HALF, StopReason(reason))
     assert world.outcomes == []
     ended = world.call(history, REST)
     assert ended.started.turn is cut.started.turn
@@ -271,38 +247,6 @@ def test_a_pause_that_is_left(world: World) -> None:
     assert world.outcomes[2:] == [TurnOutcome.LEFT_PAUSED]
 
 
-CUT_CALL = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": '{"to": "A'}}
-CALLING = {"role": "assistant", "content": None, "tool_calls": [CUT_CALL]}
-REFUSING: dict[str, list[Any]] = {
-    "openai": [CALLING, {"role": "tool", "tool_call_id": "c", "content": "Error: invalid JSON in the arguments"}],
-    "anthropic": [
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "pay", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "?", "is_error": True}]},
-    ],
-    "bedrock": [
-        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t", "name": "pay", "input": {}}}]},
-        {
-            "role": "user",
-            "content": [{"toolResult": {"toolUseId": "t", "status": "error", "content": [{"text": "?"}]}}],
-        },
-    ],
-    "gemini": [
-        {"role": "model", "parts": [{"functionCall": {"name": "pay", "args": {}}}]},
-        {"role": "user", "parts": [{"functionResponse": {"name": "pay", "response": {"error": "?"}}}]},
-    ],
-    "responses": [
-        {"type": "function_call", "call_id": "c", "name": "pay", "arguments": '{"to'},
-        {"type": "function_call_output", "call_id": "c", "output": "Failed to parse the arguments"},
-    ],
-    "one of two": [
-        CALLING,
-        {"role": "tool", "tool_call_id": "a", "content": "42"},
-        {"role": "tool", "tool_call_id": "c", "content": "Invalid arguments"},
-    ],
-    "a framework's words": [CALLING, user("Could not parse the tool call: the JSON is incomplete. Try again.")],
-}
-
-
 @pytest.mark.parametrize("added", REFUSING.values(), ids=REFUSING.keys())
 def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[Any]) -> None:
     """The model is asked for it again: a repair, which completes the turn."""
@@ -311,21 +255,6 @@ def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[
     assert ended.started.continuation == Continuation(1, Strategy.REPAIR, cut.started.number)
     (turn,) = world.records.turns
     assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.COMPLETED, True, False)
-
-
-LEAVING: dict[str, list[Any]] = {
-    "next question": [*HISTORY, answer(HALF), user("And who discovered that?")],
-    "a question that begins like a nudge": [*HISTORY, answer(HALF), user("Continue the story with a dragon in it")],
-    "a long text with a nudge in it": [*HISTORY, answer(HALF), user("continue where you left off " + "x" * 600)],
-    "a nudge and a question": [*HISTORY, answer(HALF), NUDGE, user("In French, please")],
-    "a nudge with an image": [
-        *HISTORY,
-        answer(HALF),
-        {"role": "user", "content": [{"type": "text", "text": "continue"}, {"type": "image_url", "image_url": {}}]},
-    ],
-    "a tool's result": [*HISTORY, answer(HALF), {"role": "tool", "tool_call_id": "c", "content": "42"}],
-    "the answer dropped": [*HISTORY, user("Never mind. What is 2 + 2?")],
-}
 
 
 @pytest.mark.parametrize("history", LEAVING.values(), ids=LEAVING.keys())
@@ -340,15 +269,6 @@ def test_a_call_that_goes_on_without_continuing(world: World, history: list[Any]
         (ended.started.turn, TurnOutcome.COMPLETED),
     ]
     assert not world.records.attempts
-
-
-OTHERS: dict[str, list[Any]] = {
-    "another conversation": [SYSTEM, user("Something else")],
-    "another answer to the same": [*HISTORY, answer("Another sample of the same prompt."), user("Thanks")],
-    "another system prompt": [{"role": "system", "content": "You are another agent."}, HI],
-    "shorter": [SYSTEM],
-    "none": [],
-}
 
 
 @pytest.mark.parametrize("history", OTHERS.values(), ids=OTHERS.keys())
@@ -630,7 +550,6 @@ def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pyte
 # --- Every format's histories --------------------------------------------------------------------------------------
 
 GO_ON = "Continue."
-FORMATS: dict[str, Any] = json.loads(Path(__file__).with_name("histories.json").read_text())
 FORMATS["gemini, the SDK's objects"] = {
     "format": "gemini",
     "first": {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},

@@ -6,10 +6,12 @@ import base64
 import gc
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -44,105 +46,17 @@ def _address(url: str, s: Secrets) -> str:
     return url.replace("://", f"://{s.user}:{s.password}@") + f"/{s.path}"
 
 
-def _chat(s: Secrets) -> dict[str, Any]:
-    """A chat request with a secret wherever one may be."""
-    function = {"name": "f", "arguments": f'{{"a": "{s.argument}"}}'}
-    pieces = [
-        {"type": "text", "text": s.prompt},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{s.image()}"}},
-        {"type": "image_url", "image_url": {"url": f"https://host/{s.image_path}?sig={s.signature}"}},
-        {"type": "file", "file": {"filename": s.file_name, "file_data": s.image()}},
-    ]
-    return {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": s.system},
-            {"role": "user", "content": pieces},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "1", "type": "function", "function": function}],
-            },
-            {"role": "tool", "tool_call_id": "1", "content": s.result},
-        ],
-        "tools": [{"type": "function", "function": {"name": s.tool, "description": s.description, "parameters": {}}}],
-        "stop": [s.stop],
-        "user": s.user_id,
-        "metadata": {"of": s.metadata},
-        "max_completion_tokens": 999,
-    }
+def _planted(value: Any, s: Secrets) -> Any:
+    """The value with a secret for each `$place`."""
+    if isinstance(value, str):
+        return re.sub(r"\$([a-z_]+)", lambda place: s.image() if place[1] == "image" else getattr(s, place[1]), value)
+    if isinstance(value, dict):
+        return {name: _planted(each, s) for name, each in value.items()}
+    return [_planted(each, s) for each in value] if isinstance(value, list) else value
 
 
-def _responses(s: Secrets) -> dict[str, Any]:
-    return {
-        "model": "m",
-        "instructions": s.system,
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": s.prompt}]},
-            {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"a": "{s.argument}"}}'},
-            {"type": "function_call_output", "call_id": "1", "output": s.result},
-        ],
-        "metadata": {"of": s.metadata},
-        "user": s.user_id,
-    }
-
-
-def _messages(s: Secrets) -> dict[str, Any]:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": s.image()}}
-    used = {"type": "tool_use", "id": "1", "name": "f", "input": {"a": s.argument}}
-    return {
-        "model": "m",
-        "max_tokens": 999,
-        "system": [{"type": "text", "text": s.system}],
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": s.prompt}, image]},
-            {"role": "assistant", "content": [used]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": s.result}]},
-        ],
-        "tools": [{"name": s.tool, "description": s.description, "input_schema": {"type": "object"}}],
-        "stop_sequences": [s.stop],
-        "metadata": {"user_id": s.user_id},
-    }
-
-
-def _contents(s: Secrets) -> dict[str, Any]:
-    image = {"inlineData": {"mimeType": "image/png", "data": s.image()}}
-    return {
-        "contents": [{"role": "user", "parts": [{"text": s.prompt}, image]}],
-        "systemInstruction": {"parts": [{"text": s.system}]},
-        "generationConfig": {"stopSequences": [s.stop]},
-        "labels": {"of": s.metadata},
-    }
-
-
-def _converse(s: Secrets) -> dict[str, Any]:
-    document = {"format": "pdf", "name": s.file_name, "source": {"bytes": s.image()}}
-    return {
-        "system": [{"text": s.system}],
-        "messages": [{"role": "user", "content": [{"text": s.prompt}, {"document": document}]}],
-        "inferenceConfig": {"stopSequences": [s.stop]},
-        "requestMetadata": {"of": s.metadata},
-    }
-
-
-def _plain(s: Secrets) -> dict[str, Any]:
-    """A request of Cohere's or Ollama's."""
-    messages = [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt, "images": [s.image()]}]
-    return {"model": "m", "messages": messages, "options": {"stop": [s.stop]}, "stream": False}
-
-
-BEDROCK = "bedrock-runtime.eu-west-1.amazonaws.com/model/m"
-GEMINI = "generativelanguage.googleapis.com/v1beta/models/m"
-REQUESTS: dict[str, tuple[str, str, Callable[[Secrets], dict[str, Any]]]] = {
-    "chat": ("api.openai.com/v1/chat/completions", "", _chat),
-    "responses": ("api.openai.com/v1/responses", "", _responses),
-    "anthropic": ("api.anthropic.com/v1/messages", "", _messages),
-    "gemini": (f"{GEMINI}:generateContent", f"{GEMINI}:streamGenerateContent?alt=sse", _contents),
-    "bedrock": (f"{BEDROCK}/converse", f"{BEDROCK}/converse-stream", _converse),
-    "cohere": ("api.cohere.com/v2/chat", "", _plain),
-    "ollama": ("localhost:11434/api/chat", "", _plain),
-}
-"""Of each format where it is asked, where a stream is if not there, and a request with secrets."""
+REQUESTS = json.loads(Path(__file__).with_name("secret_requests.json").read_text())
+"""Of each format where it is asked, where a stream is if not there, and a request with places for secrets."""
 
 
 def _sent(name: str, url: str, s: Secrets) -> Way:
@@ -153,10 +67,10 @@ def _sent(name: str, url: str, s: Secrets) -> Way:
             request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(url).port)
             return super().handle_request(request)
 
-    where, streams, body = REQUESTS[name]
+    where, streams, body = REQUESTS[name].values()
     headers = {"authorization": f"Bearer {s.key}", "x-own": s.header}
     client = httpx.Client(transport=To(), params={"key": s.query}, headers=headers)
-    asked = body(s)
+    asked = _planted(body, s)
 
     def address(path: str) -> httpx.URL:
         return httpx.URL(f"https://{path}").copy_with(username=s.user, password=s.password)
@@ -177,7 +91,7 @@ def _openai(url: str, s: Secrets) -> Way:
         default_headers={"x-own": s.header},
         max_retries=0,
     )
-    ask = _chat(s) | {"extra_headers": {"x-more": s.extra_header}}
+    ask = _planted(REQUESTS["chat"]["body"], s) | {"extra_headers": {"x-more": s.extra_header}}
     return Way(
         lambda: client.chat.completions.create(**ask),
         lambda: client.chat.completions.create(**ask, stream=True),
