@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -21,8 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import endturn
-from endturn.calls import Call
-from tests.telemetry.mocked import ASK, CUT, STREAM, WHOLE, Server, body, chat, events
+from tests.telemetry.mocked import ASK, STREAM, WHOLE, Server, body, chat, events
 
 Hook = Callable[[httpx2.Request], object]
 
@@ -83,12 +81,6 @@ CHAT = f"chat {ASK['model']}"
 def ids(span: ReadableSpan) -> tuple[int, int]:
     assert span.context is not None
     return span.context.trace_id, span.context.span_id
-
-
-def alive() -> int:
-    """How many calls there are, those of other tests among them, when all garbage is gone."""
-    gc.collect()
-    return sum(type(each) is Call for each in gc.get_objects())
 
 
 def parent(span: ReadableSpan) -> int | None:
@@ -184,19 +176,6 @@ def test_events_without_spans_are_of_the_hosts_trace(host: Host) -> None:
     with host.tracer.start_as_current_span("flushing"):
         (event,) = host.emitted()
     assert (event.trace_id, event.span_id) == ids(host.exported()["host"][0])
-
-
-@pytest.mark.parametrize("reply", [WHOLE, CUT])
-def test_a_call_that_was_asked_for_its_span_leaves_no_garbage(observed: Host, reply: Any) -> None:
-    """Neither the call nor what stands for its span needs the garbage collector."""
-    before = alive()
-    gc.disable()
-    try:
-        observed.ask(lambda request: trace.get_current_span().is_recording(), reply)
-        observed.exported()
-        assert sum(type(each) is Call for each in gc.get_objects()) == before
-    finally:
-        gc.enable()
 
 
 def test_a_call_in_which_a_process_forks_is_the_parents(observed: Host) -> None:

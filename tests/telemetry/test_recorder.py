@@ -17,10 +17,6 @@ from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     HistogramDataPoint,
     InMemoryMetricReader,
-    MetricExporter,
-    MetricExportResult,
-    MetricsData,
-    PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -46,7 +42,7 @@ from endturn.telemetry.instruments import MODELS, SETS, instruments_of
 from endturn.telemetry.otel_providers import Options
 from endturn.telemetry.recorder import Recorder
 from tests.telemetry.mocked import adopting
-from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted, points
+from tests.telemetry.stage import CUT, DONE, METRICS, USAGE, Stage, counted
 
 OPENAI = ("openai", "gpt-5")
 PAUSED = Stop(StopReason.PAUSED, "pause_turn", incomplete=True)
@@ -513,12 +509,6 @@ def test_events_can_be_mirrored_on_spans(monkeypatch: pytest.MonkeyPatch, mode: 
     }
 
 
-def test_an_unknown_place_for_events_is_refused() -> None:
-    """With those that there are."""
-    with pytest.raises(UsageError, match="events='everywhere': use one of logs, spans, both"):
-        Recorder(options=Options(events="everywhere"))
-
-
 def test_a_variable_that_names_no_place_for_events_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -878,37 +868,6 @@ def test_delta_temporality() -> None:
         assert found["endturn.responses"].get((*OPENAI, "end_turn"), 0) == calls
         usage = found.get("gen_ai.client.token.usage", {})
         assert usage.get(("chat", *OPENAI, None, None, None, "output"), (0, 0)) == (calls, 20 * calls)
-
-
-class Kept(MetricExporter):
-    """Keeps what is exported."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.exported: list[MetricsData] = []
-
-    def export(self, metrics_data: MetricsData, timeout_millis: float = 0, **_: Any) -> MetricExportResult:
-        self.exported.append(metrics_data)
-        return MetricExportResult.SUCCESS
-
-    def force_flush(self, timeout_millis: float = 0) -> bool:
-        return True
-
-    def shutdown(self, timeout_millis: float = 0, **_: Any) -> None:
-        """Nothing is held."""
-
-
-def test_shutdown_exports_what_is_queued() -> None:
-    """An agent that lives shorter than one export interval is seen."""
-    exporter = Kept()
-    stage = Stage(readers=[PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)])
-    turn = stage.turn()
-    stage.call(turn, CUT, usage=USAGE)
-    stage.close(turn, TurnOutcome.NOT_CONTINUED)
-    stage.meters.shutdown()
-    found = points(exporter.exported[-1])
-    assert counted(found["endturn.truncation.exits"]) == {(*OPENAI, None, "not_continued"): 1}
-    assert found["endturn.turn.output"] == {(*OPENAI, False): (1, 20)}
 
 
 def test_a_full_queue_loses_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ class Recorder:
             UsageError: as when it is made; then nothing changes.
         """
         self._out = OTelProviders(given, options)
-        self.takes_content = self._out.content.takes_content
+        self.takes_content = self._out.content.on_span or self._out.content.on_event
         """Whether it wants to be told what was said; `hooks` asks, when it begins to listen."""
 
     def __call__(self, record: Record) -> Activation | None:
