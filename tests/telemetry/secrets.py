@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 PIECE = 8
 """How much of a secret is one."""
@@ -68,25 +64,17 @@ def _pieces(text: bytes, size: int) -> Iterator[bytes]:
         yield text[start : start + size]
 
 
-@dataclass
 class Exported:
-    """Everything that leaves the process: over OTLP to a server that keeps the bytes, and to a console."""
+    """Everything that leaves the process, as OTLP's bytes and as what a console shows."""
 
-    url: str
-    posted: list[bytes] = field(default_factory=list)
-    console: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.spans, self.logs = InMemorySpanExporter(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+        self._reader = InMemoryMetricReader()
         self.tracers = TracerProvider(shutdown_on_exit=False)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         self.loggers = LoggerProvider(shutdown_on_exit=False)
-        out = self.console
-        for spans in (OTLPSpanExporter(f"{self.url}/v1/traces"), ConsoleSpanExporter(out=out)):
-            self.tracers.add_span_processor(SimpleSpanProcessor(spans))
-        for logs in (OTLPLogExporter(f"{self.url}/v1/logs"), ConsoleLogRecordExporter(out=out)):
-            self.loggers.add_log_record_processor(SimpleLogRecordProcessor(logs))
-        exporters = (OTLPMetricExporter(f"{self.url}/v1/metrics"), ConsoleMetricExporter(out=out))
-        readers = [PeriodicExportingMetricReader(each, export_interval_millis=3_600_000) for each in exporters]
-        self.meters = MeterProvider(readers, shutdown_on_exit=False)
+        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
+        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
 
     def providers(self) -> dict[str, Any]:
         """The arguments of `instrument`."""
@@ -96,39 +84,15 @@ class Exported:
             "logger_provider": self.loggers,
         }
 
-    def shutdown(self) -> None:
-        for provider in (self.tracers, self.meters, self.loggers):
-            provider.shutdown()
-
-    @property
-    def bytes(self) -> bytes:
+    def everything(self) -> bytes:
         """All of it."""
-        return b"\n".join([*self.posted, self.console.getvalue().encode()])
+        spans, logs, metrics = self.spans.get_finished_spans(), self.logs.get_finished_logs(), self._metrics()
+        encoded = encode_spans(spans), encode_logs(logs), encode_metrics(metrics)
+        printed: list[Any] = [*spans, *logs, metrics]
+        shown = "".join(each.to_json() for each in printed)
+        return b"".join(each.SerializeToString() for each in encoded) + shown.encode()
 
-
-@contextmanager
-def exporting() -> Iterator[Exported]:
-    """Providers with real exporters, and the server that they post to."""
-    posted: list[bytes] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posted.append(self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    serving.start()
-    exported = Exported(f"http://127.0.0.1:{server.server_port}", posted)
-    try:
-        yield exported
-    finally:
-        exported.shutdown()
-        server.shutdown()
-        serving.join()
-        server.server_close()
+    def _metrics(self) -> MetricsData:
+        found = self._reader.get_metrics_data()
+        assert found is not None
+        return found

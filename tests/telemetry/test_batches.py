@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
-import gc
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,8 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import endturn
-from endturn.scopes import Call
-from tests.telemetry.mocked import ASK, CUT, CUT_STREAM, STREAM, WHOLE, Server, body, chat, events
+from tests.telemetry.mocked import ASK, STREAM, WHOLE, Server, body, chat, events
 
 Hook = Callable[[httpx2.Request], object]
 
@@ -87,12 +83,6 @@ def ids(span: ReadableSpan) -> tuple[int, int]:
     return span.context.trace_id, span.context.span_id
 
 
-def alive() -> int:
-    """How many calls there are, those of other tests among them, when all garbage is gone."""
-    gc.collect()
-    return sum(type(each) is Call for each in gc.get_objects())
-
-
 def parent(span: ReadableSpan) -> int | None:
     return None if span.parent is None else span.parent.span_id
 
@@ -148,13 +138,6 @@ def test_what_is_made_within_a_call_is_in_its_span(observed: Host) -> None:
     assert [(each.trace_id, each.span_id) for each in observed.emitted()] == [ids(made), ids(made)]
 
 
-def test_it_is_one_of_the_sdks_spans(observed: Host) -> None:
-    """A host that asks whether the current span is of the SDK's class, before it reads it, is told so."""
-    seen: list[bool] = []
-    observed.ask(lambda request: seen.append(isinstance(trace.get_current_span(), ReadableSpan)))
-    assert seen == [True]
-
-
 def test_a_call_under_way_when_observation_ends_is_recorded(observed: Host) -> None:
     """What is made within it is in its span, which is exported: nobody's parent is missing."""
 
@@ -193,63 +176,6 @@ def test_events_without_spans_are_of_the_hosts_trace(host: Host) -> None:
     with host.tracer.start_as_current_span("flushing"):
         (event,) = host.emitted()
     assert (event.trace_id, event.span_id) == ids(host.exported()["host"][0])
-
-
-def test_a_foreign_span_of_the_same_response_counts_once(observed: Host) -> None:
-    """Another instrumentation makes its span when the call is over, with the time when it began."""
-    began = time.time_ns()
-    response = observed.ask()
-    foreign = observed.tracers.get_tracer("opentelemetry.instrumentation.openai_v2")
-    known = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": ASK["model"]}
-    span = foreign.start_span("foreign", start_time=began, attributes=known)
-    span.set_attribute("gen_ai.response.finish_reasons", ("stop",))
-    span.set_attribute("gen_ai.response.id", response.id)
-    span.end()
-    assert [event.event_name for event in observed.emitted()] == ["endturn.stop_reason_observed"]
-
-
-def test_a_cut_answer_between_whole_ones_is_continued(observed: Host) -> None:
-    """Of parallel calls with one prompt one is cut: what comes next continues that, and the whole one has its turn."""
-    whole, cut = (chat(events(*given)).chat.completions.create(**ASK, stream=True) for given in (STREAM, CUT_STREAM))
-    next(whole), next(cut)
-    for stream in (cut, whole):
-        for _ in stream:
-            pass
-    history = [*ASK["messages"], {"role": "assistant", "content": "w0 w1 w2 w3 w4"}]
-    asked = {**ASK, "messages": [*history, {"role": "user", "content": "continue"}]}
-    chat(body(WHOLE)).chat.completions.create(**asked)
-    found = observed.exported()[CHAT]
-    turns = [(each.attributes or {})["endturn.turn.id"] for each in found]
-    (continuing,) = (each for each in found if each.links)
-    (before,) = (each for each in found if ids(each)[1] == continuing.links[0].context.span_id)
-    assert (before.attributes or {})["endturn.stop.truncated"] is True
-    assert (before.attributes or {})["endturn.turn.id"] == (continuing.attributes or {})["endturn.turn.id"]
-    assert len(set(turns)) == 2
-
-
-def test_calls_in_contexts_of_calls_keep_nothing(observed: Host) -> None:
-    """Each call is made in the context of the one before: what is over is not kept alive by what came of it."""
-    here = contextvars.copy_context()
-    kept: list[contextvars.Context] = []
-    before = alive()
-    for _ in range(20):
-        here.run(observed.ask, lambda request: kept.append(contextvars.copy_context()))
-        here = kept.pop()
-    observed.exported()
-    assert alive() - before <= 2
-
-
-@pytest.mark.parametrize("reply", [WHOLE, CUT])
-def test_a_call_that_was_asked_for_its_span_leaves_no_garbage(observed: Host, reply: Any) -> None:
-    """Neither the call nor what stands for its span needs the garbage collector."""
-    before = alive()
-    gc.disable()
-    try:
-        observed.ask(lambda request: trace.get_current_span().is_recording(), reply)
-        observed.exported()
-        assert sum(type(each) is Call for each in gc.get_objects()) == before
-    finally:
-        gc.enable()
 
 
 def test_a_call_in_which_a_process_forks_is_the_parents(observed: Host) -> None:

@@ -14,16 +14,15 @@ import pytest
 from endturn.scripted import Reply, ScriptedProvider, fail, say
 from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
-from tests.formats.others_bedrock_invoke import OTHERS, PICTURES, PROFILE
+from tests.formats.others_bedrock_invoke import PICTURES, PROFILE
 from tests.formats.replies import message, say as said_block
 from tests.formats.replies_bedrock_invoke import MODELS
-from tests.telemetry.mocked import Records, settle
+from tests.telemetry.mocked import Records
 
 boto3: Any = import_module("boto3")  # Neither typed nor with stubs.
 botocore_config: Any = import_module("botocore.config")
 botocore_errors: Any = import_module("botocore.exceptions")
 botocore_response: Any = import_module("botocore.response")
-botocore_stub: Any = import_module("botocore.stub")
 
 # botocore closes no connection of a stream that is dropped: it warns without us, too.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -109,21 +108,6 @@ def test_a_body_by_every_way_of_reading(records: Records, length: bool) -> None:
             records.clear()
 
 
-def test_a_body_that_is_not_read(records: Records) -> None:
-    """Nobody knows why the model stopped: its host did not want to."""
-    ways: list[Callable[[Any], object]] = [
-        lambda body: None,
-        lambda body: body.close(),
-        lambda body: body.read(5),
-        lambda body: (body.read(5), body.close()),
-    ]
-    with client(*[say("One two three four five six seven")] * len(ways)) as asking:
-        for way in ways:
-            way(asking.invoke_model(**PROMPT)["body"])
-            settle()
-    assert [ended.stop.reason for ended in records.ended] == [StopReason.CANCELLED] * len(ways)
-
-
 @pytest.mark.parametrize("operation", ["converse_stream", "invoke_model_with_response_stream"])
 def test_an_exception_within_a_stream(records: Records, operation: str) -> None:
     """botocore raises it instead of handing it on; what it is is read all the same."""
@@ -146,23 +130,6 @@ def test_what_the_headers_say_of_tokens(records: Records) -> None:
     assert (usage.input_tokens, usage.output_tokens) == (5, 2)
 
 
-@pytest.mark.parametrize("model", OTHERS)
-@pytest.mark.parametrize("hidden", [False, True], ids=["named", "profile"])
-def test_what_asks_for_no_text_passes(records: Records, model: str, hidden: bool) -> None:
-    """Embeddings, rankings, pictures: whole, streamed or refused, also where a profile hides the model."""
-    body, said = OTHERS[model]
-    asked = {"modelId": PROFILE if hidden else model, "body": json.dumps(body)}
-    answer = Answer(headers={"content-type": "application/json"}, chunks=(json.dumps(said).encode(),))
-    answers = [Answer(status=400, chunks=(b"{}",)), answer, answer]
-    with Server(lambda asked: answers.pop()).running() as url, closing(made(url)) as asking:
-        assert json.loads(asking.invoke_model(**asked)["body"].read()) == said
-        asking.invoke_model_with_response_stream(**asked)["body"].close()
-        with pytest.raises(botocore_errors.ClientError):
-            asking.invoke_model(**asked)
-    settle()
-    assert not records
-
-
 def test_what_nobody_could_know_is_not_cut(records: Records) -> None:
     """A profile that hides a model, a request that anybody might have: the answer is no text, and `unknown`."""
     answer = Answer(headers={"content-type": "application/json"}, chunks=(json.dumps(PICTURES).encode(),))
@@ -171,38 +138,3 @@ def test_what_nobody_could_know_is_not_cut(records: Records) -> None:
     ended = records.only()
     assert (ended.stop.reason, ended.stop.detail) == (StopReason.UNKNOWN, "unreadable")
     assert not ended.stop.truncated
-
-
-GUARDED = dict.fromkeys(
-    (
-        "topicPolicyUnits",
-        "contentPolicyUnits",
-        "wordPolicyUnits",
-        "sensitiveInformationPolicyUnits",
-        "sensitiveInformationPolicyFreeUnits",
-        "contextualGroundingPolicyUnits",
-    ),
-    0,
-)
-JOB = "arn:aws:bedrock:us-east-1:111122223333:async-invoke/abcdefghijkl"
-
-
-def test_other_services_pass(records: Records) -> None:
-    """Another service's operations are not looked at, nor are others of this one's."""
-    other = made("http://127.0.0.1:1", service="bedrock-agent-runtime")
-    with closing(other), botocore_stub.Stubber(other) as stubbed:
-        stubbed.add_client_error("retrieve")
-        with pytest.raises(botocore_errors.ClientError):
-            other.retrieve(knowledgeBaseId="0123456789", retrievalQuery={"text": "hi"})
-    with closing(made("http://127.0.0.1:1")) as asking, botocore_stub.Stubber(asking) as stubbed:
-        stubbed.add_response("count_tokens", {"inputTokens": 3})
-        asking.count_tokens(modelId="m", input={"converse": {"messages": ASK["messages"]}})
-        stubbed.add_response("apply_guardrail", {"usage": GUARDED, "action": "NONE", "outputs": [], "assessments": []})
-        asking.apply_guardrail(guardrailIdentifier="g", guardrailVersion="1", source="INPUT", content=[])
-        stubbed.add_response("start_async_invoke", {"invocationArn": JOB})
-        asking.start_async_invoke(
-            modelId="luma.ray-v2:0",
-            modelInput={"prompt": "a cat"},
-            outputDataConfig={"s3OutputDataConfig": {"s3Uri": "s3://b/"}},
-        )
-    assert not records

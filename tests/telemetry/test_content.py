@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -225,214 +226,19 @@ def test_an_argument_that_cannot_be_used_is_refused(options: dict[str, Any], nam
         recording(**options)
 
 
-def test_unasked_nothing_is_gathered() -> None:
-    """Off, the call is watched through the format itself, and its record has no content."""
-    recording()
-    seen: list[Any] = []
-    stop = hooks.subscribe(seen.append)
-    chat(ScriptedProvider([say("So.")])).chat.completions.create(**ASK)
-    stop()
-    assert seen[-2].content is None
-
-
 # --- What --------------------------------------------------------------------------------------------------------
 
-IMAGE = "aW1hZ2VkYXRh" * 3
-BLOB = {"type": "blob", "mime_type": "image/png", "modality": "image", "content": "", "size": 27}
 CALLED = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": 1}}
-RESULT = {"type": "tool_call_response", "id": "c1", "response": "Res"}
 THOUGHT = {"type": "reasoning", "content": "Hm"}
 TEXT = {"type": "text", "content": "Look"}
-RULES = {"type": "text", "content": "Rules"}
-FIND = {"type": "function", "name": "find", "description": None, "parameters": {"type": "object"}}
 
 
-def user(*found: Any) -> dict[str, Any]:
-    return {"role": "user", "parts": list(found)}
+def _with_bytes(found: dict[str, Any]) -> Any:
+    return found["$bytes"].encode() if "$bytes" in found else found
 
 
-def model(*found: Any) -> dict[str, Any]:
-    return {"role": "assistant", "parts": list(found)}
-
-
-def tool(*found: Any) -> dict[str, Any]:
-    return {"role": "tool", "parts": list(found)}
-
-
-REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "chat": (
-        "openai_chat",
-        {
-            "model": "m",
-            "messages": [
-                {"role": "system", "content": "Rules"},
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "Look"},
-                        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}},
-                        {"type": "image_url", "image_url": {"url": "https://u:p@host:81/a.png?sig=key#f"}},
-                        {"type": "input_audio", "input_audio": {"data": IMAGE, "format": "wav"}},
-                        {"type": "file", "file": {"file_id": "file-1"}},
-                        {"type": "something", "new": "unknown"},
-                    ],
-                },
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [
-                        {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q":1}'}}
-                    ],
-                },
-                {"role": "tool", "tool_call_id": "c1", "content": "Res"},
-            ],
-            "tools": [
-                {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}},
-                {"type": "web_search"},
-                {"type": "find", "name": None},
-            ],
-        },
-        {
-            INPUT: [
-                {"role": "system", "parts": [RULES]},
-                user(
-                    TEXT,
-                    BLOB,
-                    {"type": "uri", "mime_type": None, "modality": "image", "uri": "https://host:81/a.png"},
-                    {"type": "blob", "mime_type": None, "modality": "audio", "content": "", "size": 27},
-                    {"type": "file", "mime_type": None, "modality": "document", "file_id": "file-1"},
-                    {"type": "something"},
-                ),
-                model(CALLED),
-                tool(RESULT),
-            ],
-            TOOLS: [FIND, {"type": "web_search", "name": "web_search"}, {"type": "find", "name": "find"}],
-        },
-    ),
-    "messages": (
-        "anthropic",
-        {
-            "model": "m",
-            "system": [{"type": "text", "text": "Rules"}],
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "Look"},
-                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}},
-                    ],
-                },
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "thinking", "thinking": "Hm", "signature": "sealed"},
-                        {"type": "redacted_thinking", "data": "sealed"},
-                        {"type": "text", "text": "Look"},
-                        {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}},
-                    ],
-                },
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Res"}]},
-            ],
-        },
-        {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, TEXT, CALLED), tool(RESULT)]},
-    ),
-    "responses": (
-        "openai_responses",
-        {
-            "model": "m",
-            "instructions": "Rules",
-            "input": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "input_text", "text": "Look"},
-                        {"type": "input_image", "image_url": f"data:image/png;base64,{IMAGE}"},
-                    ],
-                },
-                {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm"}]},
-                {"type": "function_call", "call_id": "c1", "name": "find", "arguments": '{"q":1}'},
-                {"type": "function_call_output", "call_id": "c1", "output": "Res"},
-            ],
-        },
-        {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, CALLED), tool(RESULT)]},
-    ),
-    "gemini": (
-        "gemini",
-        {
-            "model": "m",
-            "systemInstruction": {"parts": [{"text": "Rules"}]},
-            "contents": [
-                {"role": "user", "parts": [{"text": "Look"}, {"inlineData": {"mimeType": "image/png", "data": IMAGE}}]},
-                {"role": "model", "parts": [{"text": "Hm", "thought": True}, {"text": "Look"}]},
-            ],
-        },
-        {SYSTEM: [RULES], INPUT: [user(TEXT, BLOB), model(THOUGHT, TEXT)]},
-    ),
-    "converse": (
-        "bedrock_converse",
-        {
-            "modelId": "m",
-            "system": [{"text": "Rules"}],
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"text": "Look"},
-                        {"image": {"format": "png", "source": {"bytes": b"xxxx"}}},
-                        {"document": {"format": "pdf", "name": "n", "source": {"s3Location": {"uri": "s3://b/k"}}}},
-                    ],
-                },
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "sealed"}}},
-                        {"toolUse": {"toolUseId": "c1", "name": "find", "input": {"q": 1}}},
-                    ],
-                },
-                {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"json": {"r": 1}}]}}]},
-            ],
-        },
-        {
-            SYSTEM: [RULES],
-            INPUT: [
-                user(
-                    TEXT,
-                    {"type": "blob", "mime_type": None, "modality": "image", "content": "", "size": 4},
-                    {"type": "uri", "mime_type": None, "modality": "document", "uri": "s3://b/k"},
-                ),
-                model(THOUGHT, CALLED),
-                tool({"type": "tool_call_response", "id": "c1", "response": [{"type": "json", "content": {"r": 1}}]}),
-            ],
-        },
-    ),
-    "invoke": (
-        "bedrock_invoke",
-        {
-            "model": "anthropic.claude",
-            "system": "Rules",
-            "messages": [{"role": "user", "content": "Look"}],
-        },
-        {SYSTEM: [RULES], INPUT: [user(TEXT)]},
-    ),
-    "ollama": (
-        "ollama",
-        {
-            "model": "m",
-            "messages": [
-                {"role": "user", "content": "Look", "images": [IMAGE]},
-                {"role": "assistant", "content": "Look", "thinking": "Hm"},
-            ],
-        },
-        {INPUT: [user(TEXT, BLOB | {"mime_type": None}), model(THOUGHT, TEXT)]},
-    ),
-    "cohere": (
-        "cohere",
-        {"model": "m", "messages": [{"role": "system", "content": "Rules"}, {"role": "user", "content": "Look"}]},
-        {INPUT: [{"role": "system", "parts": [RULES]}, user(TEXT)]},
-    ),
-    "completions": ("completions", {"model": "m", "prompt": "Look"}, {INPUT: [user(TEXT)]}),
-    "what no format can read": ("openai_chat", {"model": "m", "messages": "Look"}, {}),
-}
+REQUESTS = json.loads(Path(__file__).with_name("content.json").read_text(), object_hook=_with_bytes)
+"""A request of each format, and what is recorded of it."""
 
 ANSWER = ChatResponse(
     text="Look",
@@ -455,7 +261,7 @@ class Scope:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_format_gives_the_conventions_messages(name: str, streamed: bool) -> None:
     """Texts, calls, results, thinking; placeholders for media; system prompts where they travelled; both directions."""
-    speaks_as, body, expected = REQUESTS[name]
+    speaks_as, body, expected = REQUESTS[name].values()
     speaks, scope = format_of(speaks_as), Scope()
     asked = speaks.request_summary(body)
     asked.stream = streamed

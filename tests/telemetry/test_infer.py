@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextvars
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,15 +22,17 @@ from endturn.formats import RequestSummary, format_of
 from endturn.scopes import Layer, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
 from endturn.telemetry import cleanup, fingerprints
-from endturn.telemetry.fingerprints import ContinuePrompts, digests
+from endturn.telemetry.fingerprints import ContinuePrompts
 from endturn.telemetry.instruments import instruments_of
 from endturn.telemetry.turn_inference import IDLE_S, OPEN_TURNS, TurnInference
-from tests.formats.replies import chat_body, message, say
-from tests.telemetry.mocked import Records, body, chat, claude
+from tests.formats.replies import chat_body
+from tests.telemetry.mocked import Records, body, chat
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Tell me of the tides."}
 HISTORY = [SYSTEM, HI]
+HISTORIES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("histories.json").read_text())
+FORMATS, CONTINUING, REFUSING, LEAVING, OTHERS = HISTORIES.values()
 HALF = "The tides are the rise and fall of the sea that the moon and"
 REST = " the sun together cause."
 
@@ -160,38 +161,12 @@ def test_a_wrapper_s_turn_is_as_long_as_its_call(world: World) -> None:
 
 NUDGE = user("Continue exactly from where you left off.")
 
-CONTINUING: dict[str, tuple[list[Any], StopReason, Strategy]] = {
-    "resend": (HISTORY, StopReason.MAX_TOKENS, Strategy.RESEND),
-    "retry": (HISTORY, StopReason.MISSING, Strategy.RETRY),
-    "prefill": ([*HISTORY, answer(HALF)], StopReason.MAX_TOKENS, Strategy.PREFILL),
-    "prefill, stripped": ([*HISTORY, answer(HALF.strip())], StopReason.MAX_TOKENS, Strategy.PREFILL),
-    "nudge": ([*HISTORY, answer(HALF), NUDGE], StopReason.MAX_TOKENS, Strategy.PROMPT),
-    "nudge in a part": (
-        [*HISTORY, answer(HALF), {"role": "user", "content": [{"type": "text", "text": "continue"}]}],
-        StopReason.MAX_TOKENS,
-        Strategy.PROMPT,
-    ),
-    "cache marks": (
-        [
-            SYSTEM,
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": HI["content"], "cache_control": {"type": "ephemeral"}}],
-            },
-            answer(HALF),
-            NUDGE,
-        ],
-        StopReason.MAX_TOKENS,
-        Strategy.PROMPT,
-    ),
-    "missing, then a nudge": ([*HISTORY, answer(HALF), NUDGE], StopReason.MISSING, Strategy.PROMPT),
-}
 
-
-@pytest.mark.parametrize(("history", "reason", "strategy"), CONTINUING.values(), ids=CONTINUING.keys())
-def test_a_call_that_continues(world: World, history: list[Any], reason: StopReason, strategy: Strategy) -> None:
+@pytest.mark.parametrize("name", CONTINUING)
+def test_a_call_that_continues(world: World, name: str) -> None:
     """It joins the cut call's turn, says how and what it continues, and completes it."""
-    cut = world.call(HISTORY, HALF, reason)
+    history, reason, strategy = CONTINUING[name].values()
+    cut = world.call(HISTORY, HALF, StopReason(reason))
     assert world.outcomes == []
     ended = world.call(history, REST)
     assert ended.started.turn is cut.started.turn
@@ -271,38 +246,6 @@ def test_a_pause_that_is_left(world: World) -> None:
     assert world.outcomes[2:] == [TurnOutcome.LEFT_PAUSED]
 
 
-CUT_CALL = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": '{"to": "A'}}
-CALLING = {"role": "assistant", "content": None, "tool_calls": [CUT_CALL]}
-REFUSING: dict[str, list[Any]] = {
-    "openai": [CALLING, {"role": "tool", "tool_call_id": "c", "content": "Error: invalid JSON in the arguments"}],
-    "anthropic": [
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "pay", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "?", "is_error": True}]},
-    ],
-    "bedrock": [
-        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t", "name": "pay", "input": {}}}]},
-        {
-            "role": "user",
-            "content": [{"toolResult": {"toolUseId": "t", "status": "error", "content": [{"text": "?"}]}}],
-        },
-    ],
-    "gemini": [
-        {"role": "model", "parts": [{"functionCall": {"name": "pay", "args": {}}}]},
-        {"role": "user", "parts": [{"functionResponse": {"name": "pay", "response": {"error": "?"}}}]},
-    ],
-    "responses": [
-        {"type": "function_call", "call_id": "c", "name": "pay", "arguments": '{"to'},
-        {"type": "function_call_output", "call_id": "c", "output": "Failed to parse the arguments"},
-    ],
-    "one of two": [
-        CALLING,
-        {"role": "tool", "tool_call_id": "a", "content": "42"},
-        {"role": "tool", "tool_call_id": "c", "content": "Invalid arguments"},
-    ],
-    "a framework's words": [CALLING, user("Could not parse the tool call: the JSON is incomplete. Try again.")],
-}
-
-
 @pytest.mark.parametrize("added", REFUSING.values(), ids=REFUSING.keys())
 def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[Any]) -> None:
     """The model is asked for it again: a repair, which completes the turn."""
@@ -311,21 +254,6 @@ def test_a_cut_tool_call_that_is_answered_by_an_error(world: World, added: list[
     assert ended.started.continuation == Continuation(1, Strategy.REPAIR, cut.started.number)
     (turn,) = world.records.turns
     assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.COMPLETED, True, False)
-
-
-LEAVING: dict[str, list[Any]] = {
-    "next question": [*HISTORY, answer(HALF), user("And who discovered that?")],
-    "a question that begins like a nudge": [*HISTORY, answer(HALF), user("Continue the story with a dragon in it")],
-    "a long text with a nudge in it": [*HISTORY, answer(HALF), user("continue where you left off " + "x" * 600)],
-    "a nudge and a question": [*HISTORY, answer(HALF), NUDGE, user("In French, please")],
-    "a nudge with an image": [
-        *HISTORY,
-        answer(HALF),
-        {"role": "user", "content": [{"type": "text", "text": "continue"}, {"type": "image_url", "image_url": {}}]},
-    ],
-    "a tool's result": [*HISTORY, answer(HALF), {"role": "tool", "tool_call_id": "c", "content": "42"}],
-    "the answer dropped": [*HISTORY, user("Never mind. What is 2 + 2?")],
-}
 
 
 @pytest.mark.parametrize("history", LEAVING.values(), ids=LEAVING.keys())
@@ -340,15 +268,6 @@ def test_a_call_that_goes_on_without_continuing(world: World, history: list[Any]
         (ended.started.turn, TurnOutcome.COMPLETED),
     ]
     assert not world.records.attempts
-
-
-OTHERS: dict[str, list[Any]] = {
-    "another conversation": [SYSTEM, user("Something else")],
-    "another answer to the same": [*HISTORY, answer("Another sample of the same prompt."), user("Thanks")],
-    "another system prompt": [{"role": "system", "content": "You are another agent."}, HI],
-    "shorter": [SYSTEM],
-    "none": [],
-}
 
 
 @pytest.mark.parametrize("history", OTHERS.values(), ids=OTHERS.keys())
@@ -468,28 +387,6 @@ def test_an_answer_that_could_not_be_seen(world: World) -> None:
     assert ended.started.turn is cut.started.turn
 
 
-def test_found_across_threads_and_contexts(world: World) -> None:
-    """Tasks and threads do not matter: a continuation may be made anywhere in the process."""
-    cut = contextvars.Context().run(world.cut, HISTORY)
-    found: list[events.CallEnded] = []
-    thread = threading.Thread(target=lambda: found.append(world.call([*HISTORY, answer(HALF), NUDGE])))
-    thread.start()
-    thread.join()
-    assert found[0].started.turn is cut.started.turn
-
-
-def test_two_turns_with_one_prompt(world: World) -> None:
-    """Two users ask the same at once; each continuation finds its own by the answer's end."""
-    made: list[events.CallEnded] = []
-    first = world.cut(
-        HISTORY, "One answer, cut he", during=lambda: made.append(world.cut(HISTORY, "Another one, cut the"))
-    )
-    second = made[0]
-    one = world.call([*HISTORY, answer("One answer, cut he"), NUDGE])
-    other = world.call([*HISTORY, answer("Another one, cut the"), NUDGE])
-    assert (one.started.turn, other.started.turn) == (first.started.turn, second.started.turn)
-
-
 def test_a_turn_is_continued_by_one_call_at_a_time(world: World) -> None:
     """Of two calls that repeat a history at once, one continues; the turn does not end while it is under way."""
     cut = world.cut(HISTORY)
@@ -549,15 +446,6 @@ def test_an_idle_turn_ends_before_the_next_call(world: World) -> None:
     world.clock.now += IDLE_S
     assert world.call([*HISTORY, answer(HALF), NUDGE], REST).started.continuation is None
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
-
-
-def test_a_closed_world_leaves_nothing_open(world: World) -> None:
-    """Shutdown ends every turn that waits, once."""
-    for number in range(3):
-        world.cut([user(str(number))])
-    world.inferring.close()
-    world.inferring.close()
-    assert world.outcomes == [TurnOutcome.NOT_CONTINUED] * 3
 
 
 def test_at_most_so_many_wait(world: World) -> None:
@@ -658,128 +546,31 @@ def test_nothing_is_hashed_while_nothing_is_open(world: World, monkeypatch: pyte
     world.call(HISTORY, "x")
 
 
-def test_a_history_is_hashed_once_for_all_lengths() -> None:
-    """However many turns wait, one pass."""
-    asked = RequestSummary(history=[user(str(number)) for number in range(10)], length=10)
-    found = digests(asked, [1, 5, 10])
-    assert found[5] == digests(asked, [5])[5]
-    assert len(set(found.values())) == 3
-
-
 # --- Every format's histories --------------------------------------------------------------------------------------
 
 GO_ON = "Continue."
-FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "openai_chat": (
-        "openai_chat",
-        {"messages": [HI]},
-        {"messages": [HI, {"role": "assistant", "content": HALF, "refusal": None}, user(GO_ON)]},
-    ),
-    "openai_responses": (
-        "openai_responses",
-        {"input": HI["content"]},
-        {
-            "input": [
-                {"role": "user", "content": [{"type": "input_text", "text": HI["content"]}]},
-                {"type": "reasoning", "id": "rs_1", "summary": []},
-                {
-                    "type": "message",
-                    "role": "assistant",
-                    "id": "msg_1",
-                    "status": "incomplete",
-                    "content": [{"type": "output_text", "text": HALF, "annotations": []}],
-                },
-                user(GO_ON),
-            ]
-        },
-    ),
-    "anthropic": (
-        "anthropic",
-        {"system": "Be brief.", "messages": [HI]},
-        {
-            "system": "Be brief.",
-            "messages": [
-                HI,
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "thinking", "thinking": "Hm.", "signature": "x"},
-                        {"type": "text", "text": HALF},
-                    ],
-                },
-                {"role": "user", "content": [{"type": "text", "text": GO_ON}]},
-            ],
-        },
-    ),
-    "gemini, a text": (
-        "gemini",
-        {"contents": HI["content"]},
-        {
-            "contents": [
-                {"role": "user", "parts": [{"text": HI["content"]}]},
-                {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": HALF}]},
-                {"role": "user", "parts": [{"text": GO_ON}]},
-            ]
-        },
-    ),
-    "gemini, the SDK's objects": (
-        "gemini",
-        {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},
-        {
-            "contents": [
-                genai.Content(role="user", parts=[genai.Part(text=HI["content"])]),
-                genai.Content(role="model", parts=[genai.Part(text=HALF)]),
-                genai.Part(text=GO_ON),
-            ]
-        },
-    ),
-    "gemini_interactions": (
-        "gemini_interactions",
-        {"input": HI["content"]},
-        {
-            "input": [
-                {"type": "user_input", "content": [{"type": "text", "text": HI["content"]}]},
-                {"type": "thought", "signature": "x"},
-                {"type": "model_output", "content": [{"type": "text", "text": HALF}]},
-                {"type": "user_input", "content": GO_ON},
-            ]
-        },
-    ),
-    "bedrock_converse": (
-        "bedrock_converse",
-        {"messages": [{"role": "user", "content": [{"text": HI["content"]}]}]},
-        {
-            "messages": [
-                {"role": "user", "content": [{"text": HI["content"]}]},
-                {"role": "assistant", "content": [{"text": HALF}]},
-                {"role": "user", "content": [{"text": GO_ON}]},
-            ]
-        },
-    ),
-    "cohere": ("cohere", {"messages": [HI]}, {"messages": [HI, answer(HALF), user(GO_ON)]}),
-    "cohere v1": (
-        "cohere",
-        {"message": HI["content"]},
-        {
-            "chat_history": [{"role": "USER", "message": HI["content"]}, {"role": "CHATBOT", "message": HALF}],
-            "message": GO_ON,
-        },
-    ),
-    "ollama": (
-        "ollama",
-        {"messages": [HI]},
-        {"messages": [HI, {"role": "assistant", "content": HALF, "thinking": "Hm."}, user(GO_ON)]},
-    ),
+FORMATS["gemini, the SDK's objects"] = {
+    "format": "gemini",
+    "first": {"contents": [genai.Content(role="user", parts=[genai.Part(text=HI["content"])])]},
+    "second": {
+        "contents": [
+            genai.Content(role="user", parts=[genai.Part(text=HI["content"])]),
+            genai.Content(role="model", parts=[genai.Part(text=HALF)]),
+            genai.Part(text=GO_ON),
+        ]
+    },
 }
+"""A request of each format, and the one that asks to go on."""
 
 
-@pytest.mark.parametrize(("name", "first", "second"), FORMATS.values(), ids=FORMATS.keys())
-def test_histories_of_every_format(world: World, name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_histories_of_every_format(world: World, name: str) -> None:
     """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
+    format_name, first, second = FORMATS[name].values()
 
     def call(given: dict[str, Any], text: str, reason: StopReason) -> events.CallEnded:
         call = open_call(
-            Layer.CLIENT, format_of(name).request_summary({"model": "m", **given}), provider="p", model="m"
+            Layer.CLIENT, format_of(format_name).request_summary({"model": "m", **given}), provider="p", model="m"
         )
         assert call is not None
         ended = call.end(Stop(reason), tail=text[-64:], output_chars=len(text))
@@ -815,112 +606,17 @@ def test_a_question_in_parts_is_a_question() -> None:
 # --- Nudges --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "continue",
-        "Continue.",
-        "Please continue",
-        "please go on!",
-        "Keep going…",
-        "  CONTINUE  ",
-        "[continue]",
-        "weiter",
-        "继续",
-        "Continue from where you left off.",
-        "Please continue exactly where you stopped, without repeating anything.",
-        "Continue your previous response",
-        "Your response was cut off. Please continue.",
-        "Your previous message was truncated because it hit the token limit. Continue exactly where it ended.",
-        "You were cut off. Resume your answer.",
-        "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought.",
-        "Continue.\n\nDo not repeat any text.",
-        "[SYSTEM: Response truncated by max_tokens. Continue.]",
-        "Your last response hit the output token limit. Continue from exactly where you left off, without repeating.",
-        "Output token limit hit. Resume directly - no apology, no recap. Break remaining work into smaller pieces.",
-        "Previous response was truncated by token limit.\nContinue exactly from where you left off.\nIf you intended a "
-        "tool call, emit one complete tool call payload only.\nDo not repeat already-sent text.",
-        "more",
-        "More, please!",
-        "…",
-        "...",
-        "The rest, please.",
-        "Give me the rest",
-        "Please send me the rest of your answer.",
-        "Your last response was truncated; output only the remaining part.",
-        "go ahead",
-        "Suite",
-        "La suite, s'il vous plaît",
-        "Continuez, s'il vous plaît.",
-        "Poursuis",
-        "Continue ta réponse",
-        "Bitte fortsetzen.",
-        "Mach bitte weiter",
-        "Continúa, por favor",
-        "Continúa tu respuesta",
-        "sigue",
-        "continua",
-        "Continua per favore",
-        "请继续。",
-        "繼續",
-        "接着写",
-        "続けて",
-        "続きを書いてください。",
-        "계속해 주세요",
-        "продолжи",
-        "Продолжай, пожалуйста",
-        "devam et",
-        "أكمل",
-        "जारी रखें",
-    ],
-)
-def test_a_nudge(text: str) -> None:
+TEXTS = json.loads(Path(__file__).with_name("continue_prompts.json").read_text())
+
+
+@pytest.mark.parametrize("text", TEXTS["asks to go on"])
+def test_a_text_that_asks_to_go_on(text: str) -> None:
     """What hosts send to have a cut answer finished."""
     assert ContinuePrompts().is_one(user(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "   ",
-        "Continue the story with a dragon",
-        "How do I continue a Python loop?",
-        "go on a diet plan for me",
-        "Thanks!",
-        "What happened next?",
-        "Resume writing tips?",
-        "Continue in French",
-        "Finish the report on sales",
-        "Complete the sentence: roses are",
-        "The meeting was interrupted. Why?",
-        "no more, please",
-        "More about the moon",
-        "next",
-        "yes",
-        "?",
-        "And then?",
-        "Write a complete sentence",
-        "Give me the complete text",
-        "Give me the rest of Europe's capitals",
-        "What is the rest mass of an electron?",
-        "Is there anything remaining?",
-        "Output the result as JSON",
-        "Complete the suite",
-        "Hotel suite prices",
-        "Suite bergamasque",
-        "Comment continuer une boucle en Python ?",
-        "Qu'est-ce que la suite de Fibonacci ?",
-        "Resume ta réponse",
-        "Resume tu respuesta",
-        "¿Qué sigue?",
-        "Sigue el ejemplo con Ana",
-        "Wie geht es weiter mit Anna?",
-        "Continua la storia con un drago",
-        "继续讲一个新的故事",
-    ],
-)
-def test_not_a_nudge(text: str) -> None:
+@pytest.mark.parametrize("text", TEXTS["does not"])
+def test_a_text_that_does_not(text: str) -> None:
     """What a person may well ask next."""
     assert not ContinuePrompts().is_one(user(text))
 
@@ -994,24 +690,6 @@ def test_an_openai_loop_that_continues(records: Records) -> None:
     (turn,) = records.turns
     assert (turn.outcome, turn.turn.inferred, turn.turn.iterations) == (TurnOutcome.COMPLETED, True, 2)
     assert records.started[1].continuation == Continuation(1, Strategy.PROMPT, records.started[0].number)
-
-
-def test_an_anthropic_loop_that_continues(records: Records) -> None:
-    """The same with a prefill, and with the system prompt beside the messages."""
-    client = claude(body(message([say(HALF)], "max_tokens")), body(message([say(REST)])))
-    messages: list[Any] = [HI]
-    first = client.messages.create(model="m", max_tokens=9, system="Be brief.", messages=messages)
-    messages.append({"role": "assistant", "content": first.content})
-    client.messages.create(model="m", max_tokens=9, system="Be brief.", messages=messages)
-    (turn,) = records.turns
-    assert (turn.outcome, turn.turn.inferred) == (TurnOutcome.COMPLETED, True)
-    assert records.started[1].continuation == Continuation(1, Strategy.PREFILL, records.started[0].number)
-
-
-def test_asked_is_the_host_s_own_history() -> None:
-    """A format copies nothing."""
-    history = [HI]
-    assert format_of("openai_chat").request_summary({"model": "m", "messages": history}).history is history
 
 
 def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import count
@@ -18,7 +16,7 @@ from endturn.events import CallEnded, Strategy, Turn, TurnEnded, TurnKind, TurnO
 from endturn.formats import RequestSummary
 from endturn.scopes import Layer, TurnScope, infer_with, open_call, start_turn
 from endturn.stop import Stop, StopReason
-from endturn.telemetry.turn_inference import OPEN_TURNS, TurnInference
+from endturn.telemetry.turn_inference import TurnInference
 
 SYSTEM = {"role": "system", "content": "You are one of many agents."}
 SHARED = {"role": "user", "content": "Write a long report."}
@@ -203,44 +201,3 @@ def test_in_many_threads(stage: Stage) -> None:
         thread.join()
     assert not failures, failures[0]
     stage.check(played)
-
-
-def test_in_many_tasks_that_hop_between_threads(stage: Stage) -> None:
-    """Each step of a task's loop in whatever thread is free."""
-    played = stage.conversations(100)
-
-    async def run(one: Conversation) -> None:
-        steps = one.play(rounds=3)
-        while await asyncio.to_thread(next, steps, steps) is not steps:
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            for one in played:
-                group.create_task(run(one))
-
-    asyncio.run(main())
-    stage.check(played)
-
-
-def test_with_many_open_turns_a_call_finds_its_own_at_once(stage: Stage) -> None:
-    """A thousand that wait cost a call milliseconds at most, and it continues the one of its own history."""
-
-    def call(text: str, reason: StopReason) -> CallEnded:
-        history = [SYSTEM, {"role": "user", "content": text}]
-        maximum = 2 if reason is StopReason.END_TURN else 1
-        asked = RequestSummary(model="m", maximum=maximum, history=history, length=2)
-        call = open_call(Layer.CLIENT, asked, provider="p", model="m")
-        assert call is not None
-        ended = call.end(Stop(reason), tail=text)
-        assert ended is not None
-        return ended
-
-    cut = [call(f"{number}", StopReason.MAX_TOKENS) for number in range(OPEN_TURNS)]
-    assert stage.inferring.open_turns == OPEN_TURNS
-    began = time.process_time()
-    for number in range(100):
-        assert call(f"something else {number}", StopReason.END_TURN).started.continuation is None
-    assert time.process_time() - began < 2.0
-    assert stage.inferring.open_turns == OPEN_TURNS
-    assert call("7", StopReason.END_TURN).started.turn is cut[7].started.turn

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gc
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import anthropic
-import boto3
-import cohere
 import httpx
-import mistralai.client as mistralai
-import ollama
 import openai
 import pytest
-from botocore.config import Config
-from google import genai
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from endturn import hooks
 from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
@@ -37,12 +30,12 @@ from endturn.instrumentation.instrument import instrument, uninstrument
 from endturn.scripted import ScriptedProvider, call, cut, fail, partial_call, reason, say, think, truncate
 from endturn.stop import Stop, StopReason, word_shown
 from endturn.telemetry import attributes, cleanup
-from tests.telemetry.secrets import Exported, Secrets, exporting
+from tests.telemetry.secrets import Exported, Secrets
 
 
 @dataclass
 class Way:
-    """How an SDK is asked: a whole answer, and a stream of one."""
+    """How a model is asked: a whole answer, and a stream of one."""
 
     whole: Callable[[], Any]
     stream: Callable[[], Any]
@@ -53,36 +46,41 @@ def _address(url: str, s: Secrets) -> str:
     return url.replace("://", f"://{s.user}:{s.password}@") + f"/{s.path}"
 
 
-def _chat(s: Secrets) -> dict[str, Any]:
-    """A chat request with a secret wherever one may be."""
-    return {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": s.system},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": s.prompt},
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{s.image()}"}},
-                    {"type": "image_url", "image_url": {"url": f"https://host/{s.image_path}?sig={s.signature}"}},
-                    {"type": "file", "file": {"filename": s.file_name, "file_data": s.image()}},
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"a": "{s.argument}"}}'}}
-                ],
-            },
-            {"role": "tool", "tool_call_id": "1", "content": s.result},
-        ],
-        "tools": [{"type": "function", "function": {"name": s.tool, "description": s.description, "parameters": {}}}],
-        "stop": [s.stop],
-        "user": s.user_id,
-        "metadata": {"of": s.metadata},
-        "max_completion_tokens": 999,
-    }
+def _planted(value: Any, s: Secrets) -> Any:
+    """The value with a secret for each `$place`."""
+    if isinstance(value, str):
+        return re.sub(r"\$([a-z_]+)", lambda place: s.image() if place[1] == "image" else getattr(s, place[1]), value)
+    if isinstance(value, dict):
+        return {name: _planted(each, s) for name, each in value.items()}
+    return [_planted(each, s) for each in value] if isinstance(value, list) else value
+
+
+REQUESTS = json.loads(Path(__file__).with_name("secret_requests.json").read_text())
+"""Of each format where it is asked, where a stream is if not there, and a request with places for secrets."""
+
+
+def _sent(name: str, url: str, s: Secrets) -> Way:
+    """A plain HTTP client, asking what looks like the provider's own host, with secrets in the address and headers."""
+
+    class To(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(url).port)
+            return super().handle_request(request)
+
+    where, streams, body = REQUESTS[name].values()
+    headers = {"authorization": f"Bearer {s.key}", "x-own": s.header}
+    client = httpx.Client(transport=To(), params={"key": s.query}, headers=headers)
+    asked = _planted(body, s)
+
+    def address(path: str) -> httpx.URL:
+        return httpx.URL(f"https://{path}").copy_with(username=s.user, password=s.password)
+
+    def stream() -> Iterator[bytes]:
+        more = {} if streams else {"stream": True}
+        with client.stream("POST", address(streams or where), json=asked | more) as answer:
+            yield from answer.iter_bytes()
+
+    return Way(lambda: client.post(address(where), json=asked), stream)
 
 
 def _openai(url: str, s: Secrets) -> Way:
@@ -93,167 +91,11 @@ def _openai(url: str, s: Secrets) -> Way:
         default_headers={"x-own": s.header},
         max_retries=0,
     )
-    ask = _chat(s) | {"extra_headers": {"x-more": s.extra_header}}
+    ask = _planted(REQUESTS["chat"]["body"], s) | {"extra_headers": {"x-more": s.extra_header}}
     return Way(
         lambda: client.chat.completions.create(**ask),
         lambda: client.chat.completions.create(**ask, stream=True),
     )
-
-
-def _openai_async(url: str, s: Secrets) -> Way:
-    async def asked(**more: Any) -> list[Any]:
-        async with openai.AsyncOpenAI(api_key=s.key, base_url=f"{_address(url, s)}/v1", max_retries=0) as client:
-            answer = await client.chat.completions.create(**_chat(s), **more)
-            return [chunk async for chunk in answer] if more else [answer]
-
-    return Way(lambda: asyncio.run(asked()), lambda: asyncio.run(asked(stream=True)))
-
-
-def _responses(url: str, s: Secrets) -> Way:
-    client = openai.OpenAI(api_key=s.key, base_url=f"{_address(url, s)}/v1", max_retries=0)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "instructions": s.system,
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": s.prompt}]},
-            {"type": "function_call", "call_id": "1", "name": "f", "arguments": f'{{"a": "{s.argument}"}}'},
-            {"type": "function_call_output", "call_id": "1", "output": s.result},
-        ],
-        "metadata": {"of": s.metadata},
-        "user": s.user_id,
-    }
-    return Way(lambda: client.responses.create(**ask), lambda: client.responses.create(**ask, stream=True))
-
-
-def _anthropic(url: str, s: Secrets) -> Way:
-    client = anthropic.Anthropic(api_key=s.key, base_url=_address(url, s), max_retries=0)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "max_tokens": 999,
-        "system": [{"type": "text", "text": s.system}],
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": s.prompt},
-                    {
-                        "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": s.image()},
-                    },
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"a": s.argument}}],
-            },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": s.result}]},
-        ],
-        "tools": [{"name": s.tool, "description": s.description, "input_schema": {"type": "object"}}],
-        "stop_sequences": [s.stop],
-        "metadata": {"user_id": s.user_id},
-        "extra_headers": {"x-own": s.header},
-    }
-    return Way(lambda: client.messages.create(**ask), lambda: client.messages.create(**ask, stream=True))
-
-
-def _gemini(url: str, s: Secrets) -> Way:
-    options: Any = {"base_url": url, "retry_options": {"attempts": 1}, "headers": {"x-own": s.header}}
-    client = genai.Client(api_key=s.key, http_options=options)
-    image = {"inline_data": {"mime_type": "image/png", "data": s.image()}}
-    ask: dict[str, Any] = {
-        "model": "m",
-        "contents": [{"role": "user", "parts": [{"text": s.prompt}, image]}],
-        "config": {"system_instruction": s.system, "stop_sequences": [s.stop], "labels": {"of": s.metadata}},
-    }
-    return Way(
-        lambda: client.models.generate_content(**ask),
-        lambda: client.models.generate_content_stream(**ask),
-    )
-
-
-def _bedrock(url: str, s: Secrets) -> Way:
-    client = boto3.session.Session().client(
-        "bedrock-runtime",
-        endpoint_url=url,
-        region_name="eu-west-1",
-        aws_access_key_id=s.key,
-        aws_secret_access_key=s.secret_access_key,
-        aws_session_token=s.session_token,
-        config=Config(retries={"total_max_attempts": 1}),
-    )
-    ask: dict[str, Any] = {
-        "modelId": "m",
-        "system": [{"text": s.system}],
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"text": s.prompt},
-                    {"document": {"format": "pdf", "name": s.file_name, "source": {"bytes": s.image_bytes.encode()}}},
-                ],
-            }
-        ],
-        "inferenceConfig": {"stopSequences": [s.stop]},
-        "requestMetadata": {"of": s.metadata},
-    }
-    return Way(lambda: client.converse(**ask), lambda: client.converse_stream(**ask)["stream"])
-
-
-def _cohere(url: str, s: Secrets) -> Way:
-    http = httpx.Client(headers={"x-own": s.header})
-    client = cohere.ClientV2(api_key=s.key, base_url=url, max_retries=0, httpx_client=http)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "messages": [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt}],
-        "stop_sequences": [s.stop],
-    }
-    return Way(lambda: client.chat(**ask), lambda: client.chat_stream(**ask))
-
-
-def _mistral(url: str, s: Secrets) -> Way:
-    client = mistralai.Mistral(api_key=s.key, server_url=url)
-    ask: dict[str, Any] = {
-        "model": "m",
-        "messages": [{"role": "system", "content": s.system}, {"role": "user", "content": s.prompt}],
-        "stop": s.stop,
-        "metadata": {"of": s.metadata},
-    }
-    return Way(lambda: client.chat.complete(**ask), lambda: client.chat.stream(**ask))
-
-
-def _ollama(url: str, s: Secrets) -> Way:
-    client = ollama.Client(_address(url, s).removesuffix(f"/{s.path}"), headers={"authorization": s.key})
-    ask: dict[str, Any] = {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": s.system},
-            {"role": "user", "content": s.prompt, "images": [s.image()]},
-        ],
-        "options": {"stop": [s.stop]},
-    }
-    return Way(lambda: client.chat(**ask), lambda: client.chat(**ask, stream=True))
-
-
-def _httpx(url: str, s: Secrets) -> Way:
-    """A plain HTTP client, asking what looks like OpenAI's own host."""
-
-    class To(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(url).port)
-            return super().handle_request(request)
-
-    client = httpx.Client(
-        base_url=f"https://{s.user}:{s.password}@api.openai.com/{s.path}/v1",
-        params={"key": s.query},
-        headers={"authorization": f"Bearer {s.key}"},
-        transport=To(),
-    )
-
-    def stream() -> Iterator[str]:
-        with client.stream("POST", "/chat/completions", json=_chat(s) | {"stream": True}) as answer:
-            yield from answer.iter_lines()
-
-    return Way(lambda: client.post("/chat/completions", json=_chat(s)), stream)
 
 
 def _ours(url: str, s: Secrets) -> Way:
@@ -284,16 +126,8 @@ def _decorated(url: str, s: Secrets) -> Way:
 
 
 WAYS: dict[str, Callable[[str, Secrets], Way]] = {
+    **{name: partial(_sent, name) for name in REQUESTS},
     "openai": _openai,
-    "openai async": _openai_async,
-    "openai responses": _responses,
-    "anthropic": _anthropic,
-    "google-genai": _gemini,
-    "bedrock": _bedrock,
-    "cohere": _cohere,
-    "mistralai": _mistral,
-    "ollama": _ollama,
-    "httpx": _httpx,
     "our client": _ours,
     "observe_provider_call": _decorated,
 }
@@ -342,12 +176,11 @@ def _asked(way: Way) -> None:
 @pytest.fixture
 def exported() -> Iterator[Exported]:
     """What leaves the process; a test instruments."""
-    with exporting() as exported:
-        try:
-            yield exported
-        finally:
-            uninstrument()
-            cleanup.run()
+    try:
+        yield Exported()
+    finally:
+        uninstrument()
+        cleanup.run()
 
 
 @pytest.fixture
@@ -360,12 +193,6 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     return planted
 
 
-def _seen(exported: Exported) -> InMemorySpanExporter:
-    kept = InMemorySpanExporter()
-    exported.tracers.add_span_processor(SimpleSpanProcessor(kept))
-    return kept
-
-
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that a test leaves open
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_that_was_said_is_exported(
@@ -373,17 +200,15 @@ def test_nothing_that_was_said_is_exported(
 ) -> None:
     """Whole, streamed, cut, failed, left, with a prompt for a stop reason: calls are recorded, their text is not."""
     caplog.set_level(logging.DEBUG, "endturn")
-    spans = _seen(exported)
     instrument(**exported.providers(), events="both")
     with ScriptedProvider(_replies(secrets)).serve() as url:
         _asked(WAYS[name](url, secrets))
     uninstrument()
-    exported.shutdown()
-    calls = [span for span in spans.get_finished_spans() if "gen_ai.request.model" in (span.attributes or {})]
+    calls = [span for span in exported.spans.get_finished_spans() if "gen_ai.request.model" in (span.attributes or {})]
     assert len(calls) == WHOLE + STREAMED + 1
-    assert b"endturn.stop_reason_observed" in exported.bytes
-    assert b"endturn.responses" in exported.bytes
-    assert secrets.found(exported.bytes) == {}
+    assert b"endturn.stop_reason_observed" in exported.everything()
+    assert b"endturn.responses" in exported.everything()
+    assert secrets.found(exported.everything()) == {}
     assert secrets.found(caplog.text.encode()) == {}
 
 
@@ -435,7 +260,6 @@ def test_a_controllers_turns_hold_nothing_that_was_said(
             with suppress(ProviderError):
                 turn(question)
     uninstrument()
-    exported.shutdown()
     for event in (
         b"endturn.continuation_attempt",
         b"endturn.continuation_terminated",
@@ -443,8 +267,8 @@ def test_a_controllers_turns_hold_nothing_that_was_said(
         b"endturn.tool_dispatch_blocked",
         b"execute_tool write",
     ):
-        assert event in exported.bytes
-    assert secrets.found(exported.bytes) == {}
+        assert event in exported.everything()
+    assert secrets.found(exported.everything()) == {}
     assert secrets.found(caplog.text.encode()) == {}
 
 
@@ -458,10 +282,9 @@ def test_no_key_is_exported_where_content_is(name: str, secrets: Secrets, export
     with ScriptedProvider(_replies(s)).serve() as url:
         _asked(WAYS[name](url, s))
     uninstrument()
-    exported.shutdown()
     for said in (s.prompt, s.answer, *([] if name == "observe_provider_call" else [s.system])):
-        assert said.encode() in exported.bytes
-    found = s.found(exported.bytes)
+        assert said.encode() in exported.everything()
+    found = s.found(exported.everything())
     allowed = {"prompt", "system", "argument", "result", "tool", "description", "answer", "reasoning", "called", "stop"}
     assert set(found) <= allowed | {"image_path"}, found
 

@@ -58,16 +58,6 @@ def scope(span: ReadableSpan) -> str:
 # --- Anthropic's ---------------------------------------------------------------------------------------------------
 
 
-def helper(client: anthropic.Anthropic) -> None:
-    with client.messages.stream(**CLAUDE) as stream:
-        stream.get_final_message()
-
-
-def raw(client: Any, read: Callable[[Any], Any], **more: Any) -> None:
-    with client.messages.with_streaming_response.create(**CLAUDE, **more) as made:
-        list(read(made))
-
-
 CALLS: dict[str, tuple[httpx2.Response, Callable[[anthropic.Anthropic], object], str]] = {
     "whole": (body(CUT_MESSAGE), lambda client: client.messages.create(**CLAUDE), "max_tokens"),
     "read": (
@@ -76,18 +66,6 @@ CALLS: dict[str, tuple[httpx2.Response, Callable[[anthropic.Anthropic], object],
         "max_tokens",
     ),
     "cut": (events(*STREAM[:5]), lambda client: list(client.messages.create(**CLAUDE, stream=True)), "missing"),
-    "helper": (events(*STREAM), helper, "end_turn"),
-    "raw body": (body(CUT_MESSAGE), lambda client: raw(client, lambda made: made.read()), "max_tokens"),
-    "raw stream": (
-        events(*CUT_MESSAGES),
-        lambda client: raw(client, lambda made: made.iter_lines(), stream=True),
-        "max_tokens",
-    ),
-    "raw stream, cut": (
-        events(*STREAM[:5]),
-        lambda client: raw(client, lambda made: made.iter_bytes(), stream=True),
-        "missing",
-    ),
 }
 
 
@@ -170,14 +148,3 @@ def test_mistrals_span_is_enriched(spans: InMemorySpanExporter, tracers: TracerP
         next(stream)
     assert reasons(spans) == ["max_tokens", "max_tokens", None]  # it ends its span before it closes the response
     assert {scope(span) for span in spans.get_finished_spans()} == {"mistralai_sdk_tracer"}
-
-
-def test_an_agents_span_names_no_model(spans: InMemorySpanExporter, tracers: TracerProvider) -> None:
-    """The agent has the model: the span is named for what it does, and only the answer says who wrote it."""
-    asking = mistral(body(CUT), events(*CUT_STREAM))
-    asked: Any = {"agent_id": "a", "messages": ASK["messages"]}
-    asking.agents.complete(**asked)
-    assert list(asking.agents.stream(**asked))
-    found = spans.get_finished_spans()
-    assert [span.name for span in found] == ["chat", "chat"]
-    assert not any("gen_ai.request.model" in (span.attributes or {}) for span in found)

@@ -8,7 +8,7 @@ on flush and at the end. No thread waits for it. What is kept meanwhile is bound
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -63,11 +63,11 @@ def run() -> None:
         _do(sweep)
 
 
-def remember(kept: dict[Key, Value], key: Key, value: Value, *, most: int) -> None:
-    """Keep a value, and let go of the oldest where there are too many."""
+def remember(kept: OrderedDict[Key, Value], key: Key, value: Value, *, most: int) -> None:
+    """Keep a value, and let go of the oldest where there are too many: a plain `dict` would look for it for long."""
     kept[key] = value
     if len(kept) > most:
-        kept.pop(next(iter(kept)), None)
+        kept.popitem(last=False)
 
 
 def _do(job: Job) -> None:

@@ -82,11 +82,6 @@ class ContentPolicy:
         redact = redact or _named_redaction()
         return cls(on_span=on_span, on_event=on_event and details, details=details, longest=longest, redact=redact)
 
-    @property
-    def takes_content(self) -> bool:
-        """Whether what was said is wanted anywhere."""
-        return self.on_span or self.on_event
-
     def attributes(self, content: Content, stop_sequences: tuple[str, ...] = ()) -> dict[str, Any]:
         """What was said, as the attributes of an event; `{}` where the redaction failed. `as_text` is for spans."""
         # With pydantic, which takes long to import: only where what was said is wanted.

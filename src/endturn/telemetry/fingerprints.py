@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
@@ -103,7 +104,7 @@ class ContinuePrompts:
     """Knows a message that asks to go on: by the patterns, or because a controller of this process sent it as one."""
 
     def __init__(self) -> None:
-        self._learnt: dict[bytes, None] = {}
+        self._learnt: OrderedDict[bytes, None] = OrderedDict()
 
     def learn(self, request: RequestSummary) -> None:
         """The last message of this request asks to go on."""

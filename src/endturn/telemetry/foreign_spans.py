@@ -10,6 +10,7 @@ over HTTP, or that no HTTP client here has been wrapped for. It is announced the
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -84,9 +85,9 @@ class _RecentCall:
 
 
 _open: dict[int, ForeignSpan] = {}
-_agents: dict[str, ForeignSpan] = {}
+_agents: OrderedDict[str, ForeignSpan] = OrderedDict()
 """Agents' spans by the ids of their turns."""
-_recent: dict[int, _RecentCall] = {}
+_recent: OrderedDict[int, _RecentCall] = OrderedDict()
 """By the calls' numbers, in the order in which they began."""
 
 

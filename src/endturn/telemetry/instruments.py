@@ -244,13 +244,12 @@ class Instruments:
         turn, outcome = ended.turn, ended.outcome.value
         with self._lock:
             pair, agent = self._caps.pair(turn.provider, turn.model), self._caps.shown("agent", agent, 10)
-            truncated, continued = turn.truncated, turn.continued
-            self._add(schema.TURNS, (*pair, agent, truncated, continued, outcome))
+            self._add(schema.TURNS, (*pair, agent, turn.truncated, turn.continued, outcome))
             if turn.unfinished:
                 self._add(schema.TRUNCATION_EXITS, (*pair, agent, outcome))
-            if truncated:
+            if turn.truncated:
                 self._measure(schema.TURN_CONTINUATIONS, turn.continuations + turn.repairs, pair, context)
-            self._measure(schema.TURN_DURATION, ended.duration_s, (*pair, truncated, continued), context)
+            self._measure(schema.TURN_DURATION, ended.duration_s, (*pair, turn.truncated, turn.continued), context)
             if turn.answer_tokens:  # 0: no call of the turn reported its usage
                 self._measure(schema.TURN_OUTPUT, turn.answer_tokens, (*pair, ended.complete), context)
         self._relieve(QUEUED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -114,9 +114,9 @@ class Recorder:
     ) -> None:
         self._clock = clock
         self.use((tracer_provider, meter_provider, logger_provider), options or Options())
-        self._open: dict[int, OpenSpan] = {}
-        self._turns: dict[str, OpenSpan] = {}
-        self._cut: dict[int, SpanContext] = {}
+        self._open: OrderedDict[int, OpenSpan] = OrderedDict()
+        self._turns: OrderedDict[str, OpenSpan] = OrderedDict()
+        self._cut: OrderedDict[int, SpanContext] = OrderedDict()
         self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
             events.CallStarted: self._call_started,
@@ -139,7 +139,7 @@ class Recorder:
             UsageError: as when it is made; then nothing changes.
         """
         self._out = OTelProviders(given, options)
-        self.takes_content = self._out.content.takes_content
+        self.takes_content = self._out.content.on_span or self._out.content.on_event
         """Whether it wants to be told what was said; `hooks` asks, when it begins to listen."""
 
     def __call__(self, record: Record) -> Activation | None:

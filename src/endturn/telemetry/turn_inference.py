@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
@@ -89,7 +90,7 @@ class TurnInference:
         """Begin anew. A forked child does: the turns that were open are its parent's."""
         # Another instrumentation's destructor may end a span, and with it a call, within any of our regions.
         self._lock = threading.RLock()
-        self._pending: dict[int, PendingTurn] = {}
+        self._pending: OrderedDict[int, PendingTurn] = OrderedDict()
         """By the calls' numbers, the oldest first."""
         self._by_key: dict[int | str, dict[bytes | str, dict[int, PendingTurn]]] = {}
         """The same by the two halves of their keys, and by the calls' numbers."""
