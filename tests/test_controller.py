@@ -30,7 +30,7 @@ from endturn.events import (
 )
 from endturn.stop import Resume, Stop, StopReason
 from endturn.turns import current_turn
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said, ticking
 
 NUDGE = Message(role="user", content=PROMPT, synthetic=True)
 
@@ -129,18 +129,6 @@ def test_the_cap_is_three_and_the_partial_answer_is_kept(caplog: pytest.LogCaptu
     ]
 
 
-def test_attempts_survive_tool_iterations_and_reset_with_the_next_turn() -> None:
-    """The count belongs to the turn: tools do not reset it, new user input does; it is no tool iteration."""
-    search = Recording()
-    script = [cut("a "), calling(call()), cut("b "), cut("c "), cut("d ")]
-    provider = Played(*script, cut("e "), said("f"))
-    controller = ContinuationController(provider, tools={"search": search}, policy=ContinuationPolicy(max_iterations=2))
-    result = controller.run(ask(tools=(SEARCH,)))
-    assert (result.outcome, result.continuations, len(search.calls)) == ("retry_limit", 3, 1)
-    assert result.requests == 5
-    assert controller.run(ask()).outcome == "completed"
-
-
 @pytest.mark.behaviour(15)
 @pytest.mark.parametrize(
     ("response", "outcome"),
@@ -227,15 +215,6 @@ def test_without_a_maximum_the_first_cut_is_the_measure() -> None:
     assert result.outcome == "token_budget"
 
 
-@pytest.mark.behaviour(17)
-def test_missing_usage_is_estimated_and_marked() -> None:
-    """A cut response without usage used its maximum; any other, and what was asked, a token per four bytes."""
-    provider, result = play(cut("a " * 50, tokens=None), said("12345678é", tokens=None))
-    asked = [sum(len(message.text) for message in request.messages) for request in provider.requests]
-    assert asked[0] == 2
-    assert result.usage == Usage(1 - -asked[1] // 4, 103, estimated=True)
-
-
 def test_the_deadline_ends_a_turn() -> None:
     """No call begins after the deadline; the clock is injected."""
     provider, result = play(cut("a "), cut("b "), said("never"), deadline_s=2, clock=ticking())
@@ -243,27 +222,6 @@ def test_the_deadline_ends_a_turn() -> None:
 
 
 # --- Ends -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("response", "outcome"),
-    [
-        (said("a", StopReason.SAFETY_BLOCKED), "safety_blocked"),
-        (said("a", StopReason.REFUSED), "refused"),
-        (said("a", StopReason.CONTEXT_WINDOW_EXCEEDED), "context_window_exceeded"),
-        (said("a", StopReason.UNKNOWN), "unknown_reason"),
-        (said("a", StopReason.MISSING), "stream_cut"),
-        (said("a", StopReason.ERROR), "provider_error"),
-        (said("a", StopReason.CANCELLED), "cancelled"),
-        (paused("a", Resume.SERVER), "left_paused"),
-        (paused("a", Resume.NONE), "left_paused"),
-    ],
-)
-def test_every_other_end_keeps_the_text_and_is_no_success(response: ChatResponse, outcome: str) -> None:
-    """The partial answer is handed back with a notice, and `complete` is false."""
-    _, result = play(response)
-    assert (result.text, result.outcome, result.complete) == ("a", outcome, False)
-    assert result.notice
 
 
 # --- Tools ----------------------------------------------------------------------------------------------------------
@@ -351,18 +309,6 @@ def test_a_repair_passes_the_same_table(second: ChatResponse, outcome: str) -> N
     assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
     blocked = [record.reason for record in records if isinstance(record, DispatchBlocked)]
     assert blocked == (["truncated", "repair_failed"] if second.tool_calls else ["truncated"])
-
-
-@pytest.mark.behaviour(36)
-def test_without_a_repair_budget_nothing_is_asked_for() -> None:
-    """A budget of none: the partial answer, the notice, and an event that says that no repair was tried."""
-    with heard() as records:
-        provider, result = play(cut("Well. ", calls=[call()]), continuation_tool_repair_attempts=0)
-    assert (len(provider.requests), result.outcome, result.text) == (1, "tool_call_cut", "Well. ")
-    (repaired,) = [record for record in records if isinstance(record, PayloadRepaired)]
-    assert (repaired.attempted, repaired.succeeded) == (False, False)
-    (blocked,) = [record for record in records if isinstance(record, DispatchBlocked)]
-    assert blocked.reason == "truncated"
 
 
 @pytest.mark.behaviour(36)
