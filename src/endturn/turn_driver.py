@@ -18,8 +18,7 @@ from pydantic_core import to_jsonable_python
 from endturn import formats
 from endturn.calls import Call, Layer, open_call
 from endturn.chat import ChatResponse, Delta, Request, ToolCall
-from endturn.continuation.result import TurnResult
-from endturn.continuation.turn import CallProvider, MakeRoom, ToolRan
+from endturn.continuation.result import CallProvider, MakeRoom, ToolRan, TurnResult
 from endturn.errors import ProviderError, UsageError
 from endturn.formats.content_parts import is_part
 from endturn.hooks import takes_content
