@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from datetime import date
 from typing import Any
 
@@ -30,7 +31,7 @@ from endturn.events import (
 )
 from endturn.stop import Resume, Stop, StopReason
 from endturn.turns import current_turn
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said, ticking
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
 
 NUDGE = Message(role="user", content=PROMPT, synthetic=True)
 
@@ -221,6 +222,14 @@ def test_the_deadline_ends_a_turn() -> None:
     assert (len(provider.requests), result.outcome) == (2, "deadline")
 
 
+@pytest.mark.behaviour(13)
+def test_a_background_job_is_left_with_a_handle_that_fetches_it() -> None:
+    """retrieve_same_id is never resent, which would start a second paid job."""
+    provider, result = play(paused("", Resume.RETRIEVE_SAME_ID, id="resp_1"))
+    assert (len(provider.requests), result.outcome) == (1, "left_paused")
+    assert result.resume().next.retrieve == "resp_1"
+
+
 # --- Ends -----------------------------------------------------------------------------------------------------------
 
 
@@ -309,6 +318,27 @@ def test_a_repair_passes_the_same_table(second: ChatResponse, outcome: str) -> N
     assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
     blocked = [record.reason for record in records if isinstance(record, DispatchBlocked)]
     assert blocked == (["truncated", "repair_failed"] if second.tool_calls else ["truncated"])
+
+
+@pytest.mark.behaviour(36)
+def test_a_repair_whose_call_fails_is_told_of() -> None:
+    """The provider's error ends the turn; the event says that a repair was tried."""
+    with heard(PayloadRepaired) as repaired:
+        _, result = play(cut("Well. ", calls=[call(closed=False)]), ProviderUnavailable("busy"))
+    assert (result.outcome, result.text) == ("provider_error", "Well. ")
+    assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
+
+
+@pytest.mark.behaviour(36)
+def test_without_a_repair_budget_nothing_is_asked_for() -> None:
+    """A budget of none: the partial answer, the notice, and an event that says that no repair was tried."""
+    with heard() as records:
+        provider, result = play(cut("Well. ", calls=[call()]), continuation_tool_repair_attempts=0)
+    assert (len(provider.requests), result.outcome, result.text) == (1, "tool_call_cut", "Well. ")
+    (repaired,) = [record for record in records if isinstance(record, PayloadRepaired)]
+    assert (repaired.attempted, repaired.succeeded) == (False, False)
+    (blocked,) = [record for record in records if isinstance(record, DispatchBlocked)]
+    assert blocked.reason == "truncated"
 
 
 @pytest.mark.behaviour(36)
@@ -736,6 +766,16 @@ def test_an_unknown_format_is_refused() -> None:
         ContinuationController(Played(), format="telex")
 
 
+async def test_every_kind_of_provider_function_serves_the_async_controller() -> None:
+    """Plain, coroutine, iterator and async iterator give the same turn."""
+    script = [cut("Hello, wo"), said("rld.")]
+    plain, streamed = Played(*script), Played(*script, chunk=2)
+    kinds: list[Any] = [plain, Played(*script).coroutine, streamed, Played(*script, chunk=2).asynchronous]
+    results = [await AsyncContinuationController(kind).run(ask()) for kind in kinds]
+    assert {result.text for result in results} == {"Hello, world."}
+    assert {result.messages for result in results} == {results[0].messages}
+
+
 # --- Async ----------------------------------------------------------------------------------------------------------
 
 
@@ -830,6 +870,18 @@ async def test_cancellation_at_any_await(at: str, text: str, messages: int) -> N
     waits.at = ""
     finished = await controller.run(result.resume())
     assert finished.complete
+
+
+@pytest.mark.behaviour(18)
+async def test_leaving_an_async_stream_closes_the_providers() -> None:
+    """aclose ends the provider's stream and the turn."""
+    waits = Waits("nowhere")
+    with heard(TurnEnded) as ended:
+        async with aclosing(AsyncContinuationController(waits.provider).stream(ask())) as stream:  # type: ignore[type-var]
+            async for _ in stream:
+                break
+    assert waits.open == 0
+    assert [record.outcome for record in ended] == ["cancelled"]
 
 
 # --- Announcing -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.result import ANSWERED_IN_WORDS, NOT_ALL_CALLS
 from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
-from endturn.events import DispatchBlocked, PayloadRepaired, TurnEnded, UsageEstimated
+from endturn.events import DispatchBlocked, PayloadRepaired, TurnEnded, TurnOutcome, UsageEstimated
 from endturn.recovery import recover
 from endturn.stop import Stop, StopReason
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
 TOOLS = ask(tools=(SEARCH, NOW))
 TWO = (call(id="1"), call(arguments='{"q": "y', id="2", closed=False))
@@ -72,6 +73,21 @@ def test_the_counts_of_a_turn_go_on_when_it_is_taken_up_again() -> None:
     assert result.outcome == "retry_limit"
     again = ContinuationController(Played(said("c.")), tools={}).run(result.resume())
     assert (again.text, again.iterations, again.continuations, again.requests) == ("a b c.", 1, 2, 3)
+
+
+@pytest.mark.behaviour(16)
+@pytest.mark.parametrize("nothing", ["", " ", "\n", "\u200b", "\n \u200d\n"])
+@pytest.mark.parametrize("half", ["Half of an answer that", "Half of it\n", "```python\nx = f(1)\n"])
+def test_nothing_does_not_complete_half_a_sentence(half: str, nothing: str) -> None:
+    """Nor half a code block, whatever nothing is made of."""
+    _, result, _ = play(cut(half), said(nothing))
+    assert (result.outcome, result.complete) == ("no_progress", False)
+
+
+def test_a_promise_of_calls_and_nothing_else_is_an_empty_answer() -> None:
+    """Where calls may not be asked for again."""
+    _, result, _ = play(calling(), continuation_tool_repair_attempts=0)
+    assert (result.outcome, result.complete) == ("empty_response", False)
 
 
 # --- Nothing, and half a sentence -----------------------------------------------------------------------------------
@@ -153,6 +169,25 @@ def test_a_format_without_a_word_for_calls_promotes_them_under_any_policy(format
     asked = calling(call()).with_stop(promoted_from=StopReason.END_TURN)
     assert len(play(asked, said("Done."), format=format, promote=False)[2]) == 1
     assert len(play(asked, format="openai_chat", promote=False)[2]) == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "keys", "line"),
+    [
+        ((paused("a"),), {"continuation_max_resumes": 0}, "resuming is not allowed"),
+        ((paused("a"), paused("b")), {"continuation_max_resumes": 1}, "max resumes reached"),
+        ((cut("a"),), {"continuation_strategies": ()}, "none of continuation_strategies"),
+        ((cut("a"),), {"continuation_max_attempts": 0}, "continuing is not allowed"),
+    ],
+)
+def test_every_end_at_a_limit_says_which(
+    script: tuple[ChatResponse, ...], keys: dict[str, Any], line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On the logger `endturn`, with or without telemetry."""
+    caplog.set_level(logging.INFO, "endturn")
+    result = play(*script, **keys)[1]
+    assert result.outcome in (TurnOutcome.RESUME_LIMIT, TurnOutcome.NOT_CONTINUED, TurnOutcome.RETRY_LIMIT)
+    assert any(line in message for message in caplog.messages)
 
 
 # --- What is logged -------------------------------------------------------------------------------------------------

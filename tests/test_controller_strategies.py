@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from endturn.chat import Blocks, ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.clients import Client
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import ContinuationAttempted, Strategy
 from endturn.formats import capabilities, format_of
+from endturn.scripted import ScriptedProvider, reason, say
 from endturn.stop import Resume, StopReason
 from tests.support.turns import SEARCH, Played, ask, call, calling, cut, heard, paused, said
 
@@ -53,7 +55,8 @@ def test_a_token_is_sent_back_without_a_prompt() -> None:
     assert [request.token for request in provider.requests] == [None, "t1", "t2"]
     assert all(message.role == "user" for request in provider.requests for message in request.messages)
     asked = [record for record in records if isinstance(record, ContinuationAttempted)]
-    assert [record.continuation.strategy for record in asked] == [Strategy.NATIVE_TOKEN] * 2
+    told = [(record.continuation.index, record.continuation.strategy) for record in asked]
+    assert told == [(1, Strategy.NATIVE_TOKEN), (2, Strategy.NATIVE_TOKEN)]
 
 
 @pytest.mark.behaviour(13)
@@ -509,6 +512,21 @@ def test_a_limit_without_a_price_is_a_mistake() -> None:
     """Money cannot be limited for a model that has no price."""
     with pytest.raises(UsageError, match="no price for 'm'"):
         played(said("x"), prices={"other": (1, 1)}, max_cost=1.0)
+
+
+@pytest.mark.behaviour(13)
+@pytest.mark.parametrize("speaks", ["openai_responses", "gemini_interactions"])
+def test_our_client_fetches_what_is_being_made(speaks: str) -> None:
+    """A background job through our own client: paused until it is done, then the answer."""
+    name, path = {"openai_responses": ("openai", "/v1"), "gemini_interactions": ("gcp.gemini", "/v1beta")}[speaks]
+    being_made = reason("in_progress", "")
+    scripted = ScriptedProvider([being_made, being_made, say("Done.")])
+    slept: list[float] = []
+    with scripted.serve() as url, Client(name, api_key="none", base_url=url + path, format=speaks) as client:
+        controller = ContinuationController(client, sleep=slept.append)
+        result = controller.run(ask(extra={"background": True}))
+    assert (result.text, result.complete, slept) == ("Done.", True, [1.0, 2.0])
+    assert [request.retrieve is not None for request in scripted.requests] == [False, True, True]
 
 
 # --- What a continuation must not lose ----------------------------------------------------------------------------

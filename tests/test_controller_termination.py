@@ -261,6 +261,22 @@ def test_short_text_is_held_back_until_it_says_something() -> None:
 
 
 @pytest.mark.behaviour(41)
+def test_an_echo_and_a_repetition_end_the_turn_after_the_tools() -> None:
+    """The calls are run and recorded; then the turn is over."""
+    script = [calling(call(), text="Searching now."), calling(call(), text="found x, for certain")]
+    tools = [(SEARCH, lambda _: "found x, for certain")]
+    _, result, _ = play(*script, tools=tools)
+    assert (result.outcome, result.finish) == ("implicit_completion", Finish(IMPLICIT, "echo"))
+    assert (len(result.tool_results), result.answer) == (2, "found x, for certain")
+    again = calling(call(), text="Searching now.")
+    _, result, _ = play(again, again)
+    assert (result.finish, len(result.tool_results)) == (Finish(IMPLICIT, "repeated"), 2)
+    wrong = calling(call("search", "{}"), text="Searching now.")
+    _, result, _ = play(wrong, wrong)
+    assert result.finish == Finish(IMPLICIT, "repeated")
+
+
+@pytest.mark.behaviour(41)
 def test_trivial_answers_are_calls_of_the_loop_like_any_other() -> None:
     """They count against its limit, and what there is, is kept."""
     provider, result, _ = play(said("hm"), said("42"), max_iterations=2)
