@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from datetime import date
 from typing import Any
 
@@ -128,18 +129,6 @@ def test_the_cap_is_three_and_the_partial_answer_is_kept(caplog: pytest.LogCaptu
     ]
 
 
-def test_attempts_survive_tool_iterations_and_reset_with_the_next_turn() -> None:
-    """The count belongs to the turn: tools do not reset it, new user input does; it is no tool iteration."""
-    search = Recording()
-    script = [cut("a "), calling(call()), cut("b "), cut("c "), cut("d ")]
-    provider = Played(*script, cut("e "), said("f"))
-    controller = ContinuationController(provider, tools={"search": search}, policy=ContinuationPolicy(max_iterations=2))
-    result = controller.run(ask(tools=(SEARCH,)))
-    assert (result.outcome, result.continuations, len(search.calls)) == ("retry_limit", 3, 1)
-    assert result.requests == 5
-    assert controller.run(ask()).outcome == "completed"
-
-
 @pytest.mark.behaviour(15)
 @pytest.mark.parametrize(
     ("response", "outcome"),
@@ -226,43 +215,21 @@ def test_without_a_maximum_the_first_cut_is_the_measure() -> None:
     assert result.outcome == "token_budget"
 
 
-@pytest.mark.behaviour(17)
-def test_missing_usage_is_estimated_and_marked() -> None:
-    """A cut response without usage used its maximum; any other, and what was asked, a token per four bytes."""
-    provider, result = play(cut("a " * 50, tokens=None), said("12345678é", tokens=None))
-    asked = [sum(len(message.text) for message in request.messages) for request in provider.requests]
-    assert asked[0] == 2
-    assert result.usage == Usage(1 - -asked[1] // 4, 103, estimated=True)
-
-
 def test_the_deadline_ends_a_turn() -> None:
     """No call begins after the deadline; the clock is injected."""
     provider, result = play(cut("a "), cut("b "), said("never"), deadline_s=2, clock=ticking())
     assert (len(provider.requests), result.outcome) == (2, "deadline")
 
 
+@pytest.mark.behaviour(13)
+def test_a_background_job_is_left_with_a_handle_that_fetches_it() -> None:
+    """retrieve_same_id is never resent, which would start a second paid job."""
+    provider, result = play(paused("", Resume.RETRIEVE_SAME_ID, id="resp_1"))
+    assert (len(provider.requests), result.outcome) == (1, "left_paused")
+    assert result.resume().next.retrieve == "resp_1"
+
+
 # --- Ends -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("response", "outcome"),
-    [
-        (said("a", StopReason.SAFETY_BLOCKED), "safety_blocked"),
-        (said("a", StopReason.REFUSED), "refused"),
-        (said("a", StopReason.CONTEXT_WINDOW_EXCEEDED), "context_window_exceeded"),
-        (said("a", StopReason.UNKNOWN), "unknown_reason"),
-        (said("a", StopReason.MISSING), "stream_cut"),
-        (said("a", StopReason.ERROR), "provider_error"),
-        (said("a", StopReason.CANCELLED), "cancelled"),
-        (paused("a", Resume.SERVER), "left_paused"),
-        (paused("a", Resume.NONE), "left_paused"),
-    ],
-)
-def test_every_other_end_keeps_the_text_and_is_no_success(response: ChatResponse, outcome: str) -> None:
-    """The partial answer is handed back with a notice, and `complete` is false."""
-    _, result = play(response)
-    assert (result.text, result.outcome, result.complete) == ("a", outcome, False)
-    assert result.notice
 
 
 # --- Tools ----------------------------------------------------------------------------------------------------------
@@ -350,6 +317,15 @@ def test_a_repair_passes_the_same_table(second: ChatResponse, outcome: str) -> N
     assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
     blocked = [record.reason for record in records if isinstance(record, DispatchBlocked)]
     assert blocked == (["truncated", "repair_failed"] if second.tool_calls else ["truncated"])
+
+
+@pytest.mark.behaviour(36)
+def test_a_repair_whose_call_fails_is_told_of() -> None:
+    """The provider's error ends the turn; the event says that a repair was tried."""
+    with heard(PayloadRepaired) as repaired:
+        _, result = play(cut("Well. ", calls=[call(closed=False)]), ProviderUnavailable("busy"))
+    assert (result.outcome, result.text) == ("provider_error", "Well. ")
+    assert [(record.attempted, record.succeeded) for record in repaired] == [(True, False)]
 
 
 @pytest.mark.behaviour(36)
@@ -789,6 +765,16 @@ def test_an_unknown_format_is_refused() -> None:
         ContinuationController(Played(), format="telex")
 
 
+async def test_every_kind_of_provider_function_serves_the_async_controller() -> None:
+    """Plain, coroutine, iterator and async iterator give the same turn."""
+    script = [cut("Hello, wo"), said("rld.")]
+    plain, streamed = Played(*script), Played(*script, chunk=2)
+    kinds: list[Any] = [plain, Played(*script).coroutine, streamed, Played(*script, chunk=2).asynchronous]
+    results = [await AsyncContinuationController(kind).run(ask()) for kind in kinds]
+    assert {result.text for result in results} == {"Hello, world."}
+    assert {result.messages for result in results} == {results[0].messages}
+
+
 # --- Async ----------------------------------------------------------------------------------------------------------
 
 
@@ -883,6 +869,18 @@ async def test_cancellation_at_any_await(at: str, text: str, messages: int) -> N
     waits.at = ""
     finished = await controller.run(result.resume())
     assert finished.complete
+
+
+@pytest.mark.behaviour(18)
+async def test_leaving_an_async_stream_closes_the_providers() -> None:
+    """aclose ends the provider's stream and the turn."""
+    waits = Waits("nowhere")
+    with heard(TurnEnded) as ended:
+        async with aclosing(AsyncContinuationController(waits.provider).stream(ask())) as stream:  # type: ignore[type-var]
+            async for _ in stream:
+                break
+    assert waits.open == 0
+    assert [record.outcome for record in ended] == ["cancelled"]
 
 
 # --- Announcing -----------------------------------------------------------------------------------------------------

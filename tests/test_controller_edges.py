@@ -75,9 +75,6 @@ def test_the_counts_of_a_turn_go_on_when_it_is_taken_up_again() -> None:
     assert (again.text, again.iterations, again.continuations, again.requests) == ("a b c.", 1, 2, 3)
 
 
-# --- Nothing, and half a sentence -----------------------------------------------------------------------------------
-
-
 @pytest.mark.behaviour(16)
 @pytest.mark.parametrize("nothing", ["", " ", "\n", "\u200b", "\n \u200d\n"])
 @pytest.mark.parametrize("half", ["Half of an answer that", "Half of it\n", "```python\nx = f(1)\n"])
@@ -87,16 +84,13 @@ def test_nothing_does_not_complete_half_a_sentence(half: str, nothing: str) -> N
     assert (result.outcome, result.complete) == ("no_progress", False)
 
 
-@pytest.mark.behaviour(16)
-def test_nothing_completes_a_whole_sentence() -> None:
-    """It was cut after its last character."""
-    assert play(cut("All of it."), said(""))[1].outcome == "completed"
-
-
 def test_a_promise_of_calls_and_nothing_else_is_an_empty_answer() -> None:
     """Where calls may not be asked for again."""
     _, result, _ = play(calling(), continuation_tool_repair_attempts=0)
     assert (result.outcome, result.complete) == ("empty_response", False)
+
+
+# --- Nothing, and half a sentence -----------------------------------------------------------------------------------
 
 
 # --- The character bound ------------------------------------------------------------------------------------------
@@ -177,9 +171,6 @@ def test_a_format_without_a_word_for_calls_promotes_them_under_any_policy(format
     assert len(play(asked, format="openai_chat", promote=False)[2]) == 0
 
 
-# --- What is logged -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("script", "keys", "line"),
     [
@@ -197,6 +188,9 @@ def test_every_end_at_a_limit_says_which(
     result = play(*script, **keys)[1]
     assert result.outcome in (TurnOutcome.RESUME_LIMIT, TurnOutcome.NOT_CONTINUED, TurnOutcome.RETRY_LIMIT)
     assert any(line in message for message in caplog.messages)
+
+
+# --- What is logged -------------------------------------------------------------------------------------------------
 
 
 def test_a_declared_tool_without_a_function_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

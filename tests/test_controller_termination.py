@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing
 from typing import Any
 
@@ -14,14 +13,12 @@ from endturn.continuation.termination import (
     FINISH_RESPONSE,
     FINISH_TASK,
     IMPLICIT,
-    TASK_COMPLETED,
     Finish,
     Mode,
     finish_task,
 )
 from endturn.continuation.tool_gate import Fault, parse
-from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-from endturn.errors import ProviderUnavailable
+from endturn.controller import ContinuationController, TurnResult
 from endturn.events import Record, TerminationSignalled, ToolEnded, TurnEnded
 from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
@@ -120,37 +117,6 @@ def test_without_a_mode_the_tools_are_tools_like_any_other() -> None:
 # --- The model says that it is done -------------------------------------------------------------------------------
 
 
-@pytest.mark.behaviour(39)
-@pytest.mark.behaviour(40)
-@pytest.mark.behaviour(42)
-def test_a_task_ends_pending_review_and_says_so() -> None:
-    """The source design's flow: tools, then finish_task; the result waits for a person, and is announced."""
-    arguments = '{"summary": "Implemented the login feature", "status": "done"}'
-    with heard() as records:
-        _, result, _ = play(
-            calling(call(), text="Looking. "), calling(finishing(arguments), text="It is done."), max_iterations=9
-        )
-    assert (result.outcome, result.status, result.complete, result.notice) == (
-        "completed",
-        "pending_review",
-        True,
-        None,
-    )
-    assert result.finish == Finish("finish_task", "done", "Implemented the login feature")
-    assert (result.text, result.answer) == ("Looking. It is done.", "It is done.")
-    assert [answer.content for answer in result.tool_results] == [
-        "found x",
-        "Task objective achieved. Marked for human review. Summary: Implemented the login feature [FINISH_STATUS:done]",
-    ]
-    assert result.messages[-1] == result.tool_results[-1]
-    [signalled] = [record for record in records if isinstance(record, TerminationSignalled)]
-    assert (signalled.signal, signalled.status) == ("finish_task", "done")
-    assert (signalled.iteration, signalled.max_iterations, signalled.requires_review) == (2, 9, True)
-    ended = end(records)
-    assert (ended.outcome, ended.complete, ended.turn) == ("completed", True, signalled.turn)
-    assert records.index(signalled) < records.index(ended)
-
-
 @pytest.mark.behaviour(40)
 def test_a_response_ends_completed() -> None:
     """The other mode of the source design: nothing waits for review."""
@@ -195,17 +161,6 @@ def test_of_several_the_first_counts() -> None:
 
 
 @pytest.mark.behaviour(39)
-@pytest.mark.parametrize("name", ["finish_task", "task_completed"])
-def test_a_task_may_be_finished_with_a_text_alone(name: str) -> None:
-    """A JSON string is the summary, for the tool as we declare it; half of one is asked for again."""
-    request = ask(tools=(TASK_COMPLETED,))
-    _, result, _ = play(calling(finishing('"all done"', name)), request=request)
-    assert result.finish == Finish(name, "done", "all done")
-    provider, result, _ = play(calling(finishing('"all do', name)), calling(finishing('"all done"')), request=request)
-    assert (len(provider.requests), result.finish) == (2, Finish("finish_task", "done", "all done"))
-
-
-@pytest.mark.behaviour(39)
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [(SEARCH, '"x"'), (SEARCH, "x"), (FINISH_TASK.but(parameters=SEARCH.parameters), '"x"'),
@@ -217,48 +172,6 @@ def test_any_other_call_needs_an_object(tool: Tool, arguments: str) -> None:
     refused = parse(call(tool.name, arguments), {tool.name: tool})
     assert isinstance(refused, Fault)
     assert refused.issue == "invalid_json"
-
-
-@pytest.mark.behaviour(39)
-@pytest.mark.parametrize(("mode", "name"), [("response", "finish_task"), ("task", "finish_response")])
-def test_the_other_modes_tool_ends_nothing(mode: Mode, name: str) -> None:
-    """Offered by the host, it runs like any tool; not offered, it is unknown."""
-    other = FINISH_TASK if name == "finish_task" else FINISH_RESPONSE
-    ran: list[ToolCall] = []
-    provider, result, _ = play(
-        calling(finishing(name=name)), said(LONG), mode=mode, tools=[*TOOLS, (other, ran.append)]
-    )
-    assert (len(ran), len(provider.requests), result.outcome) == (1, 2, "implicit_completion")
-    _, result, _ = play(calling(finishing(name=name)), said(LONG), mode=mode)
-    assert result.tool_results[0].is_error
-
-
-@pytest.mark.behaviour(39)
-def test_the_deprecated_alias_ends_a_task_where_the_host_declares_it() -> None:
-    """Its function is there; the model is not offered it otherwise."""
-    _, result, _ = play(calling(finishing(name="task_completed")), request=ask(tools=(TASK_COMPLETED,)))
-    assert (result.status, result.finish) == ("pending_review", Finish("task_completed", "done", "s"))
-
-
-@pytest.mark.behaviour(34)
-@pytest.mark.behaviour(39)
-def test_a_cut_call_ends_nothing() -> None:
-    """It goes to repair like any other; what passes the gate then ends the turn."""
-    provider, result, _ = play(cut(calls=[finishing()]), calling(finishing('{"status": "blocked"}', id="g")))
-    assert len(provider.requests) == 2
-    assert result.finish == Finish("finish_task", "blocked")
-    assert len(result.tool_results) == 1
-
-
-@pytest.mark.behaviour(39)
-def test_a_wrong_call_ends_nothing() -> None:
-    """A status that does not exist is answered with an error, and so is the rest of its batch."""
-    _, result, _ = play(calling(finishing('{"status": "failed"}')), calling(finishing(id="g")))
-    assert [answer.is_error for answer in result.tool_results] == [True, False]
-    _, result, _ = play(
-        calling(finishing('{"status": "failed"}')), calling(finishing(id="g")), dispatch="tool_call_only"
-    )
-    assert result.tool_results[0].text.startswith("ValueError: there is no status 'failed'")
 
 
 @pytest.mark.behaviour(40)
@@ -273,32 +186,6 @@ def test_the_limit_of_calls(mode: Mode, status: str) -> None:
         assert records == []
         _, result, _ = play(calling(call()), calling(finishing(name=name)), mode=mode, max_iterations=2)
     assert result.outcome == "completed"
-
-
-@pytest.mark.behaviour(40)
-def test_a_turn_that_is_stopped_or_fails() -> None:
-    """In a mode the status has the source design's words."""
-    policy = ContinuationPolicy(mode="task")
-    script = (calling(call()), ProviderUnavailable("down"))
-    result = ContinuationController(Played(*script), tools=TOOLS, policy=policy).run(ask())
-    assert (result.outcome, result.status) == ("provider_error", "error")
-
-    def stopped(_: ToolCall) -> str:
-        raise KeyboardInterrupt
-
-    with heard(TurnEnded) as records, pytest.raises(KeyboardInterrupt) as raised:
-        ContinuationController(Played(calling(call())), tools=[(SEARCH, stopped)], policy=policy).run(ask())
-    interrupted = raised.value.turn_result  # type: ignore[attr-defined]
-    assert (interrupted.outcome, interrupted.status, interrupted.finish) == ("cancelled", "stopped", None)
-    assert [record.outcome for record in records] == ["cancelled"]
-
-
-@pytest.mark.behaviour(39)
-def test_the_async_controller_ends_the_same_way() -> None:
-    """The same course, awaited."""
-    provider = Played(calling(finishing()))
-    controller = AsyncContinuationController(provider.coroutine, tools=TOOLS, policy=ContinuationPolicy(mode="task"))
-    assert asyncio.run(controller.run(ask())).status == "pending_review"
 
 
 # --- The wallet guard ---------------------------------------------------------------------------------------------
@@ -374,28 +261,6 @@ def test_short_text_is_held_back_until_it_says_something() -> None:
 
 
 @pytest.mark.behaviour(41)
-def test_trivial_answers_are_calls_of_the_loop_like_any_other() -> None:
-    """They count against its limit, and what there is, is kept."""
-    provider, result, _ = play(said("hm"), said("42"), max_iterations=2)
-    assert len(provider.requests) == 2
-    assert (result.outcome, result.status, result.text) == ("max_iterations", "iterations_exceeded", "42")
-    assert result.messages[-1] == said("42").message()
-
-
-@pytest.mark.behaviour(40)
-def test_nothing_three_times_is_an_empty_response() -> None:
-    """A turn that has said nothing and done nothing is not complete; after a tool it is."""
-    with heard() as records:
-        _, result, _ = play(said(""), said(" "), said(""))
-    assert (result.outcome, result.status) == ("empty_response", "llm_empty_response_error")
-    assert (result.complete, result.notice, result.finish) == (False, "The model gave no answer.", None)
-    assert (end(records).outcome, end(records).complete) == ("empty_response", False)
-    assert not any(isinstance(record, TerminationSignalled) for record in records)
-    _, result, _ = play(calling(call()), said(""), said(""), said(""))
-    assert (result.outcome, result.finish) == ("implicit_completion", Finish(IMPLICIT, "trivial"))
-
-
-@pytest.mark.behaviour(41)
 def test_an_echo_and_a_repetition_end_the_turn_after_the_tools() -> None:
     """The calls are run and recorded; then the turn is over."""
     script = [calling(call(), text="Searching now."), calling(call(), text="found x, for certain")]
@@ -409,6 +274,15 @@ def test_an_echo_and_a_repetition_end_the_turn_after_the_tools() -> None:
     wrong = calling(call("search", "{}"), text="Searching now.")
     _, result, _ = play(wrong, wrong)
     assert result.finish == Finish(IMPLICIT, "repeated")
+
+
+@pytest.mark.behaviour(41)
+def test_trivial_answers_are_calls_of_the_loop_like_any_other() -> None:
+    """They count against its limit, and what there is, is kept."""
+    provider, result, _ = play(said("hm"), said("42"), max_iterations=2)
+    assert len(provider.requests) == 2
+    assert (result.outcome, result.status, result.text) == ("max_iterations", "iterations_exceeded", "42")
+    assert result.messages[-1] == said("42").message()
 
 
 @pytest.mark.behaviour(41)

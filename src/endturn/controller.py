@@ -24,8 +24,8 @@ from endturn import adapters, events, formats
 from endturn.chat import Delta, Request, Tool, ToolCall
 from endturn.continuation import termination
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.result import Resumption, TurnResult
-from endturn.continuation.turn import CallProvider, Course, MakeRoom, RunTool, ToolRan, Wait
+from endturn.continuation.result import CallProvider, MakeRoom, Resumption, RunTool, ToolRan, TurnResult, Wait
+from endturn.continuation.turn import Course
 from endturn.continuation.turn_state import Setup
 from endturn.errors import UsageError
 from endturn.events import Turn

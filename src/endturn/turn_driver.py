@@ -17,8 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from endturn import formats
 from endturn.chat import ChatResponse, Delta, Request, ToolCall
-from endturn.continuation.result import TurnResult
-from endturn.continuation.turn import CallProvider, MakeRoom, ToolRan
+from endturn.continuation.result import CallProvider, MakeRoom, ToolRan, TurnResult
 from endturn.errors import ProviderError, UsageError
 from endturn.formats.content_parts import is_part
 from endturn.hooks import takes_content
@@ -35,10 +34,11 @@ _STREAMED: Final = (Delta, ChatResponse)  # in this order: pydantic's own instan
 class Within:
     """Makes scopes current for one step after another, each within the one before it."""
 
-    __slots__ = ("_steps",)
+    __slots__ = ("_inward_out", "_steps")
 
     def __init__(self, *scopes: TurnScope | Call | ToolRun | None) -> None:
-        self._steps = [scope.step() for scope in scopes if scope is not None]
+        self._steps = tuple(scope.step() for scope in scopes if scope is not None)
+        self._inward_out = self._steps[::-1]
 
     def __enter__(self) -> None:
         for step in self._steps:
@@ -47,7 +47,7 @@ class Within:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for step in self._steps[::-1]:
+        for step in self._inward_out:
             step.__exit__(kind, value, trace)
 
 
@@ -90,8 +90,10 @@ class Driven:
         value: what the latest act gave.
     """
 
+    __slots__ = ("_send", "_throw", "_thrown", "value")
+
     def __init__(self, turn: Generator[Act | Item, Any, None]) -> None:
-        self._turn = turn
+        self._send, self._throw = turn.send, turn.throw
         self._thrown: BaseException | None = None
         self.value: Any = None
 
@@ -99,9 +101,12 @@ class Driven:
         return self
 
     def __next__(self) -> Act | Item:
-        value, self.value, thrown, self._thrown = self.value, None, self._thrown, None
+        value, self.value = self.value, None
         try:
-            return self._turn.send(value) if thrown is None else self._turn.throw(thrown)
+            if self._thrown is None:
+                return self._send(value)
+            thrown, self._thrown = self._thrown, None
+            return self._throw(thrown)
         except Left as left:
             if left.raised is None:
                 raise StopIteration from None

@@ -22,9 +22,19 @@ from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall
 from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.machine import FINAL, TRANSITIONS, Signal, State
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.result import Resumption, TurnResult
+from endturn.continuation.result import (
+    Act,
+    CallProvider,
+    MakeRoom,
+    Reply,
+    Resumption,
+    RunTool,
+    ToolRan,
+    TurnResult,
+    Wait,
+)
 from endturn.continuation.termination import FINISH_TASK
-from endturn.continuation.turn import Act, CallProvider, Course, MakeRoom, Reply, RunTool, ToolRan, Wait
+from endturn.continuation.turn import Course
 from endturn.continuation.turn_state import Setup
 from endturn.errors import ProviderUnavailable, RequestRejected
 from endturn.events import COMPLETE, Strategy, Turn, TurnOutcome

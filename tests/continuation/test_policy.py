@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from endturn.continuation.policy import TABLES, ContinuationPolicy, presets
 from endturn.controller import ContinuationController
@@ -286,32 +285,6 @@ def test_nothing_is_read_unless_it_is_named(tmp_path: Path) -> None:
 
 
 # --- What a policy is ---------------------------------------------------------------------------------------------
-
-POLICIES = st.builds(
-    ContinuationPolicy,
-    continuation_max_attempts=st.integers(0, 9),
-    continuation_attempts_per=st.sampled_from(["turn", "answer"]),
-    continuation_max_total_completion_tokens=st.none() | st.integers(1, 10**9),
-    deadline_s=st.none() | st.floats(0.001, 1e6),
-    max_cost=st.none() | st.floats(0.001, 1e3),
-    prices=st.dictionaries(
-        st.text(max_size=9), st.tuples(st.floats(0, 1e3), st.floats(0, 1e3)), min_size=1, max_size=3
-    ),
-    dispatch=st.sampled_from(["verified_terminal", "tool_call_only", "any_parsed"]),
-    promote=st.booleans(),
-    on_cut_call=st.sampled_from(["repair", "drop"]),
-    history=st.sampled_from(["collapsed", "segments"]),
-    prompt=st.text(min_size=1).filter(lambda text: text.strip() and text.isprintable()),
-    mode=st.sampled_from([None, "response", "task"]),
-    transcript=st.none() | st.sampled_from([Path("turns.jsonl"), Path("/var/log/of today/turns.jsonl")]),
-)
-
-
-@given(POLICIES | st.sampled_from([ContinuationPolicy.preset(name) for name in presets()]))
-def test_a_policy_goes_through_json(policy: ContinuationPolicy) -> None:
-    """Dumped and made again, it is the same; but for a function, which is not text."""
-    assert ContinuationPolicy(**policy.model_dump(mode="json")) == policy
-    assert ContinuationPolicy.model_validate_json(policy.model_dump_json()) == policy
 
 
 def test_every_key_is_in_the_guide() -> None:

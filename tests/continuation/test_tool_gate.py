@@ -54,6 +54,12 @@ TABLE: list[Any] = [
     pytest.param(calling(GOOD, suspected=True), "any_parsed", Run, id="suspect, any"),
     pytest.param(calling(CUT), "verified_terminal", Repair("incomplete_json", "unverified_terminal"), id="not closed"),
     pytest.param(
+        calling(GOOD, terminal_seen=False),
+        "verified_terminal",
+        Repair("incomplete_json", "unverified_terminal"),
+        id="a reason without an end",
+    ),
+    pytest.param(
         calling(call(arguments='{"q": "hal')), "verified_terminal", Repair("incomplete_json", "invalid_json"), id="half"
     ),
     pytest.param(calling(), "verified_terminal", Repair("no_calls", "unverified_terminal"), id="none came"),

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -200,8 +200,8 @@ class ContinuationPolicy(BaseModel):
         """
         environ = os.environ if environ is None else environ
         path = path or environ.get(FILE) or None
-        told = [] if path is None else _in_file(Path(path))
-        return cls._of([*told, *_in_environment(environ)], values)
+        told = {} if path is None else _in_file(Path(path))
+        return cls._of({**told, **_in_environment(environ)}, values)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **values: Any) -> Self:
@@ -217,20 +217,16 @@ class ContinuationPolicy(BaseModel):
         return cls._of(_in_environment(os.environ if environ is None else environ), values)
 
     @classmethod
-    def _of(cls, told: Iterable[_Told], values: Mapping[str, Any]) -> Self:
-        """A policy of keys that come from elsewhere, the later of two winning, and of keywords, which win over all."""
+    def _of(cls, told: Mapping[str, _Told], values: Mapping[str, Any]) -> Self:
+        """A policy of keys that come from elsewhere, and of keywords, which win over them."""
         policy = cls.__new__(cls)
-        origins = {each.key: each.origin for each in told}
-        _fill(policy, {**{each.key: each.value for each in told}, **values}, origins | dict.fromkeys(values, ""))
+        origins = {key: origin for key, (_, origin) in told.items() if key not in values}
+        _fill(policy, {**{key: value for key, (value, _) in told.items()}, **values}, origins)
         return policy
 
 
-class _Told(NamedTuple):
-    """A key that a file or a variable sets."""
-
-    key: str
-    value: Any
-    origin: str
+_Told = tuple[Any, str]
+"""The value that a file or a variable sets, and which one it is."""
 
 
 def _fill(policy: ContinuationPolicy, given: Mapping[str, Any], origins: Mapping[str, str]) -> None:
@@ -251,13 +247,13 @@ def _preset(name: object, origin: str) -> Mapping[str, Any]:
     return presets()[name]
 
 
-def _in_environment(environ: Mapping[str, str]) -> list[_Told]:
+def _in_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
     """The keys that variables set. Of the prices, which are a mapping, a variable holds the JSON."""
-    told = []
+    told: dict[str, _Told] = {}
     for name, value in environ.items():
         if name.startswith(PREFIX) and value:
             key = name.removeprefix(PREFIX).lower()
-            told.append(_Told(key, _prices(name, value) if key == "prices" else value, name))
+            told[key] = (_prices(name, value) if key == "prices" else value), name
     return told
 
 
@@ -274,7 +270,7 @@ TABLES: Final = ("agent", "alerts", "collector", "grafana", "period", "runbooks"
 """What stands in the configuration file: the policy's table, and what `endturn generate --config` reads."""
 
 
-def _in_file(path: Path) -> list[_Told]:
+def _in_file(path: Path) -> dict[str, _Told]:
     """The keys that the table `agent` of a TOML file sets."""
     named = f"the configuration file {str(path)!r}"
     try:
@@ -291,7 +287,7 @@ def _in_file(path: Path) -> list[_Told]:
     table = document.get("agent", {})
     if not isinstance(table, dict):
         raise UsageError(f"`agent` in {named} is a table: write [agent]")
-    return [_Told(key, value, named) for key, value in table.items()]
+    return {key: (value, named) for key, value in table.items()}
 
 
 def _keys() -> list[str]:

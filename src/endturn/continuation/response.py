@@ -63,13 +63,13 @@ class IncomingResponse:
         if plain and self._stitcher.passes(text):
             self._said.append(text)
             return (delta,)
-        return self._looked_at(delta)
+        return self._feed_any(delta)
 
-    def _looked_at(self, delta: Delta) -> list[Delta]:
+    def _feed_any(self, delta: Delta) -> list[Delta]:
         out: list[Delta] = []
         if delta.restart:
             before = [self._stitcher.close(), Delta(text=self._stitcher.end())]
-            out += self._shown([piece for piece in before if piece is not None and piece.text])
+            out += self._visible([piece for piece in before if piece is not None and piece.text])
             self._said.clear()
         if delta.reasoning:
             self._reasoning.append(delta.reasoning)
@@ -83,7 +83,7 @@ class IncomingResponse:
             self._said.append(delta.text)
             piece = self._stitcher.feed(delta.text)
             if piece is not None:
-                out += self._shown([Delta(text=piece.text, restart=True) if delta.restart else piece])
+                out += self._visible([Delta(text=piece.text, restart=True) if delta.restart else piece])
         return out
 
     def close(self, response: ChatResponse | None) -> Iterator[Delta]:
@@ -109,7 +109,7 @@ class IncomingResponse:
             else:
                 out.append(self._stitcher.release())
         self.response = response
-        return iter(self._shown([piece for piece in out if piece is not None]))
+        return iter(self._visible([piece for piece in out if piece is not None]))
 
     def _lost(self, said: str) -> ChatResponse:
         """What had arrived of a response that never said how it ended."""
@@ -121,7 +121,7 @@ class IncomingResponse:
         reasoning = "".join(self._reasoning) or None
         return _with_arguments(ChatResponse(text=said, reasoning=reasoning, tool_calls=tuple(calls), stop=stop))
 
-    def _shown(self, pieces: list[Delta]) -> list[Delta]:
+    def _visible(self, pieces: list[Delta]) -> list[Delta]:
         """Those of the pieces that the consumer may see now: none of a text that is held back."""
         if self._held is None:
             return pieces

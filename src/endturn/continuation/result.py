@@ -1,17 +1,64 @@
-"""What a turn gives out: its entries while it runs, its result, and how an unfinished one is taken up again."""
+"""What a turn gives out: what it asks of its driver, its entries, its result, and how it is taken up again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from endturn.chat import ChatResponse, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall, Usage
 from endturn.continuation.limits import Counters
+from endturn.continuation.response import IncomingResponse
 from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Stop
+
+# --- What a turn asks of its driver -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallProvider:
+    """Send `request`; `incoming` takes what arrives, and is closed."""
+
+    request: Request
+    incoming: IncomingResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Run one call that passed the gate."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRan:
+    """What a tool gave back, or what is told of what it raised."""
+
+    content: str | list[dict[str, object]]
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRoom:
+    """Give the host's function a request that filled the window, and the response, for a request that does not."""
+
+    request: Request
+    response: ChatResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let this time pass: the provider is still making its response."""
+
+    seconds: float
+
+
+Act = CallProvider | RunTool | MakeRoom | Wait | Delta
+"""A Delta is the consumer's: there is nothing to answer."""
+Reply = ToolRan | Exception | Request | None
+
 
 # --- For whoever writes a turn down ------------------------------------------------------------------------------
 
@@ -184,6 +231,9 @@ class TurnResult:
         if self.resumption is None:
             raise UsageError(f"a turn that ended {self.outcome.value!r} cannot be taken up again: start another")
         return self.resumption
+
+
+Steps = Generator[Act, Reply, TurnResult]
 
 
 AFRESH: Final = frozenset(

@@ -123,10 +123,6 @@ def finish_task(call: ToolCall) -> str:
     return f"{_STATUS_TEXT[status]}. Marked for human review.{said} [FINISH_STATUS:{status}]"
 
 
-_OFFERED: Final[Mapping[Mode, tuple[Tool, ToolFunction]]] = {
-    "response": (FINISH_RESPONSE, finish_response),
-    "task": (FINISH_TASK, finish_task),
-}
 FUNCTIONS: Final[Mapping[Mode, Mapping[str, ToolFunction]]] = {
     "response": {FINISH_RESPONSE.name: finish_response},
     "task": {FINISH_TASK.name: finish_task, TASK_COMPLETED.name: finish_task},
@@ -139,7 +135,8 @@ def tools(mode: Mode) -> tuple[tuple[Tool, ToolFunction], ...]:
 
     A controller that runs tools, and whose policy has a mode, offers it by itself.
     """
-    return (_OFFERED[mode],)
+    tool = FINISH_RESPONSE if mode == "response" else FINISH_TASK
+    return ((tool, FUNCTIONS[mode][tool.name]),)
 
 
 def functions(mode: Mode, own: Mapping[str, Callable[[ToolCall], Any]]) -> dict[str, Callable[[ToolCall], Any]]:
@@ -231,24 +228,19 @@ def _loaded(text: str) -> Any:
 
 def status_of(outcome: TurnOutcome, mode: Mode | None, finish: Finish | None) -> str:
     """An outcome in the source designs' words."""
-    if outcome is TurnOutcome.EMPTY_RESPONSE:
-        return "llm_empty_response_error"
-    if mode is not None and outcome in _MODE_STATUS:
-        return _MODE_STATUS[outcome]
-    if mode == "task":
-        if outcome is TurnOutcome.MAX_ITERATIONS:
-            return "iterations_exceeded"
-        if outcome is TurnOutcome.COMPLETED and finish is not None:
-            return "pending_review"
-    if mode == "response" and outcome is TurnOutcome.IMPLICIT_COMPLETION:
-        return "completed"
-    return outcome.group
+    if mode == "task" and outcome is TurnOutcome.COMPLETED and finish is not None:
+        return "pending_review"
+    return _STATUS[mode].get(outcome, outcome.group)
 
 
-_MODE_STATUS: Final[Mapping[TurnOutcome, str]] = {
-    TurnOutcome.CANCELLED: "stopped",
-    TurnOutcome.PROVIDER_ERROR: "error",
+_ALWAYS: Final = {TurnOutcome.EMPTY_RESPONSE: "llm_empty_response_error"}
+_IN_A_MODE: Final = {**_ALWAYS, TurnOutcome.CANCELLED: "stopped", TurnOutcome.PROVIDER_ERROR: "error"}
+_STATUS: Final[Mapping[Mode | None, Mapping[TurnOutcome, str]]] = {
+    None: _ALWAYS,
+    "response": {**_IN_A_MODE, TurnOutcome.IMPLICIT_COMPLETION: "completed"},
+    "task": {**_IN_A_MODE, TurnOutcome.MAX_ITERATIONS: "iterations_exceeded"},
 }
+"""Where that is not the outcome's group."""
 
 # --- The wallet guard ---------------------------------------------------------------------------------------------
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from endturn import hooks
-from endturn.chat import CallFragment, ChatResponse, Delta, Request, ToolCall
+from endturn.chat import CallFragment, ChatResponse, Delta, Request
 from endturn.continuation import machine, result, termination
 from endturn.continuation.continuation_request import (
     announce,
@@ -37,7 +37,21 @@ from endturn.continuation.evaluation import evaluate, report_repair
 from endturn.continuation.history import without_empty
 from endturn.continuation.machine import Signal, State, Step
 from endturn.continuation.response import IncomingResponse
-from endturn.continuation.result import Began, Ended, Resumption, Tell, TurnResult
+from endturn.continuation.result import (
+    Act,
+    Began,
+    CallProvider,
+    Ended,
+    MakeRoom,
+    Reply,
+    Resumption,
+    RunTool,
+    Steps,
+    Tell,
+    ToolRan,
+    TurnResult,
+    Wait,
+)
 from endturn.continuation.termination import Finish
 from endturn.continuation.tool_gate import Answer, Repair, Run
 from endturn.continuation.turn_state import Retry, Setup, TurnState
@@ -47,53 +61,6 @@ from endturn.scopes import end_turn
 from endturn.stop import Resume, Stop, StopReason
 
 log = logging.getLogger("endturn")
-
-
-# --- What a turn asks of its driver -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CallProvider:
-    """Send `request`; `incoming` takes what arrives, and is closed."""
-
-    request: Request
-    incoming: IncomingResponse
-
-
-@dataclass(frozen=True, slots=True)
-class RunTool:
-    """Run one call that passed the gate."""
-
-    call: ToolCall
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRan:
-    """What a tool gave back, or what is told of what it raised."""
-
-    content: str | list[dict[str, object]]
-    is_error: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MakeRoom:
-    """Give the host's function a request that filled the window, and the response, for a request that does not."""
-
-    request: Request
-    response: ChatResponse
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Let this time pass: the provider is still making its response."""
-
-    seconds: float
-
-
-Act = CallProvider | RunTool | MakeRoom | Wait | Delta
-"""A Delta is the consumer's: there is nothing to answer."""
-Reply = ToolRan | Exception | Request | None
-Steps = Generator[Act, Reply, TurnResult]
 
 
 # --- Its course ---------------------------------------------------------------------------------------------------
