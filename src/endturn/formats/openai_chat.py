@@ -345,7 +345,7 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What cannot be read must not look like an answer that says nothing."""
     if whole and "choices" not in data:
         return f"a chat completion has `choices`; this has {sorted(map(str, data))[:8]}"
-    choices = data.get("choices") or []
+    choices = [] if data.get("choices") is None else data["choices"]
     fits = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
     if not fits or not all(isinstance(choice.get("delta") or choice.get("message") or {}, dict) for choice in choices):
         return "`choices` is not a list of objects, each with a `message` or a `delta`"
@@ -410,7 +410,8 @@ def _written(message: Message) -> Json | None:
     own = own_blocks(message, NAME)
     if not own or (message.tool_calls and not own[0].get("tool_calls")):
         written = written_message(message)
-        return written and {"content": None, **written}  # some servers want it beside calls, too
+        # Some servers want content beside calls, too.
+        return written and {"role": message.role, "content": None, **written}
     if message.role != "assistant":
         return {**own[0]}
     block = own[0]
