@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from endturn.errors import DecodeError
 from endturn.formats import Event, Framing
 from endturn.formats.aws_eventstream import MessagesDecoder, message
-from endturn.formats.framing import aevents, events, frame
+from endturn.formats.framing import events
 
 botocore: Any = import_module("botocore.eventstream")  # Neither typed nor with stubs.
 
@@ -67,12 +67,6 @@ def test_botocore_reads_what_ours_writes() -> None:
             b'{"message":"Too many requests"}',
         ),
     ]
-
-
-@pytest.mark.parametrize("event", [DELTA, STOP, BROKEN, Event(None, {"metadata": {}})])
-def test_frames_read_back(event: Event) -> None:
-    """An event written is the event read."""
-    assert read(frame(event, Framing.EVENTSTREAM)) == [event]
 
 
 def test_bytes_travel_as_base64() -> None:
@@ -219,13 +213,3 @@ def test_long_messages_cost_what_they_are_long() -> None:
     found = [each for i in range(0, len(raw), 64) for each in decoder.feed(raw[i : i + 64])]
     assert len(found[0].data["chunk"]["bytes"]) == 1_000_000
     assert decoder.close() == []
-
-
-async def test_events_that_arrive_asynchronously() -> None:
-    """The asynchronous reader gives the same events."""
-
-    async def chunks() -> Any:
-        for each in (message(DELTA)[:20], message(DELTA)[20:] + message(STOP)):
-            yield each
-
-    assert [each async for each in aevents(chunks(), Framing.EVENTSTREAM)] == [DELTA, STOP]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from endturn.errors import DecodeError
 from endturn.formats import Event
-from endturn.formats.framing import DONE, SSEDecoder, aevents, events, frame
+from endturn.formats.framing import DONE, SSEDecoder, events, frame
 
 A = Event(None, {"a": 1})
 
@@ -43,16 +41,6 @@ def test_events_of_bytes(raw: str, expected: list[Event]) -> None:
     data = raw.encode()
     assert list(events([data])) == expected
     assert list(events(data[i : i + 1] for i in range(len(data)))) == expected
-
-
-async def test_events_that_arrive_asynchronously() -> None:
-    """The asynchronous reader gives the same events."""
-
-    async def chunks() -> AsyncIterator[bytes]:
-        for piece in (b'data: {"a"', b":1}\n", b"\n"):
-            yield piece
-
-    assert [event async for event in aevents(chunks())] == [A]
 
 
 def test_bad_json_is_a_decode_error_after_what_came_before() -> None:

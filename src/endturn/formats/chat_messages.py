@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from endturn.chat import Json, Message
-from endturn.formats.reading import items, member
+from endturn.formats.reading import items, member, text
 from endturn.formats.scripting import function_call
 
 
@@ -19,8 +19,11 @@ def written_message(message: Message) -> Json | None:
 
 
 def without_lost_calls(message: Message, block: Json) -> Json:
-    """A message as its provider wrote it, but for calls that were taken out of the history since."""
-    kept = {call.id for call in message.tool_calls}
-    calls = [call for call in items(block.get("tool_calls")) if member(call, "id") in kept]
+    """A message as its provider wrote it, but for calls that were taken out of the history since.
+
+    Of calls without an id, which older servers and SDKs of Ollama's write, nothing tells that they were.
+    """
+    kept = {"", *(call.id for call in message.tool_calls)}
+    calls = [call for call in items(block.get("tool_calls")) if text(member(call, "id")) in kept]
     rest = {name: value for name, value in block.items() if name != "tool_calls"}
     return {**rest, "tool_calls": calls} if calls else rest

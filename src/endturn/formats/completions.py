@@ -173,26 +173,26 @@ class Reader:
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of an event or a body."""
         head = next(iter(event), None) if isinstance(event, list) else event
-        dialect = self._dialect if self._shape.fits(head) else told(head, self._ctx.dialect)
+        dialect = self._dialect if _has(head, self._shape.heads) else told(head, self._ctx.dialect)
         if dialect is not None:
             if dialect != self._dialect:
                 self._speaks(dialect)
                 yield Vocabulary(self._rows)
-            answers = self._shape.answers_in(event)
+            shape = self._shape
+            answers = shape.answers_in(event)
             for position, answer in enumerate(answers):
-                index = count(member(answer, self._shape.index)) if self._shape.index else None
+                index = count(member(answer, shape.index)) if shape.index else None
                 index = position if index is None else index
                 if index == 0 and (said := text(self._text(answer))):
                     yield Text(self._added(said) if dialect == "sglang" else said)
                 why = self._reason(answer)
-                raw = None if why is None else raw_text(why)
-                if raw is not None or index not in self._begun:
+                if why is not None or index not in self._begun:
                     self._begun.add(index)
-                    yield self._stopped(raw, index, answer)
+                    yield self._stopped(raw_text(why), index, answer)
             if _has(head, self._figures) or (answers and _has(answers[0], self._figures)):
                 yield from self._usage(answers[0] if answers else None, head)
             if not self._named:
-                named = text_or_none(_at(self._shape.id)(head)), text_or_none(_at(self._shape.by)(head))
+                named = text_or_none(_at(shape.id)(head)), text_or_none(_at(shape.by)(head))
                 self._named = None not in named
                 yield Head(*named)
         if error := error_in(event):
@@ -228,7 +228,8 @@ class Reader:
 
 def error_in(reply: Any) -> Any:
     """The error that a reply or an event reports, if it does: an object, a text, or the first of a list (watsonx)."""
-    return member(reply, "error") or next(iter(items(member(reply, "errors"))), None)
+    listed = member(reply, "errors")
+    return member(reply, "error") or (listed and next(iter(items(listed)), None))
 
 
 def _faulty(data: Any, whole: bool) -> str | None:

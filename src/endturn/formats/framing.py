@@ -7,7 +7,7 @@ anthropic import httpx2), and a format does no I/O. The format: https://html.spe
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
@@ -196,16 +196,6 @@ def events(chunks: Iterable[bytes], framing: Framing = Framing.SSE) -> Iterator[
     for chunk in chunks:
         yield from reading.feed(chunk)
     yield from reading.close()
-
-
-async def aevents(chunks: AsyncIterable[bytes], framing: Framing = Framing.SSE) -> AsyncIterator[Event]:
-    """`events`, of bytes that arrive asynchronously."""
-    reading = decoder(framing)
-    async for chunk in chunks:
-        for event in reading.feed(chunk):
-            yield event
-    for event in reading.close():
-        yield event
 
 
 def frame(event: Event, framing: Framing = Framing.SSE) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
+from endturn.formats.chat_messages import without_lost_calls
 from endturn.formats.error_words import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
@@ -111,50 +112,25 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
 
 def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    """The messages in the format's shape. A result names its tool, as far as the call is among the messages."""
-    written: list[Json] = []
+    """The messages in the format's shape, without one of the assistant's that says nothing.
+
+    A result names its tool, as far as the call is among the messages.
+    """
+    found: list[Json] = []
     names: dict[str, str] = {}
     for message in messages:
         names |= {call.id: call.name for call in message.tool_calls}
-        one = _written(message, names)
-        if one is not None:
-            written.append(one)
-    return written
-
-
-def _written(message: Message, names: Mapping[str, str]) -> Json | None:
-    """One message in the format's shape; None for an assistant message that says nothing."""
-    if own := own_blocks(message, NAME):
-        return _replayed(message, own[0])
-    written: Json = {"role": message.role, "content": message.text}
-    if message.role == "tool":
-        call = message.tool_call_id or ""
-        written["tool_call_id"] = call
-        if call in names:
-            written["tool_name"] = names[call]
-    elif message.role == "assistant":
-        if message.tool_calls:
+        written: Json = {"role": message.role, "content": message.text}
+        if own := own_blocks(message, NAME):
+            written = without_lost_calls(message, own[0]) if message.role == "assistant" else own[0]
+        elif message.role == "tool":
+            call = message.tool_call_id or ""
+            written |= {"tool_call_id": call, **({"tool_name": names[call]} if call in names else {})}
+        elif message.tool_calls:
             written["tool_calls"] = [call_of(call) for call in message.tool_calls]
-        elif not message.text.strip():
-            return None
-    return written
-
-
-def _replayed(message: Message, block: Json) -> Json | None:
-    """A message as the server wrote it, but for calls that were taken out of the history since."""
-    if message.role != "assistant":
-        return block
-    kept = {call.id for call in message.tool_calls}
-    calls = [call for place, call in enumerate(items(block.get("tool_calls"))) if _id_of(call, place) in kept]
-    written = {name: value for name, value in block.items() if name != "tool_calls"}
-    if calls:
-        written["tool_calls"] = calls
-    return written if calls or text(written.get("content")).strip() else None
-
-
-def _id_of(call: Any, place: int) -> str:
-    """A call's id; the one that it is given here, where the history's has none, as that of older servers and SDKs."""
-    return text(member(call, "id")) or minted("history", place)
+        if message.role != "assistant" or "tool_calls" in written or text(written.get("content")).strip():
+            found.append(written)
+    return found
 
 
 def resume(

@@ -55,6 +55,7 @@ _BESIDE: Final = ("usage", "error", "x_groq", "model_info", "base_resp", "errors
 class _Call:
     """A call while it arrives. `pieces` are its arguments, where no id tells it from the next call."""
 
+    number: int
     choice: int
     index: Any
     id: str
@@ -153,33 +154,32 @@ class Reader:
         said = first(body, "arguments", "input")
         # Older servers of Hugging Face's give an object.
         piece = json.dumps(said, ensure_ascii=False) if isinstance(said, dict) else text(said)
-        found = self._found(choice, fragment.get("index"), id_, name, piece) if self._streamed else None
-        number = len(self._calls) if found is None else found
-        if found is None:
-            self._calls.append(_Call(choice, fragment.get("index"), id_, name))
-        call = self._calls[number]
+        index = fragment.get("index")
+        call = self._found(choice, index, id_, name, piece) if self._streamed else None
+        if call is None:
+            call = _Call(len(self._calls), choice, index, id_, name)
+            self._calls.append(call)
         call.name = call.name or name
         if not call.id:
             call.pieces.append(piece)
-        return Call(number, call.id or minted(self._seed, number), call.name, piece, choice)
+        return Call(call.number, call.id or minted(self._seed, call.number), call.name, piece, choice)
 
-    def _found(self, choice: int, index: Any, id_: str, name: str, piece: str) -> int | None:
-        """The number of the call that a fragment goes on with; None where it begins one.
+    def _found(self, choice: int, index: Any, id_: str, name: str, piece: str) -> _Call | None:
+        """The call that a fragment goes on with; None where it begins one.
 
         Gemini's and other servers' chat endpoints give every parallel call the same index, or none: there a new id with
         a name begins a new call. A new id alone does not: some servers mint one for every chunk. Without any id,
         another name begins one, or the same name with arguments that begin anew when an object of them is whole: some
         servers name the call in every chunk.
         """
-        calls = [(n, call) for n, call in enumerate(self._calls) if call.choice == choice]
-        same = calls[-1:] if index is None else [(n, call) for n, call in calls if call.index == index]
-        known = next((n for n, call in same if id_ and call.id == id_), None)
+        same = [call for call in self._calls if call.choice == choice and index in (None, call.index)]
+        known = next((call for call in same if id_ and call.id == id_), None)
         if known is not None or not same:
             return known
-        number, last = same[-1]
-        begins = bool(id_ or (last.name and name != last.name)) if name else False
+        last = same[-1]
+        begins = name and (id_ or (last.name and name != last.name))
         anew = name and piece.lstrip().startswith("{") and arguments("".join(last.pieces)) is not None
-        return None if begins or anew else number
+        return None if begins or anew else last
 
     def _reason(self, index: int, choice: Json, event: Json) -> Reason:
         raw = choice.get("finish_reason")
@@ -225,8 +225,7 @@ def _chosen(raw: str | None, native: str | None, rows: Mapping[str, Row]) -> str
 
 def _beside(event: Json) -> Iterator[Part]:
     """What stands beside the choices."""
-    usage = usage_of(event.get("usage") or member(event.get("x_groq"), "usage"))
-    if usage is not None:
+    if usage := usage_of(event.get("usage") or member(event.get("x_groq"), "usage")):
         yield Tokens(usage)
     # LM Studio: the window that the model was loaded with.
     if window := count(member(event.get("model_info"), "context_length")):
@@ -289,16 +288,13 @@ def _blocks(fold: Fold) -> Iterable[Json]:
     if message["content"] is None:  # What was said as text, but for what stands in members of its own.
         apart = (text(message.get("refusal")), text(member(message.get("audio"), "transcript")))
         message["content"] = "".join(fold.text).removesuffix(apart[0]).removesuffix(apart[1]) or None
-    if not fold.whole:
-        lists = {
-            name: message[name] for name in ("content", "reasoning_details") if isinstance(message.get(name), list)
-        }
-        message |= {name: _joined(pieces) for name, pieces in lists.items()}
+    for name in () if fold.whole else ("content", "reasoning_details"):
+        if isinstance(message.get(name), list):
+            message[name] = _joined(message[name])
     for key, call in fold.calls.items():
         if (beside := kept.get(key)) is None:  # of a choice that does not count
             continue
-        is_custom = beside.pop("kind") == "custom"
-        kind, holder = ("custom", "input") if is_custom else ("function", "arguments")
+        kind, holder = ("custom", "input") if beside.pop("kind") == "custom" else ("function", "arguments")
         written = {"id": call.id, "type": kind, kind: {"name": call.name, holder: "".join(call.pieces)}, **beside}
         message.setdefault("tool_calls", []).append(written)
     if fold.text or fold.reasoning or "tool_calls" in message or _shows(message):
@@ -349,7 +345,7 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What cannot be read must not look like an answer that says nothing."""
     if whole and "choices" not in data:
         return f"a chat completion has `choices`; this has {sorted(map(str, data))[:8]}"
-    choices = data.get("choices") or []
+    choices = [] if data.get("choices") is None else data["choices"]
     fits = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
     if not fits or not all(isinstance(choice.get("delta") or choice.get("message") or {}, dict) for choice in choices):
         return "`choices` is not a list of objects, each with a `message` or a `delta`"
@@ -414,7 +410,8 @@ def _written(message: Message) -> Json | None:
     own = own_blocks(message, NAME)
     if not own or (message.tool_calls and not own[0].get("tool_calls")):
         written = written_message(message)
-        return written and {"content": None, **written}  # some servers want it beside calls, too
+        # Some servers want content beside calls, too.
+        return written and {"role": message.role, "content": None, **written}
     if message.role != "assistant":
         return {**own[0]}
     block = own[0]

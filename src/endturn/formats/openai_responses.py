@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.events import Strategy
 from endturn.formats.format import Format
-from endturn.formats.next_request import asking_on, own_blocks, resent
+from endturn.formats.next_request import continued, own_blocks
 from endturn.formats.openai_responses_reader import (
     BACKGROUND,
     COMPLETED,
@@ -183,19 +183,15 @@ def resume(
     """
     if cut.stop.resume is Resume.RETRIEVE_SAME_ID:
         return request.but(retrieve=cut.id)
-    request = request.but(retrieve=None)
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    partial = cut.message().but(tool_calls=(), blocks=_unfinished(cut))
-    answer = partial if _input((partial,), stored=True) else None
-    return asking_on(request, answer, prompt=prompt, strategy=Strategy.PROMPT)
+    how = Strategy.PROMPT if strategy == Strategy.PREFILL else strategy
+    return continued(request.but(retrieve=None), cut, _unfinished(cut), format=NAME, prompt=prompt, strategy=how)
 
 
-def _unfinished(cut: ChatResponse) -> Blocks | None:
+def _unfinished(cut: ChatResponse) -> list[Json]:
     """The items of a cut response that may be replayed: no call without its result, no reasoning without its items."""
     blocks = own_blocks(cut, NAME)
     if blocks is None:
-        return None
+        return _said(cut.message().but(tool_calls=()))
     results = _answered(blocks)
 
     def whole(item: Json) -> bool:
@@ -203,7 +199,7 @@ def _unfinished(cut: ChatResponse) -> Blocks | None:
             return text(item.get("call_id")) in results
         return not text(item.get("type")).endswith("_call") or item.get("status") in (COMPLETED, "failed", None)
 
-    return Blocks(NAME, tuple(_paired(blocks, whole)))
+    return _paired(blocks, whole)
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------

@@ -48,27 +48,27 @@ _BEGUN: Final = frozenset({"response.created", "response.queued", "response.in_p
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Said:
-    """What an event has a piece of: which item's; the list of parts and the kind of part; the member that holds it."""
+class _Place:
+    """Where what events tell in pieces stands: type of item, its list of parts, type of part, and the member."""
 
     item: str
     parts: str
-    kind: str
-    holder: str
+    part: str
+    member: str
 
 
-_SAID: Final = {
-    "output_text": _Said("message", "content", "output_text", "text"),
-    "refusal": _Said("message", "content", "refusal", "refusal"),
-    "reasoning_summary_text": _Said("reasoning", "summary", "summary_text", "text"),
-    "reasoning_text": _Said("reasoning", "content", "reasoning_text", "text"),
-    "function_call_arguments": _Said("function_call", "", "", "arguments"),
-    "custom_tool_call_input": _Said("custom_tool_call", "", "", "input"),
+_PLACES: Final = {
+    "output_text": _Place("message", "content", "output_text", "text"),
+    "refusal": _Place("message", "content", "refusal", "refusal"),
+    "reasoning_summary_text": _Place("reasoning", "summary", "summary_text", "text"),
+    "reasoning_text": _Place("reasoning", "content", "reasoning_text", "text"),
+    "function_call_arguments": _Place("function_call", "", "", "arguments"),
+    "custom_tool_call_input": _Place("custom_tool_call", "", "", "input"),
 }
-_PIECES: Final = {f"response.{event}.delta": said for event, said in _SAID.items()}
-_WHOLE: Final = {f"response.{event}.done": said for event, said in _SAID.items()}
-_PARTS: Final = {said.kind: said for said in _SAID.values()} | {"text": _SAID["output_text"]}
-GIVEN: Final = {said.item: said.holder for said in _SAID.values() if not said.parts}
+_PIECES: Final = {f"response.{event}.delta": place for event, place in _PLACES.items()}
+_WHOLE: Final = {f"response.{event}.done": place for event, place in _PLACES.items()}
+_PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} | {"text": _PLACES["output_text"]}
+GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
 """Calls of the client's own tools: the member that holds what the tool is given."""
 
 USAGE: Final = {
@@ -99,12 +99,12 @@ class _Item:
     """One item of the output while it arrives.
 
     Attributes:
-        place: how many items began before it.
+        number: how many items began before it.
         call_id: what a call's result names it by; minted where the server gave none.
         told: its members, as far as they were told.
     """
 
-    place: int
+    number: int
     kind: str
     call_id: str = ""
     told: Json = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Reader:
         self._id: str | None = None
         self._items: list[_Item] = []
         self._named: dict[tuple[str, object], _Item] = {}
-        self._said: set[tuple[int, _Said, int]] = set()
+        self._said: set[tuple[int, _Place, int]] = set()
         self._over = False
 
     def __call__(self, event: Any) -> Iterator[Part]:
@@ -128,24 +128,22 @@ class Reader:
         if kind == "error" or (not kind and _failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
             self._over = True
-            return iter(
-                [parts.Fault(member(event, "error") or {name: member(event, name) for name in ("code", "message")})]
-            )
+            error = member(event, "error") or {name: member(event, name) for name in ("code", "message")}
+            return iter((parts.Fault(error),))
         if self._over:  # The first terminal wins.
             return iter(())
-        if said := _PIECES.get(kind):
-            item = self._named.get((said.item, text(member(event, "item_id")))) or self._find(event, said.item)
-            return self._piece(item, said, event, text(member(event, "delta")))
+        if place := _PIECES.get(kind):
+            item = self._named.get((place.item, text(member(event, "item_id")))) or self._find(event, place.item)
+            return self._piece(item, place, event, text(member(event, "delta")))
         return self._event(kind, event)
 
     def _event(self, kind: str, event: Any) -> Iterator[Part]:
-        item = member(event, "item")
-        if said := _WHOLE.get(kind):
-            yield from self._whole(self._find(event, said.item), said, event, event)
+        item, part = member(event, "item"), member(event, "part")
+        if place := _WHOLE.get(kind):
+            yield from self._whole(self._find(event, place.item), place, event, event)
         elif kind == "response.content_part.done":
-            part = member(event, "part")
-            if said := _PARTS.get(text(member(part, "type"))):
-                yield from self._whole(self._find(event, said.item), said, event, part)
+            if place := _PARTS.get(text(member(part, "type"))):
+                yield from self._whole(self._find(event, place.item), place, event, part)
         elif kind in ("response.output_item.added", "response.output_item.done"):
             if item is not None:  # Servers send it empty, and the SDK reads past that.
                 begins = kind.endswith("added")
@@ -182,15 +180,14 @@ class Reader:
             yield parts.Unreadable()
             return
         left = [*self._items]
-        for place, raw in enumerate(items(member(response, "output"))):
+        for number, raw in enumerate(items(member(response, "output"))):
             # Not by index: servers leave gaps, and some give their items other ids than in the stream.
             kind = text(member(raw, "type"))
             alike = [item for item in left if item.kind == kind]
             named = self._named.get((kind, text(member(raw, "id"))))
-            known = named if named in alike else alike[0] if alike else None
-            if known is not None:
-                left.remove(known)
-            yield from self._learn(known or self._begin(kind), raw, place=place)
+            known = named if named in alike else alike[0] if alike else self._begin(kind)
+            left = [item for item in left if item is not known]
+            yield from self._learn(known, raw, number=number)
         yield parts.Running(status if status in RUNNING else None)
         if status not in RUNNING:
             yield from self._reason(response, status)
@@ -223,11 +220,11 @@ class Reader:
         self._items.append(_Item(len(self._items), kind))
         return self._items[-1]
 
-    def _learn(self, item: _Item, raw: Any, *, begins: bool = False, place: int | None = None) -> Iterator[Part]:
-        """An item as it begins, or all of it; its place in the whole response, where that holds it."""
+    def _learn(self, item: _Item, raw: Any, *, begins: bool = False, number: int | None = None) -> Iterator[Part]:
+        """An item as it begins, or all of it; its number in the whole response, where that holds it."""
         client = client_call(raw)
         if client:
-            item.call_id = item.call_id or text(member(raw, "call_id")) or minted(self._id, item.place)
+            item.call_id = item.call_id or text(member(raw, "call_id")) or minted(self._id, item.number)
             yield _call(item, raw, begins)
         elif item.kind.endswith("_output"):
             yield parts.ServerCall(text(member(raw, "call_id")))
@@ -235,34 +232,34 @@ class Reader:
             item.told |= {name: value for name, value in raw.items() if value is not None or name not in item.told}
             # The result that answers a call must name the same id.
             item.told |= {"call_id": item.call_id} if client else {}
-            yield parts.Block((item.place,) if place is None else (_OUTPUT, place), item.told, begins=True)
+            yield parts.Block((item.number,) if number is None else (_OUTPUT, number), item.told, begins=True)
         for name in () if begins else ("summary", "content"):
             for index, part in enumerate(items(member(raw, name))):
-                if said := _PARTS.get(text(member(part, "type"))):
-                    yield from self._whole(item, said, {"content_index": index, "summary_index": index}, part)
+                if place := _PARTS.get(text(member(part, "type"))):
+                    yield from self._whole(item, place, {"content_index": index, "summary_index": index}, part)
 
-    def _whole(self, item: _Item, said: _Said, where: Any, holder: Any) -> Iterator[Part]:
+    def _whole(self, item: _Item, place: _Place, where: Any, holder: Any) -> Iterator[Part]:
         """All of a part, or of what a call is given: it counts if no piece of it had come."""
-        come = (item.place, said, _index(said, where)) in self._said
-        return self._piece(item, said, where, "" if come else text(member(holder, said.holder)))
+        come = (item.number, place, _index(place, where)) in self._said
+        return self._piece(item, place, where, "" if come else text(member(holder, place.member)))
 
-    def _piece(self, item: _Item, said: _Said, where: Any, piece: str) -> Iterator[Part]:
+    def _piece(self, item: _Item, place: _Place, where: Any, piece: str) -> Iterator[Part]:
         """A piece of a part of an item, or of what a call is given."""
-        if said.item == "message":
-            yield parts.Text(piece, refusal=said.kind == "refusal")
-        elif said.item == "reasoning":
+        if place.item == "message":
+            yield parts.Text(piece, refusal=place.part == "refusal")
+        elif place.item == "reasoning":
             yield parts.Reasoning(piece)
         elif self._keep and piece and item.call_id:
             yield parts.Call(item.call_id, arguments=piece)
         if piece:
-            at = (item.place, said, _index(said, where))
+            at = (item.number, place, _index(place, where))
             self._said.add(at)
             if self._keep:
                 yield parts.Block(at, {"text": piece, "id": member(where, "item_id")})
 
 
-def _index(said: _Said, where: Any) -> int:
-    return count(member(where, "summary_index" if said.parts == "summary" else "content_index")) or 0
+def _index(place: _Place, where: Any) -> int:
+    return count(member(where, "summary_index" if place.parts == "summary" else "content_index")) or 0
 
 
 def _call(item: _Item, raw: Any, begins: bool) -> Part:
@@ -287,23 +284,24 @@ def _output_of(blocks: Mapping[Any, Json]) -> list[Json]:
     found: dict[int, Json] = {}
     pieces: dict[int, Json] = {}
     whole: list[Json] = []
-    for (place, *part), block in blocks.items():
-        if place == _OUTPUT:
+    for (number, *rest), block in blocks.items():
+        place = rest[0] if rest else None
+        if number == _OUTPUT:
             whole.append(block)
-        elif not part:
-            found[place] = block
-        elif (said := part[0]).parts:
-            more: Json = {"annotations": []} if said.kind == "output_text" else {}
-            held = pieces.setdefault(place, {}).setdefault(said.parts, [])
-            held.append({"type": said.kind, said.holder: block["text"], **more})
+        elif place is None:
+            found[number] = block
+        elif place.parts:
+            more: Json = {"annotations": []} if place.part == "output_text" else {}
+            told = pieces.setdefault(number, {}).setdefault(place.parts, [])
+            told.append({"type": place.part, place.member: block["text"], **more})
             # Where no event said that the item begins.
-            needs: Json = {"role": "assistant"} if said.item == "message" else {"summary": []}
-            found.setdefault(place, {"type": said.item, **needs, **({"id": block["id"]} if block["id"] else {})})
+            needs: Json = {"role": "assistant"} if place.item == "message" else {"summary": []}
+            found.setdefault(number, {"type": place.item, **needs, **({"id": block["id"]} if block["id"] else {})})
         else:
-            pieces.setdefault(place, {})[said.holder] = block["text"]
+            pieces.setdefault(number, {})[place.member] = block["text"]
     return whole or [
-        told | {name: value for name, value in pieces.get(place, {}).items() if not told.get(name)}
-        for place, told in sorted(found.items())
+        item | {name: value for name, value in pieces.get(number, {}).items() if not item.get(name)}
+        for number, item in sorted(found.items())
     ]
 
 
@@ -317,10 +315,9 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What is wrong with the members of an event, or of a whole body."""
     if whole and not is_response(data):
         return f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
+    response = data if whole else data.get("response")
     held = () if whole else (data.get("item"), data.get("part"))
-    if not all(isinstance(each, Mapping | None) for each in held) or _unreadable(
-        data if whole else data.get("response")
-    ):
+    if _unreadable(response) or not all(isinstance(each, Mapping | None) for each in held):
         return "a response, an item or a part is not an object, or `output` is no list of items"
     return None
 
