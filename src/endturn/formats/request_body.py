@@ -11,7 +11,7 @@ from endturn.errors import DecodeError
 from endturn.formats.bedrock_invoke_families import asked
 from endturn.formats.content_parts import medium, said, thought
 from endturn.formats.format import Format
-from endturn.formats.history import BODY, body_of, result_in, role, says_error
+from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
 from endturn.formats.reading import arguments, first, items, member, minted, text, text_or_none
 from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS
 from endturn.formats.tools import tools_in
@@ -149,13 +149,10 @@ def _schema(body: Json) -> Json | None:
 
 # --- The conversation -------------------------------------------------------------------------------------------------
 
-_CALLS: Final = ("toolUse", "functionCall", "function_call")
-"""What a part holds that is a call: Bedrock's, Gemini's."""
 _ARE_PARTS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
 """What tells a part of a result from an object that a tool answered."""
 _WORDS: Final = ("output", "error", "content", "text")
 """The members of an object that is a result's text."""
-_ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
 _PLAIN: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
 """The members of a message that ours says whole."""
 
@@ -234,10 +231,7 @@ def _blocks(format_: str, speaker: str, raw: Any, *sent: Json) -> Blocks | None:
 
 def _calls(format_: str, raw: Any, parts: list[Json], place: int) -> Iterator[ToolCall]:
     listed = [(call, first(call, "function", "custom") or call) for call in items(member(raw, "tool_calls"))]
-    for each in (raw, *parts):
-        inner = each if member(each, "type") in _ARE_CALLS else first(each, *_CALLS)
-        if isinstance(inner, dict) and inner.get("type") != "server_tool_use":
-            listed.append((inner, inner))
+    listed += [(call, call) for each in (raw, *parts) if (call := call_in(each)) is not None]
     seed = ("history",) if format_ == "ollama" else ("history", place)  # as its own encode knows them
     for number, (call, about) in enumerate(listed):
         given = first(about, "arguments", "input", "args", "parameters")
