@@ -144,7 +144,7 @@ class Case:
     """One attempt on one reply of one format."""
 
     def __init__(self, recorded: Recorded, name: str, rng: random.Random) -> None:
-        self.api, self.ctx, self.rng = recorded.format, recorded.context(name), rng
+        self.api, self.ctx, self.rng = recorded.format, recorded.contexts[name], rng
         self.bodies: list[Any] = list(recorded.bodies.values())
         self.events: list[Any] = [event.data for events in recorded.streams.values() for event in events]
 

@@ -79,7 +79,7 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
     failed: Exception | None = None
     yield [], summarizer.close(left=True), (summarizer.close(), decoder.close())
     for event in case["events"]:
-        event = Event(event.get("name"), _packed(event["data"]))
+        event = Event(event.get("name"), packed(event["data"]))
         deltas: list[Delta] = []
         if not summarizer.broken:
             summarizer.feed(event)
@@ -91,7 +91,8 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
         yield deltas, summarizer.close(left=True), (summarizer.close(), failed or decoder.close())
 
 
-def _packed(data: Any) -> Any:
+def packed(data: Any) -> Any:
+    """An event's data as it travels: an invoked model's words in base64."""
     match data:
         case {"chunk": {"bytes": dict() as said}}:
             packed = base64.b64encode(json.dumps(said).encode()).decode()

@@ -63,7 +63,7 @@ class Reader:
                     yield _reason(event)
                     yield from _figures(event)
                     yield End(whole=True)
-                case _ if (error := _exception(name, payload)) is not None:
+                case _ if (error := exception(name, payload)) is not None:
                     yield Fault(error)
 
     def _content(self, message: Any) -> Iterator[Part]:
@@ -132,7 +132,7 @@ def _figures(holder: Any) -> Iterator[Part]:
     yield Head(model=text_or_none(member(router, "invokedModelId")))
 
 
-def _exception(name: str, payload: Any) -> Json | None:
+def exception(name: str, payload: Any) -> Json | None:
     """An exception event as an error, its type beside its message; None for any other event."""
     if not name.endswith("Exception") and not text(member(payload, "message")):
         return None
@@ -171,7 +171,7 @@ def _faulty(data: Any, whole: bool) -> str | None:
 
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
-    found = (_exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
+    found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
     return next(filter(None, found), None)
 
 

@@ -119,6 +119,7 @@ class Format:
         reply_error: an error answer's body, or with `stream` the event that it is within a stream. What is None is
             filled with what the provider says with that status. `number` is the request's.
         fetches: a response can be fetched by its id.
+        inner: the format that a body is in, where this one is an envelope.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Format:
     reply: _Replying
     reply_error: _Failing
     fetches: bool = False
+    inner: Callable[[Json], Format] | None = None
 
     def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
         """A request's body, in the words of a dialect.

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from endturn.chat import Blocks, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError
-from endturn.formats.bedrock_invoke_families import asked
 from endturn.formats.content_parts import medium, said, thought
 from endturn.formats.format import Format
 from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
@@ -69,8 +68,8 @@ def request_of(format: Format, body: Json) -> Request:
     model = text(body.get("model")) or text(body.get("model_id"))
     if not model and "agent" not in body and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request names its `model`")
-    if format.name == "bedrock_invoke":
-        format = asked(body).inner
+    if format.inner is not None:
+        format = format.inner(body)
     names = _ASKED[format.name]
     name, given = next(((name, body[name]) for name in names if body.get(name) is not None), ("", None))
     kinds = list if name in ("messages", "contents") else str | list | dict
