@@ -7,19 +7,17 @@ from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.formats.error_words import error_words
+from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.format import Format
+from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.settings import ToolShape
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
-from endturn.formats.validation import an_object, error_beside
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
 

@@ -10,16 +10,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
-from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
+from endturn.formats.errors import error_words, shortened
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice

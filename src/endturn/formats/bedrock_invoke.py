@@ -22,7 +22,7 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE, parse
 from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
 from endturn.formats.reading import count, items, member, text
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Row, StopReason
 

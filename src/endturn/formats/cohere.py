@@ -12,17 +12,15 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.events import Strategy
 from endturn.formats.cohere_reader import NAME as NAME, REPLY
-from endturn.formats.error_words import error_words
+from endturn.formats.errors import error_words
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.reading import arguments, items, member, text
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import function_call, raw_reason, words, written_arguments, written_usage
-from endturn.formats.settings import written_settings
+from endturn.formats.settings import FUNCTION, written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import FUNCTION
 from endturn.stop_reasons import tables
 
 REASONS: Final = tables(NAME)

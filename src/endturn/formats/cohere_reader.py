@@ -9,10 +9,10 @@ from typing import Any, Final
 from endturn.chat import Json, Usage
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Fold, Reply
+from endturn.formats.format import an_object
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
-from endturn.formats.validation import an_object
 from endturn.stop import raw_text
 from endturn.stop_reasons import rows_of
 

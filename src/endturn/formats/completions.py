@@ -15,8 +15,7 @@ from endturn.formats.completions_reader import FULL, NAME, REPLY, SHAPES, Shape,
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.reading import items, text
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_usage
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice

@@ -14,20 +14,17 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
+from endturn.formats.errors import error_words, shortened
 from endturn.formats.fold import Reply
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_usage
-from endturn.formats.settings import with_extra, written_settings
+from endturn.formats.settings import ToolShape, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
 from endturn.stop import StopReason, raw_text
 from endturn.stop_reasons import tables
 

@@ -10,21 +10,17 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.formats import parts
-from endturn.formats.error_words import error_words
-from endturn.formats.errors import says_of_stop
+from endturn.formats.errors import error_words, says_of_stop
 from endturn.formats.fold import Fold, Reply, joined
-from endturn.formats.format import Format
+from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Part
 from endturn.formats.reading import arguments, count, items, member, minted, output_type, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
-from endturn.formats.settings import with_extra, written_settings
+from endturn.formats.settings import ToolShape, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
-from endturn.formats.validation import an_object, error_beside
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import tables
 

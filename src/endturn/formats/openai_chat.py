@@ -12,11 +12,10 @@ from endturn.formats.framing import DONE
 from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_chat_reader import NAME, REPLY, shows
 from endturn.formats.reading import items, member, text
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import chat_error, function_call, raw_reason, words, written_usage
+from endturn.formats.settings import FUNCTION
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import FUNCTION
 from endturn.stop import StopReason
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 

@@ -22,11 +22,10 @@ from endturn.formats.openai_responses_reader import (
     client_call,
 )
 from endturn.formats.reading import count, items, member, text
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
+from endturn.formats.settings import ToolShape
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
 from endturn.stop import Resume, StopReason
 
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.

@@ -11,6 +11,7 @@ from typing import Any, Final
 from endturn.chat import Json, Usage
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
+from endturn.formats.format import an_object
 from endturn.formats.parts import (
     Block,
     Call,
@@ -28,7 +29,6 @@ from endturn.formats.parts import (
 )
 from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
-from endturn.formats.validation import an_object
 from endturn.stop import Row, StopReason, find_row
 from endturn.stop_reasons import tables
 

@@ -12,8 +12,7 @@ from endturn.formats.content_parts import medium, said, thought
 from endturn.formats.format import Format
 from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
 from endturn.formats.reading import arguments, first, items, member, minted, text, text_or_none
-from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS
-from endturn.formats.tools import tools_in
+from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "openai_chat": ("messages",),

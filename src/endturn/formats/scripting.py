@@ -9,7 +9,7 @@ from typing import Final
 
 from endturn.chat import Json, ToolCall, Usage
 from endturn.errors import UsageError
-from endturn.formats.error_words import error_words
+from endturn.formats.errors import error_words
 from endturn.stop import Row, Stop, StopReason, find_row
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from endturn.formats import FORMATS, RequestSummary, Routed, dialect_in, format_of, request_members
+from endturn.formats import FORMATS, RequestSummary, Routed, dialect_in, format_of, request_summary
 from endturn.providers import provider_at, provider_of_path
 from endturn.stop_reasons import COMPATIBLE
 
@@ -109,7 +109,7 @@ def is_asked(found: Endpoint, body: Mapping[str, Any] | None) -> bool:
     if found.known and found.is_exact:
         return True
     name = found.format.name
-    required = request_members.required()
+    required = request_summary.required()
     ways = required.get(f"{name} {found.dialect}") or required[name]
     return body is not None and any(names <= body.keys() for names in ways)
 
