@@ -345,7 +345,8 @@ def _said(message: Message) -> Iterator[Json]:
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a request asks for. A bare text is shown as one message of the user."""
     given, form = kwargs.get("input"), kwargs.get("response_format")
-    history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
+    given = {"role": "user", "content": given} if isinstance(given, str) else given
+    history = (given,) if isinstance(given, Mapping) else items(given)
     found = asked(NAME, kwargs, history, text_or_none(kwargs.get("system_instruction")))
     if _is_json(form) or kwargs.get("response_mime_type") == "application/json":
         return replace(found, output_type="json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from endturn.chat import Blocks, Json, Message, Request, ToolCall
@@ -14,21 +14,8 @@ from endturn.formats.history import BODY, body_of, call_in, result_in, role, say
 from endturn.formats.reading import arguments, first, items, member, minted, text, text_or_none
 from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
-_ASKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "openai_chat": ("messages",),
-    "openai_responses": ("input",),
-    "anthropic": ("messages",),
-    "bedrock_converse": ("messages",),
-    "cohere": ("messages", "message"),
-    "completions": ("prompt", "inputs", "inputText", "input", "text"),
-    "gemini": ("contents",),
-    "gemini_interactions": ("input",),
-    "ollama": ("messages", "prompt"),
-}
-"""The members that say what is asked. A request has one of them, but where something else may stand for it:"""
-_OPTIONAL: Final = frozenset({"openai_responses", "bedrock_converse", "gemini_interactions", "ollama"})
-"""a response to go on with, a managed prompt, a model to load."""
-
+_OPTIONAL: Final = frozenset({"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"})
+"""Formats where something else may stand for messages: an earlier response, a managed prompt, tokens, nothing."""
 _IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
 """Formats whose answers are sent back part by part; of the others, the message is sent back."""
 _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
@@ -37,11 +24,14 @@ _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
 _OURS: Final = frozenset(
     {
         *("model", "model_id", "system", "instructions", "systemInstruction", "system_instruction", "preamble"),
+        *("messages", "message", "contents"),
         *("chat_history", "tool_results", "stream", "stream_options", "temperature", "seed", "random_seed"),
         *("previous_response_id", "previous_interaction_id", "continuation_token", "continuationToken"),
     }
 )
 """Members that our Request has words for, whatever they say."""
+_PROMPTS: Final = ("prompt", "inputs", "inputText", "input", "text")
+"""Members that say what is asked, where they are text; of several prompts, the message holds the first."""
 _USUAL: Final[tuple[Any, ...]] = (None, [], "auto", {"type": "text"})
 """What a tool choice, the tools and the form of an answer are where nothing is said of them."""
 
@@ -64,20 +54,15 @@ def request_of(format: Format, body: Json) -> Request:
     Raises:
         DecodeError: it is not in the format.
     """
-    model = text(body.get("model")) or text(body.get("model_id"))
-    if not model and "agent" not in body and format.name not in ("completions", "bedrock_invoke"):
+    if not text(first(body, "model", "model_id", "agent")) and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request names its `model`")
-    if format.inner is not None:
-        format = format.inner(body)
-    names = _ASKED[format.name]
-    name, given = next(((name, body[name]) for name in names if body.get(name) is not None), ("", None))
-    kinds = list if name in ("messages", "contents") else str | list | dict
-    if not isinstance(given, kinds) and not (given is None and format.name in _OPTIONAL):
-        raise DecodeError(f"a request of the format {format.name} has {' or '.join(f'`{each}`' for each in names)}")
-    seen = format.request_summary(body)
+    format = format if format.inner is None else format.inner(body)
+    name, seen = format.name, format.request_summary(body)
+    if not seen.history and name not in _OPTIONAL:
+        raise DecodeError(f"a request of the format {name} has messages, or the text that is asked")
     schema = _schema(body)
     request = Request(
-        model=model,
+        model=text(first(body, "model", "model_id")),
         messages=(),
         tools=tuple(tools_in(body)),
         tool_choice=_tool_choice(body),
@@ -88,13 +73,13 @@ def request_of(format: Format, body: Json) -> Request:
         token=text_or_none(first(body, "continuation_token", "continuationToken")),
         previous_id=seen.previous_id,
     )
-    is_first_api = name == "message"
-    messages = _messages("" if is_first_api else format.name, [given] if isinstance(given, dict) else seen.history)
+    is_first_api = name == "cohere" and "message" in body
+    messages = _messages("" if is_first_api else name, seen.history)
     if system := _content(first(seen.system, "parts") or seen.system):
         messages.insert(0, Message(role="system", content=system))
     ours = _OURS | (LIMIT_MEMBERS if request.max_tokens else frozenset())
-    if format.name != "completions" or isinstance(given, str):  # Of several prompts, the message holds the first.
-        ours |= {*names}
+    if name in _ITEMS or isinstance(first(body, *_PROMPTS), str):
+        ours |= {"input"} if name in _ITEMS else {*_PROMPTS}
     written = format.encode(request, dialect="v1" if is_first_api else "")
     return request.but(messages=tuple(messages), extra=_left(body, written, ours))
 
