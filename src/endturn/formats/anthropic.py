@@ -13,7 +13,7 @@ from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import ToolShape
@@ -173,28 +173,17 @@ def _rows_of(ctx: Context) -> Mapping[str, Row]:
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The content blocks: a call's input as the object that its pieces are."""
     for _, block in sorted(fold.blocks.items(), key=lambda each: str(each[0])):
-        raw = text(block.pop("partial_json", ""))
-        if raw:
-            parsed = arguments(raw)
-            # Kept as text where it is not whole: nothing that was completed for it can be taken for the model's.
-            block["input"] = raw if parsed is None else parsed
+        if raw := text(block.pop("partial_json", "")):
+            block["input"] = object_or_text(raw)
         yield block
 
 
-_NESTED: Final = {"content_block_start": "content_block", "content_block_delta": "delta"}
-
-
 def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    kind, content = text(data.get("type")), data.get("content")
-    if not whole:
-        inner = _NESTED.get(kind)
-        return (
-            None
-            if inner is None or isinstance(data.get(inner), Mapping)
-            else f"a {inner.replace('_', ' ')} is not an object"
-        )
+    content = data.get("content")
     is_good = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
-    return None if is_good and kind in ("message", "") else "a message has a list of content blocks as its `content`"
+    if not whole or (is_good and data.get("type") in ("message", None)):
+        return None
+    return "a message has a list of content blocks as its `content`"
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------

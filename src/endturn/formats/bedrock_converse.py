@@ -10,13 +10,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
-from endturn.formats.errors import error_words, shortened
+from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.format import Format
+from endturn.formats.format import Format, an_object
 from endturn.formats.history import call_in
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
+from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import written_settings
@@ -145,26 +145,19 @@ def _blocks(fold: Fold) -> Iterable[Json]:
                 said = {"text": text(rest.get("text"))}
                 block = {"citationsContent": {"content": [said], "citations": cited}}
             case {"toolUse": {**use}}:
-                raw = use.get("input", "")
-                parsed = arguments(raw) if raw and isinstance(raw, str) else raw or {}
-                # Kept as text where it is not whole: nothing that was completed for it can be taken for the model's.
-                block = {"toolUse": {**use, "input": raw if parsed is None else parsed}}
+                raw = use.get("input") or {}
+                block = {"toolUse": {**use, "input": object_or_text(raw) if isinstance(raw, str) else raw}}
             case {"reasoningContent": {"text": _} | {"signature": _} as thought}:
                 block = {"reasoningContent": {"reasoningText": {"text": "", **thought}}}
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
-def _faulty(data: Any, whole: bool) -> str | None:
-    if whole:
-        content = member(member(member(data, "output"), "message"), "content")
-        listed = isinstance(content, list) and all(isinstance(block, dict) for block in content)
-        return None if listed else "an answer of Converse has a list of content blocks as its `output.message.content`"
-    if not isinstance(data, dict):
-        return f"an event of a Converse stream is an object, not {shortened(repr(data), 80)}"
-    for name, inner in (("contentBlockStart", "start"), ("contentBlockDelta", "delta")):
-        if name in data and not isinstance(member(data[name], inner), dict):
-            return f"the `{inner}` of a `{name}` is an object, not {shortened(repr(data[name]), 80)}"
-    return None
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    content = member(member(member(data, "output"), "message"), "content")
+    is_good = isinstance(content, list) and all(isinstance(block, dict) for block in content)
+    if not whole or is_good:
+        return None
+    return "an answer of Converse has a list of content blocks as its `output.message.content`"
 
 
 def _failed(data: Any) -> Any:
@@ -337,7 +330,12 @@ FORMAT: Final = Format(
     reasons=REASONS,
     voice=Voice("", "tooluse_", "x-amzn-requestid"),
     replies=Reply(
-        name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed, blocks=_blocks
+        name=NAME,
+        reader=Reader,
+        rows=lambda ctx: REASONS[""],
+        faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
+        failed=_failed,
+        blocks=_blocks,
     ),
     route=route,
     routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)|(?P<whole>))"),

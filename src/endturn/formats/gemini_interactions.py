@@ -16,7 +16,7 @@ from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Part
-from endturn.formats.reading import arguments, count, items, member, minted, output_type, text, text_or_none
+from endturn.formats.reading import count, items, member, minted, object_or_text, output_type, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import ToolShape, with_extra, written_settings
@@ -235,9 +235,7 @@ def _blocks(fold: Fold) -> Iterator[Json]:
         if pieces and where is not None:
             step[where] = _contents([*items(step.get(where))], pieces)
         elif raw := "".join(text(piece.get("text")) for piece in pieces):
-            parsed = arguments(raw)
-            # Kept as text where it is not whole: nothing that was completed for it can be taken for the model's.
-            step["arguments"] = raw if parsed is None else parsed
+            step["arguments"] = object_or_text(raw)
         yield step
 
 
@@ -251,12 +249,11 @@ def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
 
 
 def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    if not whole:
-        inner = {"step.start": "step", "step.delta": "delta"}.get(text(data.get("event_type")))
-        return None if inner is None or isinstance(data.get(inner), dict) else f"a {inner} is not an object"
     steps = data.get("outputs") if data.get("steps") is None else data["steps"]
     has_steps = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
-    if data.get("event_type") is None and (has_steps or (steps is None and data.get("status") is not None)):
+    if not whole or (
+        data.get("event_type") is None and (has_steps or (steps is None and data.get("status") is not None))
+    ):
         return None
     return "an interaction has a `status` and a list of `steps`"
 
@@ -315,7 +312,11 @@ def _steps(messages: Sequence[Message]) -> list[Json]:
         own = own_blocks(message, NAME)
         if message.role == "assistant":
             names |= {call.id: call.name for call in message.tool_calls}
-            written += sent_back([*_said(message)] if own is None else own, message.tool_calls)
+            calls = (
+                {"id": call.id, "name": call.name, "arguments": call.arguments or {}} for call in message.tool_calls
+            )
+            made = (_output(message.content), *({"type": _CLIENT_CALL, **call} for call in calls))
+            written += sent_back(made if own is None else own, message.tool_calls)
         elif own:
             written += own
         elif message.role == "tool":
@@ -332,14 +333,8 @@ def _parts(content: str | list[Json]) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _text(said: str) -> Json:
-    return {"type": "model_output", "content": _parts(said)}
-
-
-def _said(message: Message) -> Iterator[Json]:
-    yield {"type": "model_output", "content": _parts(message.content)}
-    for call in message.tool_calls:
-        yield {"type": _CLIENT_CALL, "id": call.id, "name": call.name, "arguments": call.arguments or {}}
+def _output(content: str | list[Json]) -> Json:
+    return {"type": "model_output", "content": _parts(content)}
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
@@ -363,7 +358,6 @@ def _is_json(form: Any) -> bool:
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_TIME: Final = "2026-05-20T00:00:00Z"
 _USAGE: Final = {
     "total_input_tokens": "input_tokens",
     "total_thought_tokens": "reasoning_tokens",
@@ -377,7 +371,6 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     """A response as the API would send it: a body, or the events of a stream."""
     raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
     head: Json = {"id": response.id, "object": "interaction", "model": response.model or "scripted"}
-    head |= {"created": _TIME, "updated": _TIME}
     ending: Json = {**head, "status": raw}
     if usage is not None:
         ending["usage"] = written_usage(usage, _USAGE, "total_tokens")
@@ -458,7 +451,7 @@ FORMAT: Final = Format(
     routed=routed_by(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"),
     request_summary=request_summary,
     body=encode,
-    resume=resumes(NAME, _text, forced="generation_config.tool_choice", by_id=True),
+    resume=resumes(NAME, _output, forced="generation_config.tool_choice", by_id=True),
     reply=reply,
     reply_error=reply_error,
     fetches=True,
