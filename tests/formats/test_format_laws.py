@@ -82,7 +82,9 @@ def test_what_follows_the_last_event_says_nothing(recorded: Recorded, data: st.D
     summarizer = recorded.format.summarizer(ctx)
     for event in events:
         summarizer.feed(event)
-        if summarizer.over and summarizer.close().stop.reason is not StopReason.PAUSED:  # Google's SDK joins what follows
+        if (
+            summarizer.over and summarizer.close().stop.reason is not StopReason.PAUSED
+        ):  # Google's SDK joins what follows
             break
     seen, all_seen = summarizer.close().stop, summarized(recorded.format, events, ctx)
     assert (seen.reason, seen.raw, seen.terminal_seen) == (all_seen.reason, all_seen.raw, all_seen.terminal_seen)
