@@ -15,7 +15,7 @@ from endturn.chat import ChatResponse
 from endturn.errors import DecodeError, ProviderError
 from endturn.formats import FORMATS, Event, dialect_in, format_of
 from endturn.formats.framing import frame
-from tests.replies.record import _packed, reply_files
+from tests.replies.record import packed, reply_files
 
 
 def kept(format_: str) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -40,7 +40,7 @@ def forms(format_: str, reply: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         text = json.dumps(reply["body"])
         yield from {"parsed": reply["body"], "text": f" {text}\n", "bytes": text.encode()}.items()
         return
-    events = [Event(event.get("name"), _packed(event["data"])) for event in reply["events"]]
+    events = [Event(event.get("name"), packed(event["data"])) for event in reply["events"]]
     data = b"".join(frame(event, format_of(format_).framing) for event in events)
     yield "events", iter(events)
     yield "their data", [event.data for event in events]
