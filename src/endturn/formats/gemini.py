@@ -149,7 +149,7 @@ class Reader:
 
 
 _VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
-_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
+_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[["']([^"']*)["']\]""")
 _PLACE: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
 
 
@@ -158,36 +158,30 @@ def _arguments(call: _Call) -> Json | None:
 
     Each piece names its place (`$.foo.bar[0]`) and holds one value there. A text comes in several, one after the other.
     """
-    whole: Any = {"$": call.given}
+    whole: Json = {"$": call.given}
     try:
         for piece in call.pieces:
             named = [(name, value) for name in _VALUES if (value := member(piece, name)) is not None]
             if named and call.given is not None:
                 _put(whole, text(member(piece, "jsonPath")), None if named[0][0] == "nullValue" else named[0][1])
-    except LookupError:
+    except (LookupError, AttributeError, TypeError):
         return None
     return call.given
 
 
 def _put(holder: Any, place: str, value: Any) -> None:
-    """Put a value at its place. A text goes on there; a list grows by one at most.
-
-    Raises:
-        LookupError: there is no such place.
-    """
+    """Put a value at its place. A text goes on there; a list grows by one at most."""
     if _PLACE.fullmatch(place) is None:
         raise LookupError(place)
     key: str | int = "$"
-    for step in _STEP.finditer(place):
+    for name, index, quoted in _STEP.findall(place):
         if holder[key] is None:
-            holder[key] = [] if step[2] else {}
-        holder, key = holder[key], int(step[2]) if step[2] else step[1] or step[3] or step[4] or ""
-        if not isinstance(holder, list if step[2] else dict):
-            raise LookupError(place)
-        if isinstance(holder, dict):
-            holder.setdefault(key, None)
-        elif key == len(holder):
+            holder[key] = [] if index else {}
+        holder, key = holder[key], int(index) if index else name or quoted
+        if key == len(holder) and index:
             holder.append(None)
+        elif not index:
+            holder.setdefault(key, None)
     holder[key] = holder[key] + value if isinstance(holder[key], str) and isinstance(value, str) else value
 
 
