@@ -25,6 +25,7 @@ from endturn.formats.reading import count, items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Row, StopReason
+from endturn.tables import lines, shipped
 
 NAME: Final = "bedrock_invoke"
 
@@ -59,29 +60,11 @@ _FAMILIES: Final[Mapping[str, _Family]] = {
 
 _CHAT: Final = _FAMILIES["chat"]
 
-# The beginning of a model's id → its family; the first that fits. User guide, "Inference request parameters".
-_MODELS: Final = (
-    # Claude's own replies name it without its maker.
-    (r"(?:anthropic\.)?claude-(?:v?[12]\b|instant)", "claude_text"),
-    (r"anthropic\.|claude-", "claude"),
-    (r"amazon\.nova", "nova"),
-    (r"amazon\.titan", "titan"),
-    (r"meta\.llama", "llama"),
-    # The later ones, and these too where they are asked with messages, speak chat.
-    (r"mistral\.(?:mistral-7b|mixtral|mistral-large-2402|mistral-small-2402)", "mistral"),
-    (r"cohere\.command-r", "command_r"),
-    (r"cohere\.command", "command"),
-    (r"ai21\.j2", "ai21"),
-    (r"deepseek\.r1", "text"),
-    (r"(?:mistral|ai21|deepseek|openai|qwen|google|minimax|moonshot|moonshotai|nvidia|writer|zai)\.", "chat"),
+_MODELS: Final = tuple(
+    (re.compile(model), family) for _, (model, family, _source) in lines(shipped(), "bedrock_models.tsv", range(3, 4))
 )
-
-# The beginnings of the ids of models that embed, rank, paint or speak: none says why it stopped.
-_SILENT: Final = re.compile(
-    r"amazon\.(?:titan-(?:embed|e1t|image)|nova-(?:\d+-)?(?:multimodal-embed|canvas|reel|sonic)|rerank)"
-    r"|cohere\.(?:embed|rerank)|twelvelabs\.marengo|stability\.|luma\."
-    r"|[a-z\d]+\.[\w-]*(?:embed|rerank)"  # those to come
-)
+_SILENT: Final = "none"
+"""The family of models that embed, rank, paint or speak: none says why it stopped."""
 
 # An inference profile's id begins with where it routes to; an ARN ends with the id.
 _REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
@@ -118,14 +101,16 @@ REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values())
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
 
 
-def _id_in(model: str) -> str:
-    return _REGION.sub("", model.rpartition("/")[2], count=1)
+def _family_named(model: str) -> str | None:
+    """The family of a model's id, also of an inference profile's and an ARN; of a dialect, that; None: not known."""
+    if model in _FAMILIES:
+        return model
+    id_ = _REGION.sub("", model.rpartition("/")[2], count=1)
+    return next((family for pattern, family in _MODELS if pattern.match(id_)), None)
 
 
 def _family_of(model: str) -> _Family | None:
-    """The family of a model's id (an inference profile's and an ARN too), or of a dialect; None where it is unknown."""
-    fitting = (_FAMILIES[name] for pattern, name in _MODELS if re.match(pattern, _id_in(model)))
-    return _FAMILIES.get(model) or next(fitting, None)
+    return _FAMILIES.get(_family_named(model) or "")
 
 
 def _generates(body: Mapping[str, Any]) -> bool:
@@ -133,10 +118,10 @@ def _generates(body: Mapping[str, Any]) -> bool:
 
     An inference profile's ARN may hide an id. Where nothing tells, it is taken to.
     """
-    model = text(body.get("model"))
-    if _SILENT.match(_id_in(model)):
-        return False
-    if _family_of(model) is not None or not {"messages", "message"}.isdisjoint(body):
+    known = _family_named(text(body.get("model")))
+    if known is not None:
+        return known != _SILENT
+    if not {"messages", "message"}.isdisjoint(body):
         return True
     # Titan's text models are given a limit along with it; to embed a text, it is enough.
     embeds = "inputText" in body and "textGenerationConfig" not in body

@@ -16,7 +16,7 @@ from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Part
-from endturn.formats.reading import count, items, member, minted, object_or_text, output_type, text, text_or_none
+from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
 from endturn.formats.settings import ToolShape, with_extra, written_settings
@@ -338,22 +338,12 @@ def _output(content: str | list[Json]) -> Json:
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for. A bare text is shown as one message of the user."""
-    given, form = kwargs.get("input"), kwargs.get("response_format")
+    """What a request asks for. A bare text is shown as one message of the user; of several forms, the first counts."""
+    given, forms = kwargs.get("input"), kwargs.get("response_format")
     given = {"role": "user", "content": given} if isinstance(given, str) else given
     history = (given,) if isinstance(given, Mapping) else items(given)
-    found = asked(NAME, kwargs, history, text_or_none(kwargs.get("system_instruction")))
-    if _is_json(form) or kwargs.get("response_mime_type") == "application/json":
-        return replace(found, output_type="json")
-    return replace(found, output_type=output_type(next(iter(items(form)), form), kwargs.get("response_modalities")))
-
-
-def _is_json(form: Any) -> bool:
-    """Whether an output format, or one of several, is JSON: with that type, or a bare schema as older callers give."""
-    if isinstance(form, list | tuple):
-        return any(map(_is_json, form))
-    is_schema = isinstance(form, Mapping) and form.get("type") not in ("text", "audio", "image", "video")
-    return is_schema or member(form, "mime_type") == "application/json"
+    body = {**kwargs, "response_format": next(iter(items(forms)), forms)}
+    return asked(NAME, body, history, text_or_none(kwargs.get("system_instruction")))
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
