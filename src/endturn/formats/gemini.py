@@ -76,9 +76,11 @@ class Reader:
 
     def __call__(self, event: Any, /) -> Iterator[Part]:
         """The parts of a chunk. Asked for without `alt=sse`, a stream is one array of them; so is an error's answer."""
-        for chunk in map(_camelled, event if isinstance(event, list) else (event,)):
+        for chunk in event if isinstance(event, list) else (event,):
             if not isinstance(chunk, dict):
                 continue
+            if not _OF_SDK.isdisjoint(chunk):
+                chunk = _camelled(chunk)
             if self._id is None:
                 self._id = text_or_none(chunk.get("responseId"))
                 yield Head(self._id, text_or_none(chunk.get("modelVersion")))
@@ -95,12 +97,14 @@ class Reader:
                             yield Text(said)
                         else:
                             yield from self._part(part, first=place == 0)
-                    if token := text_or_none(member(candidate, "continuationToken")):
-                        yield Token(token)
-                    stopped = stopped or reason is not None
                 if index or reason is not None:
                     yield Reason(_word(reason), index)
-            if not stopped and (blocked := _word(member(chunk.get("promptFeedback"), "blockReason"))):
+                if index == 0 and reason is not None:
+                    stopped = True
+                    if token := text_or_none(member(candidate, "continuationToken")):
+                        yield Token(token)
+            feedback = chunk.get("promptFeedback")
+            if feedback is not None and not stopped and (blocked := _word(member(feedback, "blockReason"))):
                 yield Vocabulary(REASONS["promptFeedback"])
                 yield Reason(blocked, detail="prompt")
             if error := chunk.get("error"):
@@ -185,18 +189,16 @@ def _put(holder: Any, place: str, value: Any) -> None:
     holder[key] = holder[key] + value if isinstance(holder[key], str) and isinstance(value, str) else value
 
 
-def _camelled(thing: Any, *, inside: bool = False) -> Any:
+def _camelled(thing: Any) -> Any:
     """A response as JSON has it, of one that the SDK has dumped by its own names."""
-    if isinstance(thing, list):
-        return [_camelled(each, inside=inside) for each in thing]
-    if not isinstance(thing, dict) or (not inside and _OF_SDK.isdisjoint(thing)):
-        return thing
-    return {
-        re.sub("_([a-z])", lambda found: found[1].upper(), name): value
-        if name in ("args", "response")
-        else _camelled(value, inside=True)
-        for name, value in thing.items()
-    }
+    if not isinstance(thing, dict):
+        return [*map(_camelled, thing)] if isinstance(thing, list) else thing
+    own = ("args", "response")  # what tools are given, and answer
+    return {_camel_case(name): value if name in own else _camelled(value) for name, value in thing.items()}
+
+
+def _camel_case(name: str) -> str:
+    return re.sub("_([a-z])", lambda found: found[1].upper(), name)
 
 
 def _word(value: Any) -> str | None:
@@ -222,12 +224,12 @@ def _usage(told: Any) -> Usage | None:
 
 def _faulty(data: Any, whole: bool) -> str | None:
     """What cannot be read must not look like an answer that says nothing."""
-    chunks = [*map(_camelled, data if isinstance(data, list) and data else [data])]
+    chunks = data if isinstance(data, list) and data else [data]
     for chunk in chunks:
         candidates = chunk.get("candidates") or [] if isinstance(chunk, dict) else None
         if not isinstance(candidates, list) or not all(map(_is_candidate, candidates)):
             return f"a response of generateContent is an object with candidates, not {shortened(repr(data), 80)}"
-    if whole and all(first(chunk, *_MEMBERS) is None for chunk in chunks):
+    if whole and all(first(chunk, *_MEMBERS, *_OF_SDK) is None for chunk in chunks):
         return f"a response of generateContent has `candidates`; this has {sorted(map(str, chunks[0]))[:8]}"
     return None
 

@@ -76,9 +76,11 @@ class Reader:
             return  # The first terminal wins.
         match kind:
             case "step.delta":
-                yield from self._goes_on()
+                if self._may_end:
+                    yield from self._goes_on()
                 yield from self._delta(place, member(event, "delta"))
-                yield from self._tokens(member(member(event, "metadata"), "total_usage"))
+                if (metadata := member(event, "metadata")) is not None:
+                    yield from self._tokens(member(metadata, "total_usage"))
             case "step.start":
                 yield from self._goes_on()
                 yield from self._start(place, member(event, "step"))
