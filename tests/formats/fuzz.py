@@ -26,19 +26,8 @@ from tests.formats.recorded import RECORDED, Recorded
 
 CLEAN = (StopReason.END_TURN, StopReason.TOOL_CALL)
 BYTES = (
-    b"\xff\xfe",
-    b"\xc3",
-    b"\x00",
-    b"\r",
-    b"\n\n",
-    b"data: ",
-    b'"',
-    b"{",
-    b"}",
-    b"\\u0000",
-    b"\\ud800",
-    b"NaN",
-    b"1e999",
+    *(b"\xff\xfe", b"\xc3", b"\x00", b"\r", b"\n\n", b"data: ", b'"'),
+    *(b"{", b"}", b"\\u0000", b"\\ud800", b"NaN", b"1e999"),
 )
 
 

@@ -172,43 +172,6 @@ def test_any_json_is_survived(recorded: Recorded, data: st.DataObject) -> None:
 
 
 @each_format
-@given(data=st.data())
-def test_one_wrong_value_anywhere_is_survived(recorded: Recorded, data: st.DataObject) -> None:
-    """A good body, or a stream, with any one value replaced: a response, summarized alike, or a ProviderError."""
-    api = recorded.format
-    good, ctx = a_body(recorded, data)
-    path = data.draw(st.sampled_from(list(_paths(good))))
-    bad = _replaced(good, path, data.draw(JSON))
-    with suppress(ProviderError):
-        response = api.decode(bad, ctx=ctx)
-        assert summarized(api, [bad], ctx) == response.stop
-        assert response.stop.raw is not None or response.stop.reason is not StopReason.END_TURN
-    events, ctx = a_stream(recorded, data)
-    paths = [(index, *path) for index, event in enumerate(events) for path in _paths(event.data)]
-    index, *inner = data.draw(st.sampled_from(paths))
-    changed = Event(events[index].name, _replaced(events[index].data, tuple(inner), data.draw(JSON)))
-    events = [*events[:index], changed, *events[index + 1 :]]
-    with suppress(ProviderError):
-        assert streamed(api, events, ctx).stop == summarized(api, events, ctx)
-
-
-def _paths(thing: Any, path: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
-    if path:
-        yield path
-    pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
-    for key, inner in pairs:
-        yield from _paths(inner, (*path, key))
-
-
-def _replaced(thing: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    copy = dict(thing) if isinstance(thing, dict) else list(thing)
-    copy[path[0]] = _replaced(thing[path[0]], path[1:], value)
-    return copy
-
-
-@each_format
 @pytest.mark.parametrize("bad", [None, 3, "x", [], ["x"]], ids=repr)
 def test_what_is_no_object_is_a_decode_error(recorded: Recorded, bad: Any) -> None:
     """A body or an event that is no object is the provider's fault, and is said so."""

@@ -10,6 +10,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -302,20 +303,15 @@ def _contents(messages: Iterable[Message]) -> list[Json]:
     """The contents of a request, but for system messages; the results of one batch of calls go together in one."""
     written: list[Json] = []
     called: dict[str, Json] = {}
-    before = ""
-    for message in messages:
-        match message.role:
-            case "tool":
-                if before != "tool":
-                    written.append({"role": "user", "parts": []})
-                written[-1]["parts"].append(_result(message, called))
-            case "assistant":
-                called |= _called(message)
-                if said := _said(message):
-                    written.append({"role": "model", "parts": said})
-            case "user":
-                written.append({"role": "user", "parts": _parts(message.content)})
-        before = message.role
+    for role, batch in groupby(messages, key=lambda message: message.role):
+        if role == "tool":
+            written.append({"role": "user", "parts": [_result(each, called) for each in batch]})
+            continue
+        for message in batch:
+            called |= _called(message)
+            said = _said(message) if role == "assistant" else _parts(message.content)
+            if said and role != "system":
+                written.append({"role": "model" if role == "assistant" else "user", "parts": said})
     return written
 
 
