@@ -15,7 +15,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import raw_reason, written_reply
 from endturn.formats.settings import ToolShape
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Row, StopReason, raw_text
@@ -266,54 +266,11 @@ def _message(message: Message) -> Iterable[Json]:
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_USAGE: Final = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_tokens",
-    "cache_creation_input_tokens": "cache_write_tokens",
-    "output_tokens_details.thinking_tokens": "reasoning_tokens",
-}
-
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as the API would send it: a body, or the events of a stream."""
-    ending: Json = {"stop_reason": raw_reason(response.stop, REASONS[dialect]), "stop_sequence": None}
-    usage: Json = {"input_tokens": 0, "output_tokens": 0, **written_usage(response.usage, _USAGE)}
-    usage["input_tokens"] = max(0, usage["input_tokens"] - sum(usage.get(name, 0) for name in _COUNTED[2:]))
-    head: Json = {"id": response.id or "msg_endturn", "type": "message", "role": "assistant"}
-    head["model"] = response.model or "scripted"
-    blocks = list(_written_blocks(response))
-    if not stream:
-        return {**head, "content": [block for block, _, _ in blocks], **ending, "usage": usage}
-    empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
-    data: list[Json] = [{"type": "message_start", "message": {**head, **empty}}]
-    for index, (block, start, deltas) in enumerate(blocks):
-        data.append({"type": "content_block_start", "index": index, "content_block": {**block, **start}})
-        data += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-        data.append({"type": "content_block_stop", "index": index})
-    if response.stop.terminal_seen:
-        data += [{"type": "message_delta", "delta": ending, "usage": usage}, {"type": "message_stop"}]
-    elif blocks:
-        data.pop()  # It breaks off within its last block.
-    return [Event(each["type"], each) for each in data]
-
-
-def _written_blocks(response: ChatResponse) -> Iterator[tuple[Json, Json, list[Json]]]:
-    """Each block as a body has it; what differs at its start in a stream; its deltas."""
-    if response.reasoning:
-        signed = {"signature": "c2NyaXB0ZWQ="}
-        deltas: list[Json] = [{"type": "thinking_delta", "thinking": word} for word in words(response.reasoning)]
-        block: Json = {"type": "thinking", "thinking": response.reasoning, **signed}
-        yield block, {"thinking": "", "signature": ""}, [*deltas, {"type": "signature_delta", **signed}]
-    if response.text:
-        deltas = [{"type": "text_delta", "text": word} for word in words(response.text)]
-        yield _text(response.text), {"text": ""}, deltas
-    for call in response.tool_calls:
-        pieces = ["", *words(written_arguments(call))]
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-        # In a body, the input of a call that was cut is an object all the same, an empty one.
-        block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
-        yield block, {"input": {}}, deltas
+    """A response as the API would send it: a body, or the events of a stream. It always says how much was used."""
+    response = response.but(id=response.id or "msg_endturn", usage=response.usage or Usage())
+    return written_reply(NAME, response, raw_reason(response.stop, REASONS[dialect]), stream=stream)
 
 
 def reply_error(

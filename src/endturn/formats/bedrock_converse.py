@@ -18,7 +18,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import raw_reason, written_reply
 from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop_reasons import tables
@@ -254,13 +254,6 @@ def _untyped(block: Json) -> Json:
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_USAGE: Final = {
-    "inputTokens": "input_tokens",
-    "outputTokens": "output_tokens",
-    "cacheReadInputTokens": "cache_read_tokens",
-    "cacheWriteInputTokens": "cache_write_tokens",
-}
-
 _IN_STREAMS: Final[Mapping[str, str]] = {
     "InternalServerException": "internalServerException",
     "ModelErrorException": "modelStreamErrorException",
@@ -272,45 +265,7 @@ _IN_STREAMS: Final[Mapping[str, str]] = {
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
-    ending: Json = {"stopReason": raw_reason(response.stop, REASONS[""])}
-    figures: Json = {"metrics": {"latencyMs": 1}}
-    if response.usage is not None:
-        usage: Json = {"inputTokens": 0, "outputTokens": 0, **written_usage(response.usage, _USAGE)}
-        usage["totalTokens"] = usage["inputTokens"] + usage["outputTokens"]
-        usage["inputTokens"] = max(0, usage["inputTokens"] - sum(usage.get(name, 0) for name in _COUNTED[2:]))
-        figures["usage"] = usage
-    blocks = [*_written_blocks(response)]
-    if not stream:
-        message = {"role": "assistant", "content": [block for block, _, _ in blocks]}
-        return {"output": {"message": message}, **ending, **figures}
-    data: list[Json] = [{"messageStart": {"role": "assistant"}}]
-    for index, (_, start, deltas) in enumerate(blocks):
-        at = {"contentBlockIndex": index}
-        if start is not None:
-            data.append({"contentBlockStart": {"start": start, **at}})
-        data += [{"contentBlockDelta": {"delta": delta, **at}} for delta in deltas]
-        data.append({"contentBlockStop": at})
-    if response.stop.terminal_seen:
-        data += [{"messageStop": ending}, {"metadata": figures}]
-    elif "contentBlockStop" in data[-1]:
-        data.pop()  # It breaks off within its last block.
-    return [Event(None, each) for each in data]
-
-
-def _written_blocks(response: ChatResponse) -> Iterator[tuple[Json, Json | None, list[Json]]]:
-    """Each block as a body has it; its start in a stream, which text and reasoning have not; its deltas."""
-    if response.reasoning:
-        signed = {"signature": "c2NyaXB0ZWQ="}
-        pieces = [*({"text": word} for word in words(response.reasoning)), signed]
-        block = {"reasoningContent": {"reasoningText": {"text": response.reasoning, **signed}}}
-        yield block, None, [{"reasoningContent": piece} for piece in pieces]
-    if response.text:
-        yield {"text": response.text}, None, [{"text": word} for word in words(response.text)]
-    for call in response.tool_calls:
-        use: Json = {"toolUseId": call.id, "name": call.name}
-        deltas: list[Json] = [{"toolUse": {"input": word}} for word in words(written_arguments(call))]
-        # In a body, the input of a call that was cut is an object all the same, an empty one.
-        yield {"toolUse": {**use, "input": call.arguments or {}}}, {"toolUse": use}, deltas
+    return written_reply(NAME, response, raw_reason(response.stop, REASONS[""]), stream=stream)
 
 
 def reply_error(

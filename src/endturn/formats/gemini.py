@@ -23,7 +23,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, words, written_usage
+from endturn.formats.scripting import raw_reason, written_reply
 from endturn.formats.settings import ToolShape, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import StopReason, raw_text
@@ -366,50 +366,13 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 # --- What a scripted server says ---
 
-_USAGE: Final = {
-    "promptTokenCount": "input_tokens",
-    "thoughtsTokenCount": "reasoning_tokens",
-    "cachedContentTokenCount": "cache_read_tokens",
-}
-
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the chunks of a stream."""
-    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
-    head: Json = {"modelVersion": response.model or "scripted", "responseId": response.id}
-    last: Json = {} if raw is None else {"finishReason": raw}
-    if raw == "CONTINUATION":
-        # The SDK stops where the token is the one that it has sent.
-        last["continuationToken"] = urlsafe_b64encode(f"after {response.id}".encode()).decode()
-    ending: Json = {}
-    if usage is not None:
-        ending["usageMetadata"] = written_usage(usage, _USAGE, "totalTokenCount")
-        if usage.output_tokens is not None:
-            ending["usageMetadata"]["candidatesTokenCount"] = usage.output_tokens - (usage.reasoning_tokens or 0)
-    parts = _written(response, stream=stream)
-    if not stream:
-        return {"candidates": [_candidate(parts, last)], **ending, **head}
-    events = [Event(None, {"candidates": [_candidate([part], {})], **head}) for part in parts]
-    if response.stop.terminal_seen:
-        events.append(Event(None, {"candidates": [_candidate([], last)], **ending, **head}))
-    return events
-
-
-def _candidate(parts: list[Json], last: Json) -> Json:
-    return {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}, "index": 0, **last}
-
-
-def _written(response: ChatResponse, *, stream: bool) -> list[Json]:
-    """The parts of a response; of a stream, one for each word, and a last call that it breaks off in."""
-    thought, said = ([said] if said and not stream else words(said) for said in (response.reasoning, response.text))
-    parts: list[Json] = [{"text": word, "thought": True} for word in thought] + [{"text": word} for word in said]
-    for call in response.tool_calls:
-        broken_off = stream and not response.stop.terminal_seen and call is response.tool_calls[-1]
-        about: Json = {"name": call.name} if broken_off else {"id": call.id, "name": call.name}
-        # Arguments are an object here: one that has none is said as Vertex AI says one that it has not ended.
-        is_open = broken_off or call.arguments is None
-        parts.append({"functionCall": {**about, **({"willContinue": True} if is_open else {"args": call.arguments})}})
-    return parts
+    raw = raw_reason(response.stop, REASONS[""])
+    # The SDK stops where the token is the one that it has sent.
+    token = urlsafe_b64encode(f"after {response.id}".encode()).decode() if raw == "CONTINUATION" else None
+    return written_reply(NAME, response, raw, stream=stream, token=token)
 
 
 def reply_error(

@@ -18,7 +18,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Part
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import raw_reason, written_reply
 from endturn.formats.settings import ToolShape, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
@@ -350,69 +350,17 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_USAGE: Final = {
-    "total_input_tokens": "input_tokens",
-    "total_thought_tokens": "reasoning_tokens",
-    "total_cached_tokens": "cache_read_tokens",
-}
 _OTHERS: Final = ("context_length_exceeded", "content_filter")
 """Codes of other formats, for which this one has its own."""
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
-    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
-    head: Json = {"id": response.id, "object": "interaction", "model": response.model or "scripted"}
-    ending: Json = {**head, "status": raw}
-    if usage is not None:
-        ending["usage"] = written_usage(usage, _USAGE, "total_tokens")
-        if usage.output_tokens is not None:
-            ending["usage"]["total_output_tokens"] = max(0, usage.output_tokens - (usage.reasoning_tokens or 0))
-    if raw == "requires_continuation":
-        ending["continuation_token"] = f"after_{response.id}"
-    written = _written(response)
-    if not stream:
-        return {**ending, "steps": [{**begin, **whole} for begin, whole, _ in written]}
-    events = [
-        _event("interaction.created", interaction={**head, "status": "in_progress"}),
-        _event("interaction.status_update", interaction_id=response.id, status="in_progress"),
-    ]
-    is_open = {call.id for call in response.tool_calls if not call.closed}
-    for index, (begin, _, deltas) in enumerate(written):
-        events.append(_event("step.start", index=index, step=begin))
-        events += [_event("step.delta", index=index, delta=delta) for delta in deltas]
-        breaks_off = not response.stop.terminal_seen and index == len(written) - 1
-        if begin.get("id") not in is_open and not breaks_off:
-            events.append(_event("step.stop", index=index))
-    if response.stop.terminal_seen:
-        events += [_event("interaction.completed", interaction=ending), Event("done", DONE)]
-    return events
-
-
-def _event(kind: str, **said: Any) -> Event:
-    return Event(kind, {"event_type": kind, **said})
-
-
-def _written(response: ChatResponse) -> list[tuple[Json, Json, list[Json]]]:
-    """Each step: how it begins, what a body says of it besides, and the deltas that a stream says instead."""
-    steps: list[tuple[Json, Json, list[Json]]] = []
-    deltas: list[Json]
-    if response.reasoning:
-        signed: Json = {"signature": "c2NyaXB0ZWQ="}
-        deltas = [
-            {"type": "thought_summary", "content": part} for word in words(response.reasoning) for part in _parts(word)
-        ]
-        whole = {**signed, "summary": _parts(response.reasoning)}
-        steps.append(({"type": "thought"}, whole, [*deltas, {"type": "thought_signature", **signed}]))
-    if response.text:
-        deltas = [part for word in words(response.text) for part in _parts(word)]
-        steps.append(({"type": "model_output"}, {"content": _parts(response.text)}, deltas))
-    for call in response.tool_calls:
-        raw = written_arguments(call) if call.arguments != {} else ""
-        deltas = [{"type": "arguments_delta", "arguments": word} for word in words(raw)]
-        begin: Json = {"type": _CLIENT_CALL, "id": call.id, "name": call.name, "arguments": {}}
-        steps.append((begin, {"arguments": call.arguments_raw if call.arguments is None else call.arguments}, deltas))
-    return steps
+    raw = raw_reason(response.stop, REASONS[""])
+    token = f"after_{response.id}" if raw == "requires_continuation" else None
+    said = written_reply(NAME, response, raw, stream=stream, token=token)
+    ends = isinstance(said, list) and response.stop.terminal_seen
+    return [*said, Event("done", DONE)] if ends else said
 
 
 def reply_error(
@@ -422,7 +370,7 @@ def reply_error(
     said = error_words(NAME, status, code, message)
     word = code if code and code not in _OTHERS else said.type
     body: Json = {"error": {"code": word, "message": said.message}}
-    return _event("error", **body) if stream else body
+    return Event("error", {"event_type": "error", **body}) if stream else body
 
 
 FORMAT: Final = Format(
