@@ -26,19 +26,8 @@ from tests.formats.recorded import RECORDED, Recorded
 
 CLEAN = (StopReason.END_TURN, StopReason.TOOL_CALL)
 BYTES = (
-    b"\xff\xfe",
-    b"\xc3",
-    b"\x00",
-    b"\r",
-    b"\n\n",
-    b"data: ",
-    b'"',
-    b"{",
-    b"}",
-    b"\\u0000",
-    b"\\ud800",
-    b"NaN",
-    b"1e999",
+    *(b"\xff\xfe", b"\xc3", b"\x00", b"\r", b"\n\n", b"data: ", b'"'),
+    *(b"{", b"}", b"\\u0000", b"\\ud800", b"NaN", b"1e999"),
 )
 
 
@@ -144,7 +133,7 @@ class Case:
     """One attempt on one reply of one format."""
 
     def __init__(self, recorded: Recorded, name: str, rng: random.Random) -> None:
-        self.api, self.ctx, self.rng = recorded.format, recorded.context(name), rng
+        self.api, self.ctx, self.rng = recorded.format, recorded.contexts[name], rng
         self.bodies: list[Any] = list(recorded.bodies.values())
         self.events: list[Any] = [event.data for events in recorded.streams.values() for event in events]
 

@@ -86,37 +86,6 @@ def use(id_: str, name: str, given: Any) -> Json:
     return {"type": "tool_use", "id": id_, "name": name, "input": given}
 
 
-THOUGHT = {"type": "thinking", "thinking": "six times seven", "signature": "EqQB"}
-SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tides"}}
-FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-FALLBACK = {"type": "fallback", "from": {"model": "claude-sonnet-5-5"}, "to": {"model": "claude-opus-4-8"}}
-
-ANTHROPIC: dict[str, Json] = {
-    "text": message([say("Grüezi 👋🏽, the answer is 42.\n\n  Done. ")]),
-    "thinking": message([THOUGHT, {"type": "redacted_thinking", "data": "Eo8B"}, say("42")]),
-    "length": message([say("The answer is")], "max_tokens"),
-    "thinking only": message([{"type": "thinking", "thinking": "Let me", "signature": ""}], "max_tokens"),
-    "tool use": message(
-        [say("Looking."), use("toolu_1", "weather", {"city": "Zürich"}), use("toolu_2", "clock", {})], "tool_use"
-    ),
-    "unsaid tool use": message([use("toolu_1", "weather", {"city": "Zürich"})]),
-    "cut call that parses": message([use("toolu_1", "weather", {"a": 1}), use("toolu_2", "write", {})], "max_tokens"),
-    "stop sequence": message([say("one, two,")], "stop_sequence", stop_sequence="three"),
-    "pause": message([say("Searching."), SEARCH], "pause_turn"),
-    "server tools": message([SEARCH, FOUND, say("High at noon.")]),
-    "refusal": message(
-        [], "refusal", stop_details={"type": "refusal", "category": "cyber", "explanation": "This could be misused."}
-    ),
-    "window": message([say("and then")], "model_context_window_exceeded"),
-    "compaction": message(
-        [{"type": "compaction", "content": "They spoke of tides.", "encrypted_content": "x"}], "compaction"
-    ),
-    "unknown": message([say("Hm")], "tired"),
-    # One model declined, another answered; `model` is the one that did.
-    "fallback": message([FALLBACK, say("Around 1440.")], model="claude-opus-4-8"),
-}
-
-
 def named(data: Json) -> Event:
     """An event whose name is its type."""
     return Event(data["type"], data)
@@ -157,63 +126,3 @@ def said(*words: str) -> list[Json]:
 def used(id_: str, name: str, *pieces: str) -> list[Json]:
     """A streamed call of a client's tool."""
     return [use(id_, name, {}), *({"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces))]
-
-
-ANTHROPIC_STREAMS: dict[str, list[Event]] = {
-    "text": anthropic_stream([said(*[f"wörd {i} " for i in range(150)])]),
-    "thinking": anthropic_stream(
-        [
-            [
-                {"type": "thinking", "thinking": "", "signature": ""},
-                {"type": "thinking_delta", "thinking": "six times"},
-                {"type": "signature_delta", "signature": "EqQB"},
-            ],
-            said("42"),
-        ]
-    ),
-    "tool use": anthropic_stream(
-        [said("Looking."), used("toolu_1", "weather", '{"city": "Zür', 'ich"}'), used("toolu_2", "clock")], "tool_use"
-    ),
-    "cut call": anthropic_stream(
-        [used("toolu_1", "weather", '{"a": 1}'), used("toolu_2", "write", '{"body": "line\n')], "max_tokens", stop=False
-    ),
-    "pause": anthropic_stream(
-        [
-            said("Searching."),
-            [{**SEARCH, "input": {}}, {"type": "input_json_delta", "partial_json": '{"query": "tides"}'}],
-        ],
-        "pause_turn",
-    ),
-    "advisor": anthropic_stream(
-        [
-            [
-                {
-                    "type": "advisor_tool_result",
-                    "tool_use_id": "x",
-                    "content": {"type": "advisor_result", "stop_reason": "max_tokens"},
-                }
-            ],
-            said("ok"),
-        ]
-    ),
-    "unheard of": [named({"type": "aurora", "stop_reason": "end_turn"}), *anthropic_stream([said("ok")])],
-    "fallback": anthropic_stream([said("The pr"), [FALLBACK], said("Around 1440.")]),
-    # As proxies and cached replies do.
-    "all in the head": [
-        named(
-            {
-                "type": "message_start",
-                "message": message([say("Looking."), use("toolu_1", "weather", {"city": "Zürich"})], "tool_use"),
-            }
-        ),
-        named({"type": "message_stop"}),
-    ],
-    "the head told again": [
-        named({"type": "message_start", "message": message([say("ok"), use("toolu_1", "clock", {})], "tool_use")}),
-        *anthropic_stream([said("o", "k"), used("toolu_1", "clock")], "tool_use")[1:],
-    ],
-    "the message again": [
-        *anthropic_stream([said("Grü", "ezi")])[:-2],
-        named({"type": "message", "role": "assistant", "content": [say("Grüezi")], "stop_reason": "end_turn"}),
-    ],
-}

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.formats import Context, Event
-from endturn.formats.anthropic import FORMAT as anthropic
+from endturn.formats import Context
 from endturn.formats.errors import broken, error_of, quota, says_of_stop, shortened
-from endturn.formats.openai_chat import FORMAT as openai_chat
 from endturn.stop import StopReason
-from tests.formats.replies import anthropic_stream, chunk, said
 
 CTX = Context(provider="openai")
 
@@ -185,45 +182,7 @@ def test_an_error_inside_a_stream_has_one_word() -> None:
     assert "429 rate_limit_exceeded" in str(error_of(200, {}, {"error": told}, ctx=CTX))
 
 
-def test_x_should_retry_is_heeded() -> None:
-    """The header that both SDKs heed decides."""
-    assert error(429, {}, {"x-should-retry": "false"}).retryable is False
-    assert error(400, {}, {"x-should-retry": "true"}).retryable is True
-
-
 def test_quota() -> None:
     """Both spellings of rate-limit headers read the same."""
     assert quota({"X-RateLimit-Remaining-Tokens": "1990", "date": "x"}) == {"remaining_tokens": "1990"}
     assert quota({"anthropic-ratelimit-input-tokens-remaining": "7"}) == {"remaining_input_tokens": "7"}
-
-
-def test_an_error_inside_a_chat_stream_raises_with_what_had_arrived() -> None:
-    """Under HTTP 200 the error's own code stands for the status."""
-    decoder = openai_chat.decoder(CTX)
-    list(decoder.feed(chunk({"content": "Once"})))
-    with pytest.raises(ProviderUnavailable) as raised:
-        decoder.feed(Event(None, {"error": {"code": 502, "message": "Provider disconnected"}, "choices": []}))
-    assert raised.value.status == 502
-    assert raised.value.partial is not None
-    assert raised.value.partial.text == "Once"
-    assert raised.value.partial.stop.reason is StopReason.ERROR
-    assert not raised.value.partial.stop.truncated
-
-
-def test_an_error_event_of_a_message_stream_raises_with_what_had_arrived() -> None:
-    """`overloaded_error` in mid-stream is what HTTP 529 is before it."""
-    decoder = anthropic.decoder(CTX)
-    for event in anthropic_stream([said("Once")])[:4]:
-        decoder.feed(event)
-    with pytest.raises(ProviderUnavailable) as raised:
-        decoder.feed(Event("error", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}))
-    assert raised.value.status == 529
-    assert raised.value.partial is not None
-    assert (raised.value.partial.text, raised.value.partial.stop.raw) == ("Once", "overloaded_error")
-
-
-@pytest.mark.parametrize("api", [openai_chat, anthropic], ids=lambda api: api.name)
-def test_an_error_under_a_status_of_success_raises(api: Any) -> None:
-    """Gateways send `{"error": …}` with HTTP 200; it is no response."""
-    with pytest.raises(ProviderUnavailable):
-        api.decode({"type": "error", "error": {"type": "server_error", "message": "no"}}, ctx=CTX)

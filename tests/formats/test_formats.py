@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,8 +39,8 @@ def streamed(name: str, events: list[Event], ctx: Context) -> ChatResponse:
 @pytest.mark.parametrize(
     ("name", "shows", "another"),
     [
-        ("openai_chat", "no call id", {"id": "chatcmpl-other"}),
-        ("ollama", "tool calls", {"created_at": "2026-10-01T09:31:00Z"}),
+        ("openai_chat", "no-call-id", {"id": "chatcmpl-other"}),
+        ("ollama", "tool-calls", {"created_at": "2026-10-01T09:31:00Z"}),
     ],
 )
 def test_a_call_gets_an_id_that_is_no_other_responses(name: str, shows: str, another: Json) -> None:
@@ -158,15 +159,17 @@ def test_no_word_of_completions_means_two_things() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_nobody_need_say_whose_completion_it_is(dialect: str) -> None:
     """Without a dialect a reply is known by its members, and judged by its own service's words."""
-    recorded, stranger = RECORDED["completions"], Context(asked=RequestSummary(maximum=1000))
+    recorded = RECORDED["completions"]
     ours = [name for name, ctx in recorded.contexts.items() if ctx.dialect == dialect]
     assert ours
     for name in recorded.bodies.keys() & ours:
-        stop = completions.decode(recorded.bodies[name], ctx=stranger).stop
-        assert stop == completions.decode(recorded.bodies[name], ctx=recorded.context(name)).stop
+        ctx = recorded.contexts[name]
+        stop = completions.decode(recorded.bodies[name], ctx=replace(ctx, dialect="")).stop
+        assert stop == completions.decode(recorded.bodies[name], ctx=ctx).stop
     for name in recorded.streams.keys() & ours:
-        stop = streamed("completions", recorded.streams[name], stranger).stop
-        assert stop == streamed("completions", recorded.streams[name], recorded.context(name)).stop
+        ctx = recorded.contexts[name]
+        stop = streamed("completions", recorded.streams[name], replace(ctx, dialect="")).stop
+        assert stop == streamed("completions", recorded.streams[name], ctx).stop
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

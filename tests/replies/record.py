@@ -92,7 +92,7 @@ def read_stream(format_: str, case: Json) -> Iterator[tuple[list[Delta], Respons
 
 
 def packed(data: Any) -> Any:
-    """An event's data with the bytes of an invoked model as they travel."""
+    """An event's data as it travels: an invoked model's words in base64."""
     match data:
         case {"chunk": {"bytes": dict() as said}}:
             packed = base64.b64encode(json.dumps(said).encode()).decode()

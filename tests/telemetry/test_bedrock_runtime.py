@@ -16,7 +16,6 @@ from endturn.scripted.loopback import Answer, Server
 from endturn.stop import StopReason
 from tests.formats.others_bedrock_invoke import PICTURES, PROFILE
 from tests.formats.replies import message, say as said_block
-from tests.formats.replies_bedrock_invoke import MODELS
 from tests.telemetry.mocked import Records
 
 boto3: Any = import_module("boto3")  # Neither typed nor with stubs.
@@ -27,13 +26,14 @@ botocore_response: Any = import_module("botocore.response")
 # botocore closes no connection of a stream that is dropped: it warns without us, too.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
+CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 ASK: dict[str, Any] = {
     "modelId": "anthropic.claude-sonnet-5",
     "messages": [{"role": "user", "content": [{"text": "hi"}]}],
     "inferenceConfig": {"maxTokens": 1000, "temperature": 0.5},
 }
 PROMPT: dict[str, Any] = {
-    "modelId": MODELS["claude"],
+    "modelId": CLAUDE,
     "body": json.dumps({"max_tokens": 1000, "messages": [{"role": "user", "content": "hi"}]}),
 }
 
@@ -104,7 +104,7 @@ def test_a_body_by_every_way_of_reading(records: Records, length: bool) -> None:
             assert way(body) == content, name
             ended = records.only()
             assert ended.stop.reason is StopReason.MAX_TOKENS, name
-            assert (ended.started.model, ended.started.maximum) == (MODELS["claude"], 1000)
+            assert (ended.started.model, ended.started.maximum) == (CLAUDE, 1000)
             records.clear()
 
 
@@ -124,7 +124,9 @@ def test_what_the_headers_say_of_tokens(records: Records) -> None:
     """A model whose body says nothing of them: Bedrock's headers do."""
     counted = {"x-amzn-bedrock-input-token-count": "5", "x-amzn-bedrock-output-token-count": "2"}
     with client(say("Yes.").but(usage=None, headers=counted)) as asking:
-        asking.invoke_model(modelId=MODELS["mistral"], body=json.dumps({"prompt": "hi"}))["body"].read()
+        asking.invoke_model(modelId="mistral.mixtral-8x7b-instruct-v0:1", body=json.dumps({"prompt": "hi"}))[
+            "body"
+        ].read()
     usage = records.only().usage
     assert usage is not None
     assert (usage.input_tokens, usage.output_tokens) == (5, 2)

@@ -126,7 +126,7 @@ def cohere_v1(whole: Any, stream: list[Event]) -> Any:
 
 def v1_generate() -> None:
     texts_of = RECORDED["completions"]
-    asking = cohere_v1(texts_of.bodies["command cohere"], texts_of.streams["command cohere"])
+    asking = cohere_v1(texts_of.bodies["command-cohere"], texts_of.streams["command-cohere-streamed"])
     asked: Any = {"model": "command", "prompt": "One", "max_tokens": 9, "num_generations": 1}
     asking.generate(**asked)
     list(asking.generate_stream(**asked))
@@ -134,7 +134,7 @@ def v1_generate() -> None:
 
 def v1_chat() -> None:
     chats = RECORDED["cohere"]
-    asking = cohere_v1(chats.bodies["v1 limit"], chats.streams["v1 limit"])
+    asking = cohere_v1(chats.bodies["v1-limit"], chats.streams["v1-limit-streamed"])
     asking.chat(message="hi", model="command-r")
     list(asking.chat_stream(message="hi", model="command-r"))
 

@@ -25,16 +25,8 @@ if TYPE_CHECKING:
     from endturn.formats.format import Format
 
 FORMATS: Final = (
-    "anthropic",
-    "bedrock_converse",
-    "bedrock_invoke",
-    "cohere",
-    "completions",
-    "gemini",
-    "gemini_interactions",
-    "ollama",
-    "openai_chat",
-    "openai_responses",
+    *("anthropic", "bedrock_converse", "bedrock_invoke", "cohere", "completions"),
+    *("gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"),
 )
 """The formats that endturn speaks."""
 

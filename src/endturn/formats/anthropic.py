@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.events import Strategy
-from endturn.formats.error_words import error_words
+from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.format import Format
+from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
-from endturn.formats.next_request import continued, own_blocks
+from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.settings import ToolShape
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
-from endturn.formats.validation import an_object, error_beside
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
 
@@ -32,16 +29,24 @@ REASONS: Final = tables(NAME)
 # "The request is a compaction request … nothing is sampled after the block": then it is all that was asked for.
 _ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthropic 2.12 compaction")}
 
-_CLIENT_CALL: Final = "tool_use"
-"""Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
-
 _DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
 
 _TOOL: Final = ToolShape(schema="input_schema")
-_PATH: Final = rf"{SEGMENTS}/v1/messages"
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
+
+_CLIENT_CALL: Final = "tool_use"
+"""Blocks of other types that end in `_tool_use` are calls of tools that the server runs."""
+_COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_PIECES: Final[Mapping[str, tuple[str, ...]]] = {
+    "text_delta": ("text",),
+    "thinking_delta": ("thinking",),
+    "input_json_delta": ("partial_json",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+}
+"""What each kind of delta adds to its block."""
 
 
 class Reader:
@@ -50,8 +55,7 @@ class Reader:
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
         self._head: Any = None
-        # The types of the blocks that have begun, by index.
-        self._begun: dict[int, str] = {}
+        self._begun: dict[int, str] = {}  # the types of the blocks that have begun, by index
         self._tokens: dict[str, int] = {}
         self._stopped = False
 
@@ -67,48 +71,40 @@ class Reader:
                 yield from self._delta(index, member(event, "delta"))
             case "content_block_start":
                 yield from self._block(index, member(event, "content_block"))
-            case "content_block_stop":
-                if self._begun.get(index) == _CLIENT_CALL:
-                    yield Call(index, closed=True)
+            case "content_block_stop" if self._begun.get(index) == _CLIENT_CALL:
+                yield Call(index, closed=True)
             case "message_start":
                 self._head = member(event, "message")
-                yield _name(self._head)
-                # Proxies and cached replies send all of the message here. Elsewhere the output is not yet generated.
-                whole = member(self._head, "stop_reason") is not None
-                yield from self._usage(member(self._head, "usage"), without="" if whole else "output_tokens")
+                # Its output is not yet generated, but where proxies and cached replies say all of it here.
+                begins = member(self._head, "stop_reason") is None
+                yield from self._about(self._head, without="output_tokens" if begins else "")
             case "message_delta":
                 yield from self._content(self._head)
-                self._stopped = self._stopped or member(member(event, "delta"), "stop_reason") is not None
-                yield _reason(member(event, "delta"))
+                yield from self._reason(member(event, "delta"))
                 yield from self._usage(member(event, "usage"))
             case "message_stop":
                 yield from self._content(self._head)
-                yield _reason(self._head)
+                yield from self._reason(self._head)
                 yield End()
             case "error":
                 yield Fault(member(event, "error") or "error")
-            case "message":
-                yield from self._whole(event)
-            case None if member(event, "content") is not None:
-                yield from self._whole(event)
+            case "message" | None as kind if kind or member(event, "content") is not None:
+                # A body; or the message once more at the end of its stream, as one-api and its kind send it.
+                again = self._head is not None or bool(self._begun)
+                self._head = self._head or event
+                yield from self._about(event)
+                yield from self._content(event)
+                yield from self._reason(event)
+                if self._stopped or not again:
+                    yield End()
 
-    def _whole(self, message: Any) -> Iterator[Part]:
-        """A body; or the message once more at the end of its stream, as one-api and its kind send it."""
-        again = self._head is not None or bool(self._begun)
-        if not again:
-            self._head = message
-            yield from self._usage(member(message, "usage"))
-        yield _name(message)
-        yield from self._content(message)
-        yield _reason(message)
-        if not again or raw_text(member(message, "stop_reason")) is not None:
-            yield End()
+    def _about(self, message: Any, *, without: str = "") -> Iterator[Part]:
+        yield Head(text_or_none(member(message, "id")), text_or_none(member(message, "model")))
+        yield from self._usage(member(message, "usage"), without=without)
 
     def _content(self, message: Any) -> Iterator[Part]:
         """The blocks of a whole message, unless their own events have told them."""
-        if self._begun:
-            return
-        for index, block in enumerate(items(member(message, "content"))):
+        for index, block in enumerate(() if self._begun else items(member(message, "content"))):
             yield from self._block(index, block)
             if self._begun[index] == _CLIENT_CALL:
                 yield Call(index, closed=True)
@@ -150,6 +146,11 @@ class Reader:
         elif self._keep:
             yield Block(index, {name: delta[name] for name in _PIECES.get(kind, ()) if name in delta})
 
+    def _reason(self, holder: Any) -> Iterator[Part]:
+        raw, matched = member(holder, "stop_reason"), text_or_none(member(holder, "stop_sequence"))
+        self._stopped = self._stopped or raw_text(raw) is not None
+        yield Reason(raw, detail=matched or text_or_none(member(member(holder, "stop_details"), "category")))
+
     def _usage(self, usage: Any, *, without: str = "") -> Iterator[Part]:
         """The figures of `message_delta` are cumulative; it may have but the output."""
         found = {name: count(member(usage, name)) for name in _COUNTED if name != without}
@@ -162,28 +163,6 @@ class Reader:
             yield Tokens(Usage(whole, made, self._tokens.get("thinking"), read, written))
 
 
-_COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-_PIECES: Final[Mapping[str, tuple[str, ...]]] = {
-    "text_delta": ("text",),
-    "thinking_delta": ("thinking",),
-    "input_json_delta": ("partial_json",),
-    "signature_delta": ("signature",),
-    "compaction_delta": ("content", "encrypted_content"),
-}
-"""What each kind of delta adds to its block."""
-
-
-def _name(message: Any) -> Part:
-    return Head(text_or_none(member(message, "id")), text_or_none(member(message, "model")))
-
-
-def _reason(holder: Any) -> Part:
-    matched = text_or_none(member(holder, "stop_sequence"))
-    category = text_or_none(member(member(holder, "stop_details"), "category"))
-    return Reason(member(holder, "stop_reason"), detail=matched or category)
-
-
 def _rows_of(ctx: Context) -> Mapping[str, Row]:
     # Anthropic's own client for Bedrock speaks InvokeModel too.
     dialect = "bedrock" if ctx.provider == "aws.bedrock" else ctx.dialect
@@ -193,31 +172,18 @@ def _rows_of(ctx: Context) -> Mapping[str, Row]:
 
 def _blocks(fold: Fold) -> Iterable[Json]:
     """The content blocks: a call's input as the object that its pieces are."""
-    blocks: Any = fold.blocks
-    for index in sorted(blocks):
-        block = blocks[index]
-        raw = text(block.pop("partial_json", ""))
-        if raw:
-            parsed = arguments(raw)
-            # Kept as text where it is not whole: nothing that was completed for it can be taken for the model's.
-            block["input"] = raw if parsed is None else parsed
+    for _, block in sorted(fold.blocks.items(), key=lambda each: str(each[0])):
+        if raw := text(block.pop("partial_json", "")):
+            block["input"] = object_or_text(raw)
         yield block
 
 
 def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
-    kind = text(data.get("type"))
-    if not whole:
-        inner, what = _NESTED.get(kind, ("type", ""))
-        return f"{what} is not an object" if what and not isinstance(data.get(inner), Mapping) else None
     content = data.get("content")
     is_good = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
-    return None if is_good and kind in ("message", "") else "a message has a list of content blocks as its `content`"
-
-
-_NESTED: Final = {
-    "content_block_start": ("content_block", "a content block"),
-    "content_block_delta": ("delta", "a delta"),
-}
+    if not whole or (is_good and data.get("type") in ("message", None)):
+        return None
+    return "a message has a list of content blocks as its `content`"
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
@@ -234,22 +200,21 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"), compaction=compacts)
 
 
+_CHOICES: Final = {"auto": None, "none": {"type": "none"}, "required": {"type": "any"}}
+
+
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out."""
     choice, schema = request.tool_choice, request.format
-    choices = {"none": {"type": "none"}, "required": {"type": "any"}}
+    has_schema = schema not in (None, {"type": "json_object"})
     settings = {
         "system": _system(request.messages),
         "tools": [_TOOL.written(tool) for tool in request.tools] or None,
-        "tool_choice": choices.get(choice, {"type": "tool", "name": choice}),
+        "tool_choice": _CHOICES.get(choice, {"type": "tool", "name": choice}) if request.tools else None,
         "temperature": request.temperature,
-        "output_config": {"format": {"type": "json_schema", "schema": schema}},
+        "output_config": {"format": {"type": "json_schema", "schema": schema}} if has_schema else None,
         "stream": stream or None,
     }
-    if not request.tools or choice == "auto":
-        del settings["tool_choice"]
-    if schema is None or schema == {"type": "json_object"}:
-        del settings["output_config"]
     return {
         "model": request.model,
         "max_tokens": request.max_tokens or _DEFAULT_MAX_TOKENS,
@@ -266,140 +231,46 @@ def _system(messages: Iterable[Message]) -> str | list[Json] | None:
 
 
 def _parts(content: str | list[Json]) -> list[Json]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [_text(content)] if isinstance(content, str) else content
+
+
+def _text(said: str) -> Json:
+    return {"type": "text", "text": said}
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
     """The messages in the API's shape; the results of one batch of calls go together in one user message."""
     written: list[Json] = []
     for are_results, batch in groupby(messages, lambda message: message.role == "tool"):
-        if are_results:
-            written.append({"role": "user", "content": [_result(each) for each in batch]})
-        else:
-            written += [made for each in batch if (made := _message(each))]
+        made = [each for message in batch for each in _message(message)]
+        written += [{"role": "user", "content": made}] if are_results else made
     return written
 
 
-def _message(message: Message) -> Json | None:
-    """One message; None where it says nothing, which the API refuses."""
+def _message(message: Message) -> Iterable[Json]:
+    """One message, or a tool's result; none where an assistant says nothing, which the API refuses."""
+    own, calls = own_blocks(message, NAME), message.tool_calls
     if message.role == "assistant":
-        content = _said(message)
-        return {"role": "assistant", "content": content} if content else None
-    if own := own_blocks(message, NAME):
-        return own[0]
-    return {"role": "user", "content": message.content} if message.role == "user" else None
-
-
-def _result(message: Message) -> Json:
-    if own := own_blocks(message, NAME):
-        return own[0]
-    result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
-    return {**result, "is_error": True} if message.is_error else result
-
-
-def _said(message: Message) -> str | list[Json]:
-    own = own_blocks(message, NAME)
-    calls = message.tool_calls
-    if own is None and not calls and isinstance(message.content, str):
-        return message.content if message.content.strip() else ""
-    if own is None:
+        if own is None and not calls and isinstance(message.content, str):
+            return [{"role": "assistant", "content": message.content}] if message.content.strip() else []
         uses = ({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}} for call in calls)
-        own = (*_parts(message.content), *uses)
-    return [block for block in own if _replayable(block, {call.id for call in calls})]
-
-
-def _replayable(block: Json, kept: Collection[str] = ()) -> bool:
-    """Whether the API takes a block back: no call that left the history, no unsigned thinking, no empty text."""
-    kind = block.get("type")
-    if kind == "tool_use":
-        return block.get("id") in kept
-    if kind == "thinking":
-        return bool(block.get("signature"))
-    return kind != "text" or bool(text(block.get("text")).strip())
-
-
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
-
-    A pause is resent: the assistant's blocks verbatim, no user message after them.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
-        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: the API
-            refuses it there); `resend`.
-    """
-    return continued(request, cut, _unfinished(cut), format=NAME, prompt=prompt, strategy=strategy)
-
-
-def _unfinished(cut: ChatResponse) -> list[Json]:
-    """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
-    blocks = own_blocks(cut, NAME)
-    if blocks is None:
-        return _parts(cut.text) if cut.text.strip() else []
-    answered = {block.get("tool_use_id") for block in blocks}
-    kept = [
-        block
-        for block in blocks
-        if _replayable(block) and (not text(block.get("type")).endswith("_tool_use") or block.get("id") in answered)
-    ]
-    while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
-        kept.pop()
-    return kept
+        content = sent_back((*_parts(message.content), *uses) if own is None else own, calls)
+        return [{"role": "assistant", "content": content}] if content else []
+    if own or message.role == "system":
+        return own or ()
+    if message.role == "user":
+        return [{"role": "user", "content": message.content}]
+    result: Json = {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
+    return [{**result, "is_error": True} if message.is_error else result]
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_USAGE: Final = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_tokens",
-    "cache_creation_input_tokens": "cache_write_tokens",
-    "output_tokens_details.thinking_tokens": "reasoning_tokens",
-}
-
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as the API would send it: a body, or the events of a stream."""
-    ending: Json = {"stop_reason": raw_reason(response.stop, REASONS[dialect]), "stop_sequence": None}
-    usage: Json = {"input_tokens": 0, "output_tokens": 0, **written_usage(response.usage, _USAGE)}
-    usage["input_tokens"] = max(0, usage["input_tokens"] - sum(usage.get(name, 0) for name in _COUNTED[2:]))
-    head: Json = {"id": response.id or "msg_endturn", "type": "message", "role": "assistant"}
-    head["model"] = response.model or "scripted"
-    blocks = list(_written_blocks(response))
-    if not stream:
-        return {**head, "content": [block for block, _, _ in blocks], **ending, "usage": usage}
-    empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
-    data: list[Json] = [{"type": "message_start", "message": {**head, **empty}}]
-    for index, (block, start, deltas) in enumerate(blocks):
-        data.append({"type": "content_block_start", "index": index, "content_block": {**block, **start}})
-        data += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-        data.append({"type": "content_block_stop", "index": index})
-    if response.stop.terminal_seen:
-        data += [{"type": "message_delta", "delta": ending, "usage": usage}, {"type": "message_stop"}]
-    elif blocks:
-        data.pop()  # It breaks off within its last block.
-    return [Event(each["type"], each) for each in data]
-
-
-def _written_blocks(response: ChatResponse) -> Iterator[tuple[Json, Json, list[Json]]]:
-    """Each block as a body has it; what differs at its start in a stream; its deltas."""
-    if response.reasoning:
-        signature = "c2NyaXB0ZWQ="
-        deltas: list[Json] = [{"type": "thinking_delta", "thinking": word} for word in words(response.reasoning)]
-        deltas.append({"type": "signature_delta", "signature": signature})
-        block: Json = {"type": "thinking", "thinking": response.reasoning, "signature": signature}
-        yield block, {"thinking": "", "signature": ""}, deltas
-    if response.text:
-        deltas = [{"type": "text_delta", "text": word} for word in words(response.text)]
-        yield {"type": "text", "text": response.text}, {"text": ""}, deltas
-    for call in response.tool_calls:
-        pieces = ["", *words(written_arguments(call))]
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-        # In a body, the input of a call that was cut is an object all the same, an empty one.
-        block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
-        yield block, {"input": {}}, deltas
+    """A response as the API would send it: a body, or the events of a stream. It always says how much was used."""
+    response = response.but(id=response.id or "msg_endturn", usage=response.usage or Usage())
+    return written_reply(NAME, response, raw_reason(response.stop, REASONS[dialect]), stream=stream)
 
 
 def reply_error(
@@ -428,10 +299,10 @@ FORMAT: Final = Format(
         has_end=True,
     ),
     route=route,
-    routed=routed_by(_PATH),
+    routed=routed_by(rf"{SEGMENTS}/v1/messages"),
     request_summary=request_summary,
     body=encode,
-    resume=resume,
+    resume=resumes(NAME, _text),
     reply=reply,
     reply_error=reply_error,
 )

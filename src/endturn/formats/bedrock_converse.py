@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
-from endturn.errors import UsageError
-from endturn.events import Strategy
-from endturn.formats.error_words import error_words
-from endturn.formats.errors import shortened
+from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.format import Format
-from endturn.formats.next_request import continued, own_blocks
+from endturn.formats.format import Format, an_object
+from endturn.formats.history import call_in
+from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
+from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.settings import written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop_reasons import tables
 
@@ -29,8 +27,6 @@ NAME: Final = "bedrock_converse"
 
 REASONS: Final = tables(NAME)
 """dialect → raw value → row."""
-
-_PATH: Final = rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)|(?P<whole>))"
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -42,14 +38,10 @@ class Reader:
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
-        # The blocks that have begun, by index: whether it is a call of the client's.
-        self._begun: dict[int, bool] = {}
+        self._begun: dict[int, bool] = {}  # the blocks that have begun, by index: whether it is a call of the client's
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
-        if member(event, "output") is not None:
-            yield from self._whole(event)
-            return
         for name, payload in event.items() if isinstance(event, dict) else ():
             index = count(member(payload, "contentBlockIndex")) or 0
             match name:
@@ -57,33 +49,34 @@ class Reader:
                     yield from self._delta(index, member(payload, "delta"))
                 case "contentBlockStart":
                     yield from self._start(index, member(payload, "start"), closed=False)
-                case "contentBlockStop":
-                    if self._begun.get(index):
-                        yield Call(index, closed=True)
+                case "contentBlockStop" if self._begun.get(index):
+                    yield Call(index, closed=True)
                 case "messageStop":
                     yield _reason(payload)
                 case "metadata":
                     yield from _figures(payload)
                     yield End()
-                case _ if (error := _exception(name, payload)) is not None:
+                case "output" if payload is not None:
+                    yield from self._content(member(payload, "message"))
+                    yield _reason(event)
+                    yield from _figures(event)
+                    yield End(whole=True)
+                case _ if (error := exception(name, payload)) is not None:
                     yield Fault(error)
 
-    def _whole(self, body: Any) -> Iterator[Part]:
-        for index, block in enumerate(items(member(member(member(body, "output"), "message"), "content"))):
+    def _content(self, message: Any) -> Iterator[Part]:
+        for index, block in enumerate(items(member(message, "content"))):
             # What stands beside citations is text like any other.
             cited = items(member(member(block, "citationsContent"), "content"))
             yield Text("".join(text(member(part, "text")) for part in (block, *cited)))
             yield Reasoning(text(member(member(member(block, "reasoningContent"), "reasoningText"), "text")))
             yield from self._start(index, block, closed=True)
-        yield _reason(body)
-        yield from _figures(body)
-        yield End(whole=True)
 
     def _start(self, index: int, block: Any, *, closed: bool) -> Iterator[Part]:
         """A block begins, or is there: an object with one member, named after its kind."""
-        use = member(block, "toolUse")
-        self._begun[index] = is_call = _is_clients(use)
-        if is_call:
+        use = call_in(block)
+        self._begun[index] = use is not None
+        if use is not None:
             # An id for a call that has none, in the block too: the result that answers it must name the same.
             id_, name = text(use.get("toolUseId")), text(use.get("name"))
             use = {**use, "toolUseId": id_ or minted(name, index)}
@@ -118,11 +111,6 @@ class Reader:
                 yield Block(index, {kind: piece})
 
 
-def _is_clients(use: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a `toolUse` is the client's to run: its type is not `server_tool_use`. Some models write `tool_use`."""
-    return isinstance(use, Mapping) and use.get("type") != "server_tool_use"
-
-
 def _reason(holder: Any) -> Part:
     # What matched is told only where the request asked for it: additionalModelResponseFieldPaths ["/stop_sequence"],
     # and for streams ["/delta/stop_sequence"], for the fields are those of the model's own last event.
@@ -142,7 +130,7 @@ def _figures(holder: Any) -> Iterator[Part]:
     yield Head(model=text_or_none(member(router, "invokedModelId")))
 
 
-def _exception(name: str, payload: Any) -> Json | None:
+def exception(name: str, payload: Any) -> Json | None:
     """An exception event as an error, its type beside its message; None for any other event."""
     if not name.endswith("Exception") and not text(member(payload, "message")):
         return None
@@ -157,34 +145,24 @@ def _blocks(fold: Fold) -> Iterable[Json]:
                 said = {"text": text(rest.get("text"))}
                 block = {"citationsContent": {"content": [said], "citations": cited}}
             case {"toolUse": {**use}}:
-                raw = use.get("input", "")
-                parsed = arguments(raw) if raw and isinstance(raw, str) else raw or {}
-                # Kept as text where it is not whole: nothing that was completed for it can be taken for the model's.
-                block = {"toolUse": {**use, "input": raw if parsed is None else parsed}}
+                raw = use.get("input") or {}
+                block = {"toolUse": {**use, "input": object_or_text(raw) if isinstance(raw, str) else raw}}
             case {"reasoningContent": {"text": _} | {"signature": _} as thought}:
                 block = {"reasoningContent": {"reasoningText": {"text": "", **thought}}}
         yield json.loads(json.dumps(block, default=lambda blob: base64.b64encode(blob).decode()))
 
 
-_NESTED: Final = {"contentBlockStart": "start", "contentBlockDelta": "delta"}
-
-
-def _faulty(data: Any, whole: bool) -> str | None:
-    if whole:
-        content = member(member(member(data, "output"), "message"), "content")
-        listed = isinstance(content, list) and all(isinstance(block, dict) for block in content)
-        return None if listed else "an answer of Converse has a list of content blocks as its `output.message.content`"
-    if not isinstance(data, dict):
-        return f"an event of a Converse stream is an object, not {shortened(repr(data), 80)}"
-    for name, inner in _NESTED.items():
-        if name in data and not isinstance(member(data[name], inner), dict):
-            return f"the `{inner}` of a `{name}` is an object, not {shortened(repr(data[name]), 80)}"
-    return None
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    content = member(member(member(data, "output"), "message"), "content")
+    is_good = isinstance(content, list) and all(isinstance(block, dict) for block in content)
+    if not whole or is_good:
+        return None
+    return "an answer of Converse has a list of content blocks as its `output.message.content`"
 
 
 def _failed(data: Any) -> Any:
     """The exception that stands where an answer should."""
-    found = (_exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
+    found = (exception(*each) for each in (data.items() if isinstance(data, dict) else ()))
     return next(filter(None, found), None)
 
 
@@ -208,14 +186,8 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     and refuses a history with calls where it knows none: `none` offers them as `auto` does.
 
     Members of `extra` that are objects in the body too, such as `inferenceConfig`, are merged with those.
-
-    Raises:
-        UsageError: the request asks to fetch a response, which this format cannot.
     """
-    if request.retrieve is not None:
-        raise UsageError("Converse cannot fetch a response by its id: use a provider function that can")
     system = [each for each in request.messages if each.role == "system" and own_blocks(each, NAME) is None]
-    limits = {"maxTokens": request.max_tokens, "temperature": request.temperature}
     choice, schema = request.tool_choice, {"jsonSchema": {"schema": json.dumps(request.format)}}
     tools: Json = {"tools": [_tool(tool) for tool in request.tools]}
     if choice not in ("auto", "none"):
@@ -223,7 +195,7 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     has_schema = request.format not in (None, {"type": "json_object"})
     settings = {
         "system": [part for message in system for part in _parts(message.content)],
-        "inferenceConfig": {name: value for name, value in limits.items() if value is not None},
+        "inferenceConfig": written_settings(request, {"maxTokens": "max_tokens", "temperature": "temperature"}),
         "toolConfig": tools if request.tools else {},
         "outputConfig": {"textFormat": {"type": "json_schema", "structure": schema}} if has_schema else {},
     }
@@ -241,16 +213,17 @@ def _tool(tool: Tool) -> Json:
 
 
 def _parts(content: str | list[Json]) -> list[Json]:
-    return [{"text": content}] if isinstance(content, str) else content
+    return [_text(content)] if isinstance(content, str) else content
 
 
-_ROLES: Final = {"system": "system", "user": "user", "tool": "user", "assistant": "assistant"}
+def _text(said: str) -> Json:
+    return {"text": said}
 
 
 def _messages(messages: Iterable[Message]) -> list[Json]:
     """The messages in the API's shape. Roles must alternate: what one role says in succession is one message."""
     written: list[Json] = []
-    said = ((_ROLES[message.role], content) for message in messages if (content := _content(message)))
+    said = (("user" if each.role == "tool" else each.role, blocks) for each in messages if (blocks := _content(each)))
     for role, batch in groupby(said, lambda each: each[0]):
         content = [block for _, blocks in batch for block in blocks]
         written += content if role == "system" else [{"role": role, "content": content}]
@@ -259,75 +232,27 @@ def _messages(messages: Iterable[Message]) -> list[Json]:
 
 def _content(message: Message) -> Sequence[Json]:
     """A message's blocks. Of a system message, only its own; none where an assistant says nothing: that is refused."""
-    own = own_blocks(message, NAME)
-    if message.role == "system":
-        return own or ()
-    if message.role == "user":
-        return _parts(message.content)
-    if message.role == "tool":
-        result: Json = {"toolUseId": message.tool_call_id or "", "content": _parts(message.content)}
-        return own or [{"toolResult": {**result, "status": "error"} if message.is_error else result}]
-    calls = message.tool_calls
+    own, calls = own_blocks(message, NAME), message.tool_calls
+    match message.role:
+        case "system":
+            return own or ()
+        case "user":
+            return _parts(message.content)
+        case "tool":
+            result: Json = {"toolUseId": message.tool_call_id or "", "content": _parts(message.content)}
+            return own or [{"toolResult": {**result, "status": "error"} if message.is_error else result}]
     uses = ({"toolUseId": call.id, "name": call.name, "input": call.arguments or {}} for call in calls)
     made = (*_parts(message.content), *({"toolUse": use} for use in uses))
-    return _replayable(made if own is None else own, [call.id for call in calls])
-
-
-def _replayable(blocks: Iterable[Json], calls: Iterable[str] = ()) -> list[Json]:
-    """The blocks that the API takes back: no call without its result, no unsigned thinking, no blank text.
-
-    Args:
-        calls: the client's that are still in the history. What a server ran has its result beside it.
-    """
-    results = [member(block["toolResult"], "toolUseId") for block in blocks if "toolResult" in block]
-    return [_untyped(block) for block in blocks if _is_taken(block, [*calls, *results])]
-
-
-def _is_taken(block: Json, answered: Collection[str]) -> bool:
-    if "toolUse" in block:
-        return member(block["toolUse"], "toolUseId") in answered
-    if (thought := block.get("reasoningContent")) is not None:
-        return bool(member(member(thought, "reasoningText"), "signature") or member(thought, "redactedContent"))
-    return "text" not in block or bool(text(block["text"]).strip())
+    return [_untyped(block) for block in sent_back(made if own is None else own, calls)]
 
 
 def _untyped(block: Json) -> Json:
     """A client's call as a request has it: a type that some models give it is none that the API takes."""
-    use = block.get("toolUse")
-    return {"toolUse": {name: use[name] for name in use if name != "type"}} if _is_clients(use) else block
-
-
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
-        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped: models
-            refuse it there); `resend`.
-    """
-    forced = "toolConfig.toolChoice"
-    return continued(request, cut, _unfinished(cut), format=NAME, prompt=prompt, strategy=strategy, forced=forced)
-
-
-def _unfinished(cut: ChatResponse) -> list[Json]:
-    """The blocks of a cut response that may be replayed: no call without its result, no thinking at the end."""
-    own = own_blocks(cut.message(include_cut=True), NAME)
-    kept = _replayable([{"text": cut.text}] if own is None else own)
-    while kept and "reasoningContent" in kept[-1]:
-        kept.pop()
-    return kept
+    use = call_in(block)
+    return block if use is None else {"toolUse": {name: use[name] for name in use if name != "type"}}
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
-
-_USAGE: Final = {
-    "inputTokens": "input_tokens",
-    "outputTokens": "output_tokens",
-    "cacheReadInputTokens": "cache_read_tokens",
-    "cacheWriteInputTokens": "cache_write_tokens",
-}
 
 _IN_STREAMS: Final[Mapping[str, str]] = {
     "InternalServerException": "internalServerException",
@@ -340,45 +265,7 @@ _IN_STREAMS: Final[Mapping[str, str]] = {
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
-    ending: Json = {"stopReason": raw_reason(response.stop, REASONS[""])}
-    figures: Json = {"metrics": {"latencyMs": 1}}
-    if response.usage is not None:
-        usage: Json = {"inputTokens": 0, "outputTokens": 0, **written_usage(response.usage, _USAGE)}
-        usage["totalTokens"] = usage["inputTokens"] + usage["outputTokens"]
-        usage["inputTokens"] = max(0, usage["inputTokens"] - sum(usage.get(name, 0) for name in _COUNTED[2:]))
-        figures["usage"] = usage
-    blocks = [*_written_blocks(response)]
-    if not stream:
-        message = {"role": "assistant", "content": [block for block, _, _ in blocks]}
-        return {"output": {"message": message}, **ending, **figures}
-    data: list[Json] = [{"messageStart": {"role": "assistant"}}]
-    for index, (_, start, deltas) in enumerate(blocks):
-        at = {"contentBlockIndex": index}
-        if start is not None:
-            data.append({"contentBlockStart": {"start": start, **at}})
-        data += [{"contentBlockDelta": {"delta": delta, **at}} for delta in deltas]
-        data.append({"contentBlockStop": at})
-    if response.stop.terminal_seen:
-        data += [{"messageStop": ending}, {"metadata": figures}]
-    elif "contentBlockStop" in data[-1]:
-        data.pop()  # It breaks off within its last block.
-    return [Event(None, each) for each in data]
-
-
-def _written_blocks(response: ChatResponse) -> Iterator[tuple[Json, Json | None, list[Json]]]:
-    """Each block as a body has it; its start in a stream, which text and reasoning have not; its deltas."""
-    if response.reasoning:
-        signed = {"signature": "c2NyaXB0ZWQ="}
-        pieces = [*({"text": word} for word in words(response.reasoning)), signed]
-        block = {"reasoningContent": {"reasoningText": {"text": response.reasoning, **signed}}}
-        yield block, None, [{"reasoningContent": piece} for piece in pieces]
-    if response.text:
-        yield {"text": response.text}, None, [{"text": word} for word in words(response.text)]
-    for call in response.tool_calls:
-        use: Json = {"toolUseId": call.id, "name": call.name}
-        deltas: list[Json] = [{"toolUse": {"input": word}} for word in words(written_arguments(call))]
-        # In a body, the input of a call that was cut is an object all the same, an empty one.
-        yield {"toolUse": {**use, "input": call.arguments or {}}}, {"toolUse": use}, deltas
+    return written_reply(NAME, response, raw_reason(response.stop, REASONS[""]), stream=stream)
 
 
 def reply_error(
@@ -398,13 +285,18 @@ FORMAT: Final = Format(
     reasons=REASONS,
     voice=Voice("", "tooluse_", "x-amzn-requestid"),
     replies=Reply(
-        name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed, blocks=_blocks
+        name=NAME,
+        reader=Reader,
+        rows=lambda ctx: REASONS[""],
+        faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
+        failed=_failed,
+        blocks=_blocks,
     ),
     route=route,
-    routed=routed_by(_PATH),
+    routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)|(?P<whole>))"),
     request_summary=request_summary,
     body=encode,
-    resume=resume,
+    resume=resumes(NAME, _text, forced="toolConfig.toolChoice"),
     reply=reply,
     reply_error=reply_error,
 )

@@ -1,4 +1,7 @@
-"""InvokeModel of Amazon Bedrock: an envelope around each model family's own format."""
+"""InvokeModel of Amazon Bedrock: an envelope around each model family's own format.
+
+Which format that is, is told by the model's id, else by the shape of what is said.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,82 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Request, Usage
 from endturn.errors import DecodeError
 from endturn.events import Strategy
-from endturn.formats import bedrock_invoke_families as families, fold
-from endturn.formats.bedrock_converse import reply_error as reply_error
+from endturn.formats import bedrock_converse, completions, fold, format_of
 from endturn.formats.errors import shortened
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE, parse
 from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
-from endturn.formats.reading import count, member, text
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.reading import count, items, member, text
+from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Row, StopReason
+from endturn.tables import lines, shipped
 
 NAME: Final = "bedrock_invoke"
+
+# --- Families ---------------------------------------------------------------------------------------------------------
+
+
+class _Family(NamedTuple):
+    """The models that share a format: the format that reads it, and that format's dialect."""
+
+    format: str
+    dialect: str = ""
+
+    @property
+    def inner(self) -> Format:
+        return format_of(self.format)
+
+
+_FAMILIES: Final[Mapping[str, _Family]] = {
+    "claude": _Family("anthropic", "bedrock"),
+    "nova": _Family("bedrock_converse"),
+    "command_r": _Family("cohere", "v1"),
+    "chat": _Family("openai_chat", "compatible"),
+    "text": _Family("completions"),
+    "titan": _Family("completions", "titan"),
+    "llama": _Family("completions", "llama"),
+    "mistral": _Family("completions", "mistral"),
+    "command": _Family("completions", "command"),
+    "ai21": _Family("completions", "ai21"),
+    "claude_text": _Family("completions", "claude_text"),
+}
+"""dialect of `bedrock_invoke` → the family. "chat" is OpenAI's chat format, "text" its completions."""
+
+_CHAT: Final = _FAMILIES["chat"]
+
+_MODELS: Final = tuple(
+    (re.compile(model), family) for _, (model, family, _source) in lines(shipped(), "bedrock_models.tsv", range(3, 4))
+)
+_SILENT: Final = "none"
+"""The family of models that embed, rank, paint or speak: none says why it stopped."""
+
+# An inference profile's id begins with where it routes to; an ARN ends with the id.
+_REGION: Final = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|uk|global)\.")
+
+_OTHER: Final = frozenset(
+    {
+        # Embeddings: of Titan, Nova, Cohere, Marengo, Hugging Face.
+        *("dimensions", "embeddingConfig", "embeddingTypes", "taskType", "texts", "input_type", "embedding_types"),
+        *("inputType", "inputImage", "encoding_format", "text_inputs"),
+        # Pictures: of Stability, Luma. Nova's are a `taskType`, too.
+        *("text_prompts", "aspect_ratio", "output_format", "negative_prompt", "style_preset", "cfg_scale", "image"),
+    }
+)
+"""What only requests for something else than text have."""
+_VECTORS: Final = ("embedding", "embeddings", "embeddingsByType")
+
+_MESSAGES: Final = re.compile(r"error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta|stop)")
+_COHERE: Final = re.compile(r"(?:message|content|tool-plan|tool-call|citation)-(?:start|delta|end)")
+_CONVERSE: Final = (
+    *("messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"),
+)
 
 
 def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
@@ -35,9 +96,75 @@ def _agreed(tables: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     return {raw: row for raw, rows in meanings.items() if len(rows) == 1 for row in rows.values()}
 
 
-_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in families.FAMILIES.items()}
+_TABLES: Final = {name: family.inner.reasons[family.dialect] for name, family in _FAMILIES.items()}
 REASONS: Final[Mapping[str, Mapping[str, Row]]] = {"": _agreed(_TABLES.values()), **_TABLES}
 """family → raw value → row; under "" what no two families dispute. A response is judged by its family's own table."""
+
+
+def _family_named(model: str) -> str | None:
+    """The family of a model's id, also of an inference profile's and an ARN; of a dialect, that; None: not known."""
+    if model in _FAMILIES:
+        return model
+    id_ = _REGION.sub("", model.rpartition("/")[2], count=1)
+    return next((family for pattern, family in _MODELS if pattern.match(id_)), None)
+
+
+def _family_of(model: str) -> _Family | None:
+    return _FAMILIES.get(_family_named(model) or "")
+
+
+def _generates(body: Mapping[str, Any]) -> bool:
+    """Whether a request's body, `model` in it, asks a model to write: by the model's id, else by what is asked for.
+
+    An inference profile's ARN may hide an id. Where nothing tells, it is taken to.
+    """
+    known = _family_named(text(body.get("model")))
+    if known is not None:
+        return known != _SILENT
+    if not {"messages", "message"}.isdisjoint(body):
+        return True
+    # Titan's text models are given a limit along with it; to embed a text, it is enough.
+    embeds = "inputText" in body and "textGenerationConfig" not in body
+    return not embeds and _OTHER.isdisjoint(body) and not {"query", "documents"} <= body.keys()
+
+
+def _told(said: Any) -> _Family | None:
+    """The family whose words these are, by their shape; None where it does not tell."""
+    ranked = (member(each, "relevance_score") for each in items(member(said, "results")))
+    if any(each is not None for each in (*(member(said, name) for name in _VECTORS), *ranked)):
+        return None
+    kind, choices = text(member(said, "type")), member(said, "choices")
+    if _MESSAGES.fullmatch(kind):
+        return _FAMILIES["claude"]
+    if member(member(said, "output"), "message") is not None or any(member(said, name) for name in _CONVERSE):
+        return _FAMILIES["nova"]
+    if any(member(said, name) is not None for name in ("event_type", "generation_id", "chat_history")):
+        return _FAMILIES["command_r"]
+    if _COHERE.fullmatch(kind) or isinstance(member(said, "message"), Mapping):
+        return _Family("cohere")  # v2, as `api_version` in the request asks for.
+    if choices is not None:
+        if any(member(choice, name) is not None for choice in items(choices) for name in ("message", "delta")):
+            return _CHAT
+        return _FAMILIES["text"] if items(choices) else None
+    dialect = completions.told(said, "")
+    return None if dialect is None else _Family("completions", dialect)
+
+
+def _asked(body: Mapping[str, Any]) -> _Family:
+    """The family that a request's body is written for, `model` in it."""
+    known = _family_of(text(body.get("model")))
+    if known is not None and (known.format != "completions" or "messages" not in body):
+        return known
+    if "anthropic_version" in body:
+        return _FAMILIES["claude"]
+    if isinstance(body.get("message"), str):
+        return _FAMILIES["command_r"]
+    if "inferenceConfig" in body or "schemaVersion" in body:
+        return _FAMILIES["nova"]
+    return _CHAT if "messages" in body else _Family("completions", completions.asked_in(body))
+
+
+# --- Replies ----------------------------------------------------------------------------------------------------------
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
 """The member that Bedrock adds to a stream's last event, whatever the family."""
@@ -54,8 +181,6 @@ _BESIDE: Final = frozenset({_METRICS, _GUARDRAIL, "choices"})
 _HEADERS: Final = ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count")
 """What an answer's headers say of its tokens, for families whose bodies do not."""
 
-# --- Replies ----------------------------------------------------------------------------------------------------------
-
 
 class Reader:
     """Takes what Bedrock puts around a family's words, and passes them on to the reader of the family's format."""
@@ -66,16 +191,14 @@ class Reader:
         self._read: fold.Reader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
-        """The parts of an event, a body, or a response of boto3: telemetry leaves its stream to its owner."""
+        """The parts of an event, of a body, or of a body with its headers."""
         said = _unwrapped(event)
-        if self._read is not None and isinstance(said, dict) and "chunk" in event and _BESIDE.isdisjoint(said):
+        if self._read is not None and isinstance(said, dict) and _BESIDE.isdisjoint(said) and "chunk" in event:
             return self._read(said)  # Nothing but the family's words, as nearly all chunks are.
         return self._with_envelope(event, said)
 
     def _with_envelope(self, event: Any, said: Any) -> Iterator[Part]:
-        yield from _headers(member(member(event, "ResponseMetadata"), "HTTPHeaders"))
-        if self._keep and hasattr(said, "read"):
-            said = _unwrapped(said.read())
+        yield from _headers(member(member(event, "ResponseMetadata"), "HTTPHeaders") or {})
         if isinstance(said, list):
             yield Unreadable()
         if not isinstance(said, dict):
@@ -83,15 +206,16 @@ class Reader:
         if (exception := _exception(said)) is not None:
             yield Fault(exception)
             return
-        if self._read is None and (family := families.spoken(self._ctx, said)) is not None:
-            self._replies, self._ctx = family.inner.replies, family.context(self._ctx)
+        if self._read is None and (family := self._family(said)) is not None:
+            self._replies = family.inner.replies
+            self._ctx = replace(self._ctx, dialect=family.dialect)
             self._read = self._replies.reader(self._ctx, self._keep)
             yield InFormat(self._replies, self._ctx)
         if self._read is None or self._replies is None:
             if said and "choices" not in said:  # some streams in the chat format begin with no choice
                 yield Unreadable()
             return
-        yield from self._read(families.with_reasons(said) if "choices" in said else said)
+        yield from self._read(_with_reasons(said) if "choices" in said else said)
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
         if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
             yield Vocabulary(_guarded(self._replies.rows(self._ctx)))
@@ -100,30 +224,31 @@ class Reader:
             if not self._replies.has_end:
                 yield End()
 
+    def _family(self, said: Json) -> _Family | None:
+        """What is said counts above the model's id, for some models speak two formats; of text, the id tells more."""
+        known, found = _family_of(self._ctx.dialect or self._ctx.asked.model), _told(said)
+        if known is None or found is None:
+            return found or known
+        return known if known.format == found.format == "completions" else found
+
 
 def _unwrapped(thing: Any) -> Any:
-    """What an event or a body holds, parsed: boto3 gives a chunk's bytes as they are, JSON has them in base64."""
-    chunk = member(thing, "chunk")
-    if chunk is None and member(thing, "ResponseMetadata") is not None:
-        thing = member(thing, "body")
-    elif chunk is not None:
-        thing = member(chunk, "bytes")
+    """What an event or a body holds: boto3 gives a chunk's bytes as they are, JSON has them in base64."""
+    if member(thing, "ResponseMetadata") is not None:
+        return member(thing, "body")
+    if (chunk := member(thing, "chunk")) is None:
+        return thing
+    said = member(chunk, "bytes")
     try:
-        if isinstance(thing, bytes):
-            return parse(thing)
-        if isinstance(thing, str | bytearray):
-            return parse(thing if chunk is None else base64.b64decode(thing, validate=True))
+        return parse(said if isinstance(said, bytes) else base64.b64decode(text(said), validate=True))
     except (DecodeError, ValueError):  # base64's is one, too
         return None
-    return thing
 
 
 def _exception(said: Json) -> Json | None:
     """An exception as an error, its type beside its message."""
     name = next(iter(said), "")
-    if not isinstance(name, str) or not name.endswith("Exception"):
-        return None
-    return {**(said[name] if isinstance(said[name], dict) else {}), "type": name}
+    return bedrock_converse.exception(name, said[name]) if name.endswith("Exception") else None
 
 
 def _guarded(rows: Mapping[str, Row]) -> Mapping[str, Row]:
@@ -132,26 +257,35 @@ def _guarded(rows: Mapping[str, Row]) -> Mapping[str, Row]:
     return {raw: _GUARDED if row.reason in clean else row for raw, row in rows.items()}
 
 
+def _with_reasons(said: Json) -> Json:
+    """A reply of OpenAI's format whose choices say `stop_reason` where the format has `finish_reason`.
+
+    Mistral's chat and DeepSeek-R1 do on Bedrock (user guide, "Mistral AI chat completion", "DeepSeek models").
+    """
+    return {**said, "choices": [_with_reason(each) for each in items(said.get("choices"))]}
+
+
+def _with_reason(choice: Any) -> Any:
+    if member(choice, "stop_reason") is None or member(choice, "finish_reason") is not None:
+        return choice
+    return {**choice, "finish_reason": choice["stop_reason"], "stop_reason": None}
+
+
 def _tokens(asked: Any, answered: Any) -> Iterator[Part]:
-    usage = Usage(count(asked), count(answered))
-    if usage != Usage():
+    if (usage := Usage(count(asked), count(answered))) != Usage():
         yield Tokens(usage, beside=True)
 
 
-def _headers(headers: Any) -> Iterator[Part]:
+def _headers(headers: Mapping[str, str]) -> Iterator[Part]:
     """What an answer's headers say of its tokens."""
-    if isinstance(headers, Mapping):
-        known = {str(name).lower(): text(value) for name, value in headers.items()}
-        figures = (known.get(name, "") for name in _HEADERS)
-        yield from _tokens(*(int(each) if re.fullmatch(r"[0-9]{1,15}", each) else None for each in figures))
+    known = {name.lower(): value for name, value in headers.items()}
+    figures = (known.get(name, "") for name in _HEADERS)
+    return _tokens(*(int(each) if re.fullmatch(r"[0-9]{1,15}", each) else None for each in figures))
 
 
 def _faulty(data: Any, whole: bool) -> str | None:
     said = _unwrapped(data)
-    if hasattr(said, "read"):
-        return None
-    family = families.told(said) if isinstance(said, dict) else None
-    if family is not None:
+    if (family := _told(said)) is not None:
         return family.inner.replies.faulty(said, whole)
     if isinstance(said, dict) and not whole:
         return None
@@ -165,7 +299,7 @@ def _failed(data: Any) -> Any:
     said = _unwrapped(data)
     if not isinstance(said, dict):
         return None
-    if (family := families.told(said)) is not None:
+    if (family := _told(said)) is not None:
         return family.inner.replies.failed(said)
     return _exception(said) or (said if said.get("error") else None)
 
@@ -174,8 +308,6 @@ def _failed(data: Any) -> Any:
 
 _OPENAI: Final = re.compile(r"openai\.")
 """Its models know the chat format's newer name of the limit; the others know the older one alone."""
-
-_PATH: Final = rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)|(?P<whole>))"
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -190,36 +322,37 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         dialect: the family, where the model's id does not tell it. A model of no known family, such as an imported
             one, is asked in the chat format.
     """
-    family = _family(dialect or request.model)
+    family = _family_of(dialect or request.model) or _CHAT
     body = family.inner.encode(request, stream=stream, dialect=family.dialect)
-    said_twice = {"model", "stream_options"} | ({"stream"} if family != families.FAMILIES["command"] else set())
+    said_twice = {"model", "stream_options"} | ({"stream"} if family != _FAMILIES["command"] else set())
     body = {name: value for name, value in body.items() if name not in said_twice}
-    if family == families.FAMILIES["claude"]:
+    if family == _FAMILIES["claude"]:
         return {"anthropic_version": "bedrock-2023-05-31", **body}
-    if family == families.CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
+    if family == _CHAT and not _OPENAI.search(request.model) and "max_completion_tokens" in body:
         body["max_tokens"] = body.pop("max_completion_tokens")
     return body
-
-
-def _family(model: str) -> families.Family:
-    return families.of(model) or families.CHAT
 
 
 def resume(
     request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
 ) -> Request:
     """The request that asks for the rest of a cut response, as the family's own format asks."""
-    family = _family(dialect or request.model)
+    family = _family_of(dialect or request.model) or _CHAT
     return family.inner.resume(request, cut, prompt=prompt, strategy=strategy, dialect=family.dialect)
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a call of boto3 (`modelId`, `body`), or a request's body (`model`), asks for. A stream is left unread."""
+    """What a body asks for, or a call of boto3 (`modelId`, `body`)."""
     model = text(kwargs.get("modelId")) or text(kwargs.get("model"))
-    body = _unwrapped(kwargs.get("body", kwargs))
+    body = kwargs.get("body", kwargs)
+    if isinstance(body, bytes | str):
+        try:
+            body = parse(body)
+        except DecodeError:
+            body = None
     said = {**(body if isinstance(body, Mapping) else {}), "model": model}
-    seen, streams = families.asked(said).inner.request_summary(said), kwargs.get("stream") is True
-    return replace(seen, model=model, stream=streams, stream_usage=True, generates=families.generates(said))
+    seen, streams = _asked(said).inner.request_summary(said), kwargs.get("stream") is True
+    return replace(seen, model=model, stream=streams, stream_usage=True, generates=_generates(said))
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
@@ -231,7 +364,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     Raises:
         UsageError: the family does not stream, or has no word for the reason.
     """
-    family = _family(dialect or response.model or "")
+    family = _family_of(dialect or response.model or "") or _CHAT
     said = family.inner.reply(response, stream=stream, dialect=family.dialect)
     if not isinstance(said, list):
         return said
@@ -253,10 +386,11 @@ FORMAT: Final = Format(
         name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed, headers=_headers
     ),
     route=route,
-    routed=routed_by(_PATH),
+    routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)|(?P<whole>))"),
     request_summary=request_summary,
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=bedrock_converse.reply_error,
+    inner=lambda body: _asked(body).inner,
 )

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
-
-_NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
+from typing import Any, Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Capability:
+class Capability(NamedTuple):
     """What one model behind one format can do.
 
     Attributes:
@@ -29,7 +25,7 @@ class Capability:
     prefill: bool = False
     retrieve: bool = False
     json: bool = True
-    reasoning_off: Mapping[str, Any] = field(default_factory=lambda: _NO_EXTRA)
+    reasoning_off: Mapping[str, Any] = MappingProxyType({})
 
 
 # Everything since Sonnet 4.6 and Opus 4.6 refuses a prefill with a 400 (Anthropic's SDK says so; LiteLLM's table,
@@ -51,14 +47,13 @@ _REASONING_OFF: Final[Mapping[str, Mapping[str, Any]]] = {
     "openai_chat": {"reasoning_effort": "none"},
     "openai_responses": {"reasoning": {"effort": "none"}},
     "cohere": {"thinking": {"type": "disabled"}},
+    "openai_chat openrouter": {"reasoning": {"enabled": False}},
+    "openai_chat vllm": {"chat_template_kwargs": {"enable_thinking": False}},
+    "openai_chat sglang": {"chat_template_kwargs": {"enable_thinking": False}},
+    "openai_chat deepseek": {"thinking": {"type": "disabled"}},
+    "openai_chat zai": {"thinking": {"type": "disabled"}},
 }
-_REASONING_OFF_BY_DIALECT: Final[Mapping[str, Mapping[str, Any]]] = {
-    "openrouter": {"reasoning": {"enabled": False}},
-    "vllm": {"chat_template_kwargs": {"enable_thinking": False}},
-    "sglang": {"chat_template_kwargs": {"enable_thinking": False}},
-    "deepseek": {"thinking": {"type": "disabled"}},
-    "zai": {"thinking": {"type": "disabled"}},
-}
+"""By format, and by format and dialect."""
 
 
 def of(format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] | None = None) -> Capability:
@@ -69,13 +64,12 @@ def of(format: str, dialect: str, model: str, *, json_format: Mapping[str, Any] 
         model: its name, a gateway's or region's prefix included.
         json_format: what a request asks for, if it does.
     """
-    off = _REASONING_OFF_BY_DIALECT.get(dialect) if format == "openai_chat" else None
     return Capability(
         prefill=_prefills(format, dialect, model.lower()),
         retrieve=format in _RETRIEVES,
         # Anthropic constrains by a schema alone: "any JSON" cannot be told it.
         json=format != "completions" and not (format == "anthropic" and json_format == {"type": "json_object"}),
-        reasoning_off=off if off is not None else _REASONING_OFF.get(format, _NO_EXTRA),
+        reasoning_off=_REASONING_OFF.get(f"{format} {dialect}") or _REASONING_OFF.get(format, MappingProxyType({})),
     )
 
 

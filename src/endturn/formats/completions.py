@@ -22,8 +22,7 @@ from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import chat_reply_error, raw_reason, words, written_usage
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import TAIL, Context, Event, Framing, RequestSummary, Route, Voice

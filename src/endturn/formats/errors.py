@@ -1,4 +1,7 @@
-"""A provider's error answer as one of our exceptions: whose fault it is, and what it says of the stop."""
+"""A provider's error answer as one of our exceptions: whose fault it is, and what it says of the stop.
+
+What providers say where they do not answer is in `data/error_answers.tsv` and `data/error_sentences.tsv`.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,28 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
-from endturn.formats.error_words import sentences, status_of
 from endturn.formats.reading import count, items, member, text
 from endturn.formats.summaries import Context
-from endturn.stop import Row, Stop, StopReason, find_stop
+from endturn.stop import Resume, Row, Stop, StopReason, find_stop
+from endturn.tables import lines, shipped
 
-REQUEST_IDS: Final = (
-    "request-id",
-    "x-request-id",
-    "x-amzn-requestid",
-    "apim-request-id",  # Azure
-    "x-ms-request-id",
-    "x-global-transaction-id",  # IBM
-    "x-debug-trace-id",  # Cohere
-    "mistral-correlation-id",
-    "x-github-request-id",
-    "x-ds-trace-id",  # DeepSeek
-    "x-goog-request-id",
-    "x-cloud-trace-context",
-    "cf-ray",
+_REQUEST_IDS: Final = (
+    *("request-id", "x-request-id", "x-amzn-requestid"),
+    *("apim-request-id", "x-ms-request-id"),  # Azure
+    *("x-global-transaction-id", "x-debug-trace-id", "mistral-correlation-id"),  # IBM, Cohere
+    *("x-github-request-id", "x-ds-trace-id", "x-goog-request-id", "x-cloud-trace-context", "cf-ray"),
 )
 """The headers that hold a request's id, the provider's own before those of what stands before it."""
 
-SHORT: Final = 1_000
+_SHORT: Final = 1_000
 """How many characters of an answer's body an exception keeps."""
 
 _LOOKED_AT: Final = 16_384
@@ -80,7 +76,6 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
         status = _status(error) or count(member(parsed, "status_code")) or 500
     stop = says_of_stop(error, status, readable)
     label = f"{status} {word}" if word and word != str(status) else str(status)
-    waits = retry_after(known)
     return _kind(status, word, ctx.provider, known, stop)(
         f"{ctx.provider or 'the provider'} answered {label}: {shortened(_said(error) or readable, 300)}",
         provider=ctx.provider,
@@ -88,14 +83,14 @@ def error_of(status: int, headers: Mapping[str, str], body: Any, *, ctx: Context
         request_id=request_id(known) or _request_id(parsed),
         body=shortened(readable),
         stop=stop,
-        retry_after_s=_retry_delay(error) if waits is None else waits,
+        retry_after_s=_retry_after(known, error),
     )
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """The provider's id for a request, from the headers of its answer, whatever their case."""
     known = {name.lower(): value for name, value in headers.items()}
-    return next((known[name] for name in REQUEST_IDS if known.get(name)), None)
+    return next((known[name] for name in _REQUEST_IDS if known.get(name)), None)
 
 
 def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
@@ -117,7 +112,7 @@ def says_of_stop(error: Any, status: int, readable: str = "") -> Stop | None:
     cause = member(error, "originalMessage")  # Bedrock's modelStreamErrorException
     told = (word, text(member(error, "type")), text(inner), _said(error) or readable, text(upstream), text(cause))
     said = f"<{word}> {' '.join(filter(None, told))}"[:_LOOKED_AT]
-    for pattern, row in sentences():
+    for pattern, row in _sentences():
         found = pattern.search(said)
         if found is not None:
             if row is None:
@@ -142,7 +137,7 @@ def label_of(error: Any) -> str:
     return shortened(_said(error) or str(member(error, "code") or member(error, "type") or "error"), 120)
 
 
-def shortened(readable: str, limit: int = SHORT) -> str:
+def shortened(readable: str, limit: int = _SHORT) -> str:
     """Text for a message or a log: without anything that looks like a key, and not longer than the limit."""
     clean = _KEY.sub(lambda found: (found["before"] or "") + "[removed]", readable[:_LOOKED_AT])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
@@ -153,46 +148,42 @@ def quota(headers: Mapping[str, str] | None) -> dict[str, str]:
 
     OpenAI and its likes write `x-ratelimit-remaining-tokens`, Anthropic `anthropic-ratelimit-tokens-remaining`.
     """
-    found: dict[str, str] = {}
-    for name, value in (headers or {}).items():
-        rate = _RATE.match(name.lower())
-        if rate is not None:
-            words = rate.group(1).split("-")
-            verbs = [word for word in words if word in ("limit", "remaining", "reset")]
-            found["_".join([*verbs, *(word for word in words if word not in verbs)])] = value
-    return found
+    rates = ((_RATE.match(name.lower()), value) for name, value in (headers or {}).items())
+    verbs = ("limit", "remaining", "reset")
+    return {
+        "_".join(sorted(rate[1].split("-"), key=lambda word: word not in verbs)): value for rate, value in rates if rate
+    }
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait before asking again, from `retry-after-ms` or `retry-after` (seconds, or a date)."""
+def _retry_after(headers: Mapping[str, str], error: Any) -> float | None:
+    """Seconds to wait: `retry-after-ms`, `retry-after` (seconds, or a date), or Google's `RetryInfo`."""
     for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) / unit
-        except ValueError:
-            try:
-                now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
-                seconds = parsedate_to_datetime(value).timestamp() - now
-            except (ValueError, TypeError):
-                continue
-        if isfinite(seconds):
-            return max(0.0, seconds)
-    return None
+        with suppress(ValueError, TypeError):
+            seconds = _seconds(headers.get(name, ""), headers.get("date")) / unit
+            if isfinite(seconds):
+                return max(0.0, seconds)
+    # {"retryDelay": "34.07s"} among the details.
+    delays = (text(member(detail, "retryDelay")) for detail in items(member(error, "details")))
+    return next((float(said[:-1]) for said in delays if re.fullmatch(r"\d{1,6}(?:\.\d+)?s", said)), None)
+
+
+def _seconds(value: str, now: str | None) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        then = parsedate_to_datetime(value).timestamp()
+        return then - (parsedate_to_datetime(now).timestamp() if now else time.time())
 
 
 def _read(body: Any) -> tuple[str, Any]:
-    if isinstance(body, bytes | bytearray):
-        readable = bytes(body).decode("utf-8", "replace")
-        try:
-            return readable, json.loads(readable)
-        except (ValueError, RecursionError):
-            return readable, None
+    """An answer as text, and parsed."""
     try:
-        return json.dumps(body, ensure_ascii=False, default=str), body
+        if not isinstance(body, bytes | bytearray):
+            return json.dumps(body, ensure_ascii=False, default=str), body
+        readable = bytes(body).decode("utf-8", "replace")
+        return readable, json.loads(readable)
     except (ValueError, RecursionError):
-        return "", body
+        return (readable, None) if isinstance(body, bytes | bytearray) else ("", body)
 
 
 def _error_member(parsed: Any) -> Any:
@@ -259,22 +250,13 @@ def _status(error: Any) -> int | None:
         if number is not None and 400 <= number <= 599:
             return number
     words = (member(error, name) for name in ("code", "type", "status"))
-    return next((status for word in words if isinstance(word, str) and (status := status_of(word))), None)
+    return next((status for word in words if isinstance(word, str) and (status := _status_of(word))), None)
 
 
 def _request_id(parsed: Any) -> str | None:
     """The request's id where a body holds it: Anthropic, watsonx; Cohere, beside a bare message."""
     names = ("request_id", "trace", "id") if isinstance(member(parsed, "message"), str) else ("request_id", "trace")
     return next((found for name in names if (found := text(member(parsed, name)))), None)
-
-
-def _retry_delay(error: Any) -> float | None:
-    """Google's `RetryInfo`: {"retryDelay": "34.07s"} among the details."""
-    for detail in items(member(error, "details")):
-        found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)s", text(member(detail, "retryDelay")))
-        if found is not None:
-            return float(found[1])
-    return None
 
 
 def _kind(status: int, word: str, provider: str, headers: Mapping[str, str], stop: Stop | None) -> type[ProviderError]:
@@ -289,3 +271,65 @@ def _kind(status: int, word: str, provider: str, headers: Mapping[str, str], sto
     if status == 498 and provider == "groq":  # Its flex tier is full; Cohere's 498 is a bad key.
         return ProviderUnavailable
     return RequestRejected
+
+
+# --- What providers say -----------------------------------------------------------------------------------------------
+
+_MEANS: Final = {
+    "silent": None,
+    "context_window_exceeded": Row(StopReason.CONTEXT_WINDOW_EXCEEDED, True, source="error answers"),
+    "max_tokens": Row(StopReason.MAX_TOKENS, True, source="error answers"),
+    "safety_blocked": Row(StopReason.SAFETY_BLOCKED, True, source="error answers"),
+    "call": Row(StopReason.ERROR, True, Resume.REPAIR, source="error answers"),
+}
+
+
+class ErrorWords(NamedTuple):
+    """A provider's words for an error: its type, its code where it has one, and its sentence."""
+
+    type: str
+    code: str | None
+    message: str
+
+
+class _Answers(NamedTuple):
+    words: Mapping[str, Mapping[str, ErrorWords]]
+    statuses: Mapping[str, int]
+
+
+@cache
+def _answers() -> _Answers:
+    words: dict[str, dict[str, ErrorWords]] = {}
+    statuses: dict[str, int] = {}
+    for _, (format_, when, type_, code, message) in lines(shipped(), "error_answers.tsv", range(5, 6)):
+        if message:
+            words.setdefault(format_, {})[when] = ErrorWords(type_, code or None, message)
+        if type_ and when.isdigit():
+            statuses.setdefault(type_.lower(), int(when))
+    return _Answers(words, statuses)
+
+
+def error_words(format_: str, status: int, code: str | None, message: str | None) -> ErrorWords:
+    """What a provider of a format says with a status, and with a code where it has words for that.
+
+    Args:
+        message: said instead of the provider's sentence.
+    """
+    known = _answers().words[format_]
+    usual = known.get(str(status)) or known["500" if status >= 500 else "400"]
+    own = known.get(code or "", usual)
+    return ErrorWords(own.type or usual.type, code or usual.code, message or own.message)
+
+
+def _status_of(word: str) -> int | None:
+    """The status that an error inside a stream would have had, which comes under HTTP 200: by its type or code."""
+    return _answers().statuses.get(word.lower())
+
+
+@cache
+def _sentences() -> tuple[tuple[re.Pattern[str], Row | None], ...]:
+    """What to look for in an error's words, first to last, and what it means; None where it means nothing."""
+    found: dict[str, list[str]] = {}
+    for _, (says, pattern, _source) in lines(shipped(), "error_sentences.tsv", range(3, 4)):
+        found.setdefault(says, []).append(pattern)
+    return tuple((re.compile("|".join(patterns), re.IGNORECASE), _MEANS[says]) for says, patterns in found.items())

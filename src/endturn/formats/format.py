@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.errors import DecodeError, UsageError
-from endturn.events import Strategy
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.fold import Fold, Reply
+from endturn.formats.framing import DONE
+from endturn.formats.next_request import Resuming
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ResponseSummary, Route, Routed, Voice
 from endturn.stop import Row
 
@@ -85,12 +86,6 @@ class _Encoding(Protocol):
     def __call__(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json: ...
 
 
-class _Resuming(Protocol):
-    def __call__(
-        self, request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-    ) -> Request: ...
-
-
 class _Replying(Protocol):
     def __call__(self, response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]: ...
 
@@ -119,6 +114,7 @@ class Format:
         reply_error: an error answer's body, or with `stream` the event that it is within a stream. What is None is
             filled with what the provider says with that status. `number` is the request's.
         fetches: a response can be fetched by its id.
+        inner: the format that a body is in, where this one is an envelope.
     """
 
     name: str
@@ -131,10 +127,11 @@ class Format:
     routed: Callable[[str, str], Routed | None]
     request_summary: Callable[[Mapping[str, Any]], RequestSummary]
     body: _Encoding
-    resume: _Resuming
+    resume: Resuming
     reply: _Replying
     reply_error: _Failing
     fetches: bool = False
+    inner: Callable[[Json], Format] | None = None
 
     def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
         """A request's body, in the words of a dialect.
@@ -173,3 +170,36 @@ class Format:
         for part in chain(beside, reply.reader(ctx, True)(body)):
             fold.add(part)
         return fold.response(headers)
+
+
+# --- What a body or an event is where it is no answer: not an object at all, or an error ---
+
+
+def error_beside(*members: str) -> Callable[[Any], Any]:
+    """Finds the error that a body or an event has in the place of an answer: beside none of these members."""
+
+    def failed(data: Any) -> Any:
+        reports = isinstance(data, Mapping) and data.get("error") and not any(data.get(name) for name in members)
+        return data if reports else None
+
+    return failed
+
+
+def an_object(
+    whole: str, event: str, faulty: Callable[[Mapping[str, Any], bool], str | None], *, done: bool = True
+) -> Callable[[Any, bool], str | None]:
+    """Says what is wrong with a body or an event that is no object; of an object, what `faulty` says.
+
+    Args:
+        whole, event: what the format calls a body, and an event.
+        done: a stream may end with `[DONE]`, of this format or as chat's do, from servers that speak both.
+    """
+
+    def checked(data: Any, is_whole: bool) -> str | None:
+        if done and data == DONE and not is_whole:
+            return None
+        if not isinstance(data, Mapping):
+            return f"{whole if is_whole else event} is an object, not {shortened(repr(data), 80)}"
+        return faulty(data, is_whole)
+
+    return checked

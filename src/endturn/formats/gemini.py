@@ -8,25 +8,245 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
-from endturn.events import Strategy
-from endturn.formats.error_words import error_words
+from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.formats.errors import error_words, shortened
+from endturn.formats.fold import Reply
 from endturn.formats.format import Format
-from endturn.formats.gemini_reader import NAME, REASONS, REPLY, either
-from endturn.formats.next_request import continued, own_blocks
-from endturn.formats.reading import items, member, text
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import raw_reason, words, written_usage
-from endturn.formats.settings import with_extra, written_settings
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
-from endturn.stop import Resume, StopReason
+from endturn.formats.history import call_in
+from endturn.formats.next_request import own_blocks, resumes, sent_back
+from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
+from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.settings import ToolShape, with_extra, written_settings
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.stop import StopReason, raw_text
+from endturn.stop_reasons import tables
+
+NAME: Final = "gemini"
+REASONS: Final = tables(NAME)
+"""dialect → raw value → row. Why a prompt was blocked stands beside the candidates, in words of its own."""
+
+# --- Replies ----------------------------------------------------------------------------------------------------------
+
+_WORDS: Final = frozenset({"text", "thought"})
+_MEMBERS: Final = ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId")
+"""The members of a response: what has none of them is something else."""
+_OF_SDK: Final = frozenset({"prompt_feedback", "usage_metadata", "model_version", "response_id"})
+"""What tells that the SDK has dumped a response by its own names."""
+_COUNTED: Final = (
+    *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
+    *("cachedContentTokenCount", "totalTokenCount"),
+)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A client call. Vertex AI may send its arguments in pieces, each with its place.
+
+    Attributes:
+        key: of its block.
+        block: what its parts say, but for the arguments.
+        given: the arguments that came as an object; None where one of them was none.
+    """
+
+    key: int
+    id: str
+    name: str
+    block: Json
+    given: Json | None = field(default_factory=dict)
+    pieces: list[Any] = field(default_factory=list)
+
+
+class Reader:
+    """Reads chunks; a body is a stream of one. The finish reason is the terminal: no event follows it."""
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._id: str | None = None
+        self._calls = 0
+        self._open: _Call | None = None
+        self._blocks = 0
+        self._thinking: bool | None = None  # of the last block, where words may be added to it
+
+    def __call__(self, event: Any, /) -> Iterator[Part]:
+        """The parts of a chunk. Asked for without `alt=sse`, a stream is one array of them; so is an error's answer."""
+        for chunk in event if isinstance(event, list) else (event,):
+            if not isinstance(chunk, dict):
+                continue
+            if not _OF_SDK.isdisjoint(chunk):
+                chunk = _camelled(chunk)
+            if self._id is None:
+                self._id = text_or_none(chunk.get("responseId"))
+                yield Head(self._id, text_or_none(chunk.get("modelVersion")))
+            # Cumulative. Vertex AI's chunks before the last may name nothing but the traffic's type.
+            if (usage := _usage(chunk.get("usageMetadata"))) is not None:
+                yield Tokens(usage)
+            stopped = False
+            for candidate in items(chunk.get("candidates")):
+                index, reason = count(member(candidate, "index")) or 0, member(candidate, "finishReason")
+                if index == 0:
+                    for place, part in enumerate(items(member(member(candidate, "content"), "parts"))):
+                        said = member(part, "text")
+                        if said.__class__ is str and len(part) == 1 and not self._keep:
+                            yield Text(said)
+                        else:
+                            yield from self._part(part, first=place == 0)
+                if index or reason is not None:
+                    yield Reason(_word(reason), index)
+                if index == 0 and reason is not None:
+                    stopped = True
+                    if token := text_or_none(member(candidate, "continuationToken")):
+                        yield Token(token)
+            feedback = chunk.get("promptFeedback")
+            if feedback is not None and not stopped and (blocked := _word(member(feedback, "blockReason"))):
+                yield Vocabulary(REASONS["promptFeedback"])
+                yield Reason(blocked, detail="prompt")
+            if error := chunk.get("error"):
+                yield Fault(error)
+
+    def _part(self, part: Any, *, first: bool) -> Iterator[Part]:
+        """One part. Those of tools that the server runs are no calls of the client's."""
+        said, called = text(member(part, "text")), member(part, "functionCall")
+        if said:
+            yield Reasoning(said) if member(part, "thought") is True else Text(said)
+        if isinstance(called, dict):
+            yield from self._call(part, called)
+        elif self._keep and isinstance(part, dict) and (said or not part.keys() <= _WORDS):
+            # Words go on over chunks, as long as no part holds anything that belongs to it alone.
+            thinking = part.get("thought") is True if part.keys() <= _WORDS else None
+            if not first or thinking is None or thinking is not self._thinking:
+                self._blocks += 1
+            self._thinking = thinking
+            yield Block(self._blocks, part)
+
+    def _call(self, part: Json, piece: Json) -> Iterator[Part]:
+        """A call, or a piece of one."""
+        id_, name, given = text(piece.get("id")), text(piece.get("name")), piece.get("args")
+        pieces, call = items(piece.get("partialArgs")), self._open
+        if call is None or name not in ("", call.name) or id_ not in ("", call.id):
+            # Vertex AI ends a streamed call with an empty one, also after the piece that was its last.
+            if not (id_ or name or given or pieces):
+                return
+            self._blocks += 1
+            self._thinking = None
+            sent = {"id": id_, "name": name} if id_ else {"name": name}
+            call = _Call(self._blocks, id_ or minted(self._id, self._calls, name), name, {"functionCall": sent})
+            self._calls += 1
+        call.pieces += pieces
+        call.given = None if call.given is None or not isinstance(given, dict | None) else call.given | (given or {})
+        call.block = {**part, **call.block}
+        closed = piece.get("willContinue") is not True
+        self._open = None if closed else call
+        arguments = _arguments(call) if closed else None
+        yield Call(call.key, call.id, call.name, arguments, closed=closed)
+        if self._keep and call.pieces and arguments is not None:
+            whole = {**call.block["functionCall"], "args": arguments}
+            yield Block(call.key, {**call.block, "functionCall": whole}, begins=True)
+        elif self._keep:
+            yield Block(call.key, part)
+
+
+_VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
+_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[["']([^"']*)["']\]""")
+_PLACE: Final = re.compile(rf"\$(?:{_STEP.pattern})+")
+
+
+def _arguments(call: _Call) -> Json | None:
+    """A call's arguments; None where they are no object, or a piece of them has no place.
+
+    Each piece names its place (`$.foo.bar[0]`) and holds one value there. A text comes in several, one after the other.
+    """
+    whole: Json = {"$": call.given}
+    try:
+        for piece in call.pieces:
+            named = [(name, value) for name in _VALUES if (value := member(piece, name)) is not None]
+            if named and call.given is not None:
+                _put(whole, text(member(piece, "jsonPath")), None if named[0][0] == "nullValue" else named[0][1])
+    except (LookupError, AttributeError, TypeError):
+        return None
+    return call.given
+
+
+def _put(holder: Any, place: str, value: Any) -> None:
+    """Put a value at its place. A text goes on there; a list grows by one at most."""
+    if _PLACE.fullmatch(place) is None:
+        raise LookupError(place)
+    key: str | int = "$"
+    for name, index, quoted in _STEP.findall(place):
+        if holder[key] is None:
+            holder[key] = [] if index else {}
+        holder, key = holder[key], int(index) if index else name or quoted
+        if key == len(holder) and index:
+            holder.append(None)
+        elif not index:
+            holder.setdefault(key, None)
+    holder[key] = holder[key] + value if isinstance(holder[key], str) and isinstance(value, str) else value
+
+
+def _camelled(thing: Any) -> Any:
+    """A response as JSON has it, of one that the SDK has dumped by its own names."""
+    if not isinstance(thing, dict):
+        return [*map(_camelled, thing)] if isinstance(thing, list) else thing
+    own = ("args", "response")  # what tools are given, and answer
+    return {_camel_case(name): value if name in own else _camelled(value) for name, value in thing.items()}
+
+
+def _camel_case(name: str) -> str:
+    return re.sub("_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _word(value: Any) -> str | None:
+    """A reason by its value: as it is in JSON, or (LangChain) the Python spelling of an enumeration's member."""
+    word = raw_text(value)
+    return None if word is None else word.removeprefix("FinishReason.").removeprefix("BlockedReason.")
+
+
+def _usage(told: Any) -> Usage | None:
+    """Tokens as Google counts them: cached ones are part of the prompt's, a server tool's results are input too."""
+    if not isinstance(told, dict):
+        return None
+    prompt, tools, said, thought, cached, total = [count(told.get(name)) for name in _COUNTED]
+    asked = prompt if tools is None else (prompt or 0) + tools
+    output = said if thought is None else (said or 0) + thought
+    if asked is None and output is None and cached is None:
+        return None
+    # "The sum of" all four; where it is that of the others alone, the candidates' figure has the thoughts in it.
+    if thought and asked is not None and asked + (said or 0) == total:
+        output = said
+    return Usage(asked, output, thought, cached)
+
+
+def _faulty(data: Any, whole: bool) -> str | None:
+    """What cannot be read must not look like an answer that says nothing."""
+    chunks = data if isinstance(data, list) and data else [data]
+    for chunk in chunks:
+        candidates = chunk.get("candidates") or [] if isinstance(chunk, dict) else None
+        if not isinstance(candidates, list) or not all(map(_is_candidate, candidates)):
+            return f"a response of generateContent is an object with candidates, not {shortened(repr(data), 80)}"
+    if whole and all(first(chunk, *_MEMBERS, *_OF_SDK) is None for chunk in chunks):
+        return f"a response of generateContent has `candidates`; this has {sorted(map(str, chunks[0]))[:8]}"
+    return None
+
+
+def _is_candidate(candidate: Any) -> bool:
+    content = candidate.get("content") or {} if isinstance(candidate, dict) else None
+    parts = content.get("parts") or [] if isinstance(content, dict) else None
+    return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+
+
+def _failed(data: Any) -> Any:
+    """The error that stands where an answer should."""
+    chunks = [chunk for chunk in (data if isinstance(data, list) else [data]) if isinstance(chunk, dict)]
+    error = next((chunk["error"] for chunk in chunks if chunk.get("error")), None)
+    return None if error is None or any(chunk.get("candidates") for chunk in chunks) else {"error": error}
+
 
 # --- Where a request goes ---
 
@@ -47,11 +267,9 @@ def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
 
 # --- What a request says ---
 
-_JSON: Final = "application/json"
-_ANY: Final = {"type": "json_object"}
 _TOOL: Final = ToolShape(schema="parametersJsonSchema")
 _SETTINGS: Final = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-_MODES: Final = {"NONE": "none", "ANY": "required", "AUTO": "auto"}
+_MODES: Final = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -67,11 +285,12 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
         # `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's.
         body["tools"] = [{"functionDeclarations": [_TOOL.written(tool) for tool in request.tools]}]
         if request.tool_choice != "auto":
-            body["toolConfig"] = _tool_config(request.tool_choice)
+            named = {"mode": "ANY", "allowedFunctionNames": [request.tool_choice]}
+            body["toolConfig"] = {"functionCallingConfig": _MODES.get(request.tool_choice, named)}
     settings = written_settings(request, _SETTINGS)
     if request.format is not None:
-        settings["responseMimeType"] = _JSON
-        if request.format != _ANY:
+        settings["responseMimeType"] = "application/json"
+        if request.format != {"type": "json_object"}:
             settings["responseJsonSchema"] = request.format
     if settings:
         body["generationConfig"] = settings
@@ -80,40 +299,34 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     return with_extra(body, request.extra, "generationConfig")
 
 
-def _tool_config(choice: str) -> Json:
-    modes = {ours: {"mode": mode} for mode, ours in _MODES.items()}
-    return {"functionCallingConfig": modes.get(choice, {"mode": "ANY", "allowedFunctionNames": [choice]})}
-
-
 def _contents(messages: Iterable[Message]) -> list[Json]:
     """The contents of a request, but for system messages; the results of one batch of calls go together in one."""
     written: list[Json] = []
     called: dict[str, Json] = {}
-    before = ""
-    for message in messages:
-        match message.role:
-            case "tool":
-                if before != "tool":
-                    written.append({"role": "user", "parts": []})
-                written[-1]["parts"].append(_result(message, called))
-            case "assistant":
-                called |= _called(message)
-                if said := _said(message):
-                    written.append({"role": "model", "parts": said})
-            case "user":
-                written.append({"role": "user", "parts": _parts(message.content)})
-        before = message.role
+    for role, batch in groupby(messages, key=lambda message: message.role):
+        if role == "tool":
+            written.append({"role": "user", "parts": [_result(each, called) for each in batch]})
+            continue
+        for message in batch:
+            called |= _called(message)
+            said = _said(message) if role == "assistant" else _parts(message.content)
+            if said and role != "system":
+                written.append({"role": "model" if role == "assistant" else "user", "parts": said})
     return written
 
 
 def _parts(content: str | list[Json]) -> list[Json]:
-    return [{"text": content}] if isinstance(content, str) else content
+    return [_text(content)] if isinstance(content, str) else content
+
+
+def _text(said: str) -> Json:
+    return {"text": said}
 
 
 def _called(message: Message) -> dict[str, Json]:
     """A call's id → what its result says of it: its name, and its id unless we minted it, as most have none."""
     kept = own_blocks(message, NAME)
-    sent = {text(member(either(part, "functionCall"), "id")) for part in kept or ()}
+    sent = {text(member(call_in(part), "id")) for part in kept or ()}
     return {
         call.id: {"name": call.name, "id": call.id} if kept is None or call.id in sent else {"name": call.name}
         for call in message.tool_calls
@@ -135,119 +348,31 @@ def _result(message: Message, called: Mapping[str, Json]) -> Json:
 
 def _said(message: Message) -> list[Json]:
     """An assistant message's parts; none where it says nothing, which the API refuses."""
-    left = list(message.tool_calls)
-    if (kept := own_blocks(message, NAME)) is not None:
-        return [part for part in kept if _is_replayable(part, left)]
-    said = [part for part in _parts(message.content) if _is_replayable(part, [])]
-    return said + [{"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}} for call in left]
-
-
-def _is_replayable(part: Json, left: list[ToolCall]) -> bool:
-    """Whether the API takes a part back: no call that left the history, no unsigned thinking, no empty text.
-
-    Args:
-        left: the message's calls that no part has been found for yet; a part's call is taken out.
-    """
-    called = either(part, "functionCall")
-    if called is not None:
-        id_, name, arguments = text(member(called, "id")), member(called, "name"), member(called, "args")
-        for position, call in enumerate(left):
-            # One without an id is known by what it asks for; of two that ask the same, it does not matter which.
-            if call.id == id_ if id_ else call.name == name and (call.arguments or {}) == (arguments or {}):
-                del left[position]
-                return True
-        return False
-    if either(part, "thoughtSignature") is not None:
-        return True
-    return part.get("thought") is not True and ("text" not in part or bool(text(part["text"]).strip()))
-
-
-def _unfinished(cut: ChatResponse) -> list[Json]:
-    """The parts of a cut response that may be replayed: no call, and no end that only what was cut off explains."""
-    kept = own_blocks(cut, NAME)
-    parts = [part for part in kept or _parts(cut.text) if _is_replayable(part, [])]
-    while parts and (
-        parts[-1].get("thought") is True or any(either(parts[-1], name) for name in ("executableCode", "toolCall"))
-    ):
-        parts.pop()
-    return parts
-
-
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
-
-    With a token the same request is sent again, and it.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Used by `prompt` alone.
-        strategy: `prompt`; `prefill` (the partial answer is the last content, its trailing whitespace stripped);
-            `resend` (the answer verbatim, nothing after it); `native_token`.
-    """
-    if cut.token is not None and (strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN):
-        return request.but(token=cut.token)
-    request = request.but(token=None)
-    left = _unfinished(cut)
-    return continued(request, cut, left, format=NAME, prompt=prompt, strategy=strategy, forced="toolConfig")
+    calls = ({"id": call.id, "name": call.name, "args": call.arguments or {}} for call in message.tool_calls)
+    made = (*_parts(message.content), *({"functionCall": call} for call in calls))
+    kept = own_blocks(message, NAME)
+    return sent_back(made if kept is None else kept, message.tool_calls)
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a request asks for: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
     given, config = kwargs.get("contents"), kwargs.get("config")
     history = given if isinstance(given, list | tuple) else () if given is None else (given,)
-    settings = either(kwargs, "generationConfig") if config is None else config
-    system = either(kwargs if config is None else config, "systemInstruction")
+    settings = first(kwargs, "generationConfig", "generation_config") if config is None else config
+    system = first(kwargs if config is None else config, "systemInstruction", "system_instruction")
     own = {"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True, "system": system}
     return replace(asked(NAME, settings, history), **own)
 
 
 # --- What a scripted server says ---
 
-_USAGE: Final = {
-    "promptTokenCount": "input_tokens",
-    "thoughtsTokenCount": "reasoning_tokens",
-    "cachedContentTokenCount": "cache_read_tokens",
-}
-
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the chunks of a stream."""
-    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
-    head: Json = {"modelVersion": response.model or "scripted", "responseId": response.id}
-    last: Json = {} if raw is None else {"finishReason": raw}
-    if raw == "CONTINUATION":
-        # The SDK stops where the token is the one that it has sent.
-        last["continuationToken"] = urlsafe_b64encode(f"after {response.id}".encode()).decode()
-    ending: Json = {}
-    if usage is not None:
-        ending["usageMetadata"] = written_usage(usage, _USAGE, "totalTokenCount")
-        if usage.output_tokens is not None:
-            ending["usageMetadata"]["candidatesTokenCount"] = usage.output_tokens - (usage.reasoning_tokens or 0)
-    parts = _written(response, stream=stream)
-    if not stream:
-        return {"candidates": [_candidate(parts, last)], **ending, **head}
-    events = [Event(None, {"candidates": [_candidate([part], {})], **head}) for part in parts]
-    if response.stop.terminal_seen:
-        events.append(Event(None, {"candidates": [_candidate([], last)], **ending, **head}))
-    return events
-
-
-def _candidate(parts: list[Json], last: Json) -> Json:
-    return {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}, "index": 0, **last}
-
-
-def _written(response: ChatResponse, *, stream: bool) -> list[Json]:
-    """The parts of a response; of a stream, one for each word, and a last call that it breaks off in."""
-    thought, said = ([said] if said and not stream else words(said) for said in (response.reasoning, response.text))
-    parts: list[Json] = [{"text": word, "thought": True} for word in thought] + [{"text": word} for word in said]
-    for call in response.tool_calls:
-        broken_off = stream and not response.stop.terminal_seen and call is response.tool_calls[-1]
-        about: Json = {"name": call.name} if broken_off else {"id": call.id, "name": call.name}
-        # Arguments are an object here: one that has none is said as Vertex AI says one that it has not ended.
-        is_open = broken_off or call.arguments is None
-        parts.append({"functionCall": {**about, **({"willContinue": True} if is_open else {"args": call.arguments})}})
-    return parts
+    raw = raw_reason(response.stop, REASONS[""])
+    # The SDK stops where the token is the one that it has sent.
+    token = urlsafe_b64encode(f"after {response.id}".encode()).decode() if raw == "CONTINUATION" else None
+    return written_reply(NAME, response, raw, stream=stream, token=token)
 
 
 def reply_error(
@@ -268,12 +393,12 @@ FORMAT: Final = Format(
     voice=Voice(
         "response-", "function-call-", "x-request-id", {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"}
     ),
-    replies=REPLY,
+    replies=Reply(name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed),
     route=route,
     routed=routed_by(_PATH),
     request_summary=request_summary,
     body=encode,
-    resume=resume,
+    resume=resumes(NAME, _text, forced="toolConfig"),
     reply=reply,
     reply_error=reply_error,
 )

@@ -2,31 +2,270 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request
-from endturn.events import Strategy
-from endturn.formats.error_words import error_words
-from endturn.formats.format import Format
+from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.formats import parts
+from endturn.formats.errors import error_words, says_of_stop
+from endturn.formats.fold import Fold, Reply, joined
+from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
-from endturn.formats.gemini_interactions_reader import CLIENT_CALL, NAME, REASONS, REPLY
-from endturn.formats.next_request import continued, own_blocks
-from endturn.formats.reading import items, member, output_type, text, text_or_none
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
-from endturn.formats.scripting import raw_reason, words, written_arguments, written_usage
-from endturn.formats.settings import with_extra, written_settings
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
-from endturn.stop import Resume
+from endturn.formats.next_request import own_blocks, resumes, sent_back
+from endturn.formats.parts import Block, Call, Part
+from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
+from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.settings import ToolShape, with_extra, written_settings
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.stop import Resume, Row, StopReason, find_row, raw_text
+from endturn.stop_reasons import tables
+
+NAME: Final = "gemini_interactions"
+REASONS: Final = tables(NAME)
+
+# --- Replies: an answer is a list of steps, and one status says what became of it -------------------------------------
+
+# A job of the server's goes on when nobody listens; anything else that ends in such a status was cut.
+_FOREGROUND: Final = {
+    raw: replace(row, terminal=False) if row.resume is Resume.RETRIEVE_SAME_ID else row
+    for raw, row in REASONS[""].items()
+}
+_CLIENT_CALL: Final = "function_call"
+"""Steps of other types that end in `_call` are calls of tools that the server runs."""
+_CONTENT: Final = frozenset({"text", "image", "audio", "video", "document"})
+"""Types of content: what stands in a step of output, or of the user's input."""
+_SHOWN: Final = {"model_output": "content", "thought": "summary"}
+"""Types of steps that hold content, and where."""
+_PIECES: Final = "pieces"
+"""What a stream adds to a step: to its content, or to the text of its arguments. In no reply."""
+
+
+def _rows(ctx: Context) -> Mapping[str, Row]:
+    """What a status before the end means."""
+    return REASONS[""] if ctx.asked.background else _FOREGROUND
+
+
+class Reader:
+    """Reads events, or one whole interaction, of any revision.
+
+    The SDK follows continuation tokens by itself, and hands out the streams of all hops as one: an interaction that is
+    created after steps goes on where they stopped.
+    """
+
+    def __init__(self, ctx: Context, keep: bool) -> None:
+        self._keep = keep
+        self._rows = _rows(ctx)
+        self._id: str | None = None
+        self._kinds: dict[int, str] = {}  # of the steps, by their places among those of all hops
+        self._base = 0  # where the indices of this hop begin
+        self._usage, self._earlier = Usage(), Usage()  # of this hop, and of those before it
+        self._may_end = self._over = False  # what was said would be an end, if no output followed; it is the end
+
+    def __call__(self, event: Any) -> Iterator[Part]:
+        """The parts of an event or a body."""
+        kind, place = member(event, "event_type"), self._base + (count(member(event, "index")) or 0)
+        if kind == "error":
+            if not self._over:
+                yield parts.Reopened()
+            yield parts.Fault(member(event, "error") or "error")
+        if self._over:
+            return  # The first terminal wins.
+        match kind:
+            case "step.delta":
+                if self._may_end:
+                    yield from self._goes_on()
+                yield from self._delta(place, member(event, "delta"))
+                if (metadata := member(event, "metadata")) is not None:
+                    yield from self._tokens(member(metadata, "total_usage"))
+            case "step.start":
+                yield from self._goes_on()
+                yield from self._start(place, member(event, "step"))
+            case "step.stop":
+                if self._kinds.get(place) == _CLIENT_CALL:
+                    yield Call(place, closed=True)
+                yield from self._tokens(member(event, "usage"))  # Of all of it so far; `step_usage` is the step's own.
+            case "interaction.created":
+                interaction = member(event, "interaction")
+                if self._kinds:
+                    self._base, self._earlier, self._usage = max(self._kinds) + 1, self._earlier + self._usage, Usage()
+                    yield parts.Running(None)
+                    yield parts.Vocabulary(self._rows)
+                yield from self._about(interaction)
+                yield from self._status(interaction)
+            case "interaction.status_update":
+                self._id = text_or_none(member(event, "interaction_id")) or self._id
+                yield parts.Head(self._id, replaces=True)
+                yield from self._status(event)
+                if (token := text_or_none(member(event, "continuation_token"))) is not None:
+                    yield parts.Token(token, checkpoint=True)
+                yield from self._tokens(member(event, "usage"))
+            case "interaction.completed":
+                yield from self._end(member(event, "interaction"), whole=False)
+            case None if any(member(event, name) is not None for name in ("status", "steps", "outputs")):
+                yield from self._end(event, whole=True)
+
+    def _about(self, interaction: Any) -> Iterator[Part]:
+        self._id = text_or_none(member(interaction, "id")) or self._id
+        named = text_or_none(member(interaction, "model")) or text_or_none(member(interaction, "agent"))
+        yield parts.Head(self._id, named, replaces=True)
+        yield from self._tokens(member(interaction, "usage"))
+
+    def _status(self, holder: Any) -> Iterator[Part]:
+        """A status that may be the last."""
+        self._may_end = True
+        if raw := raw_text(member(holder, "status")):
+            yield parts.Reopened()
+            yield _reason(raw)
+
+    def _goes_on(self) -> Iterator[Part]:
+        """Output comes: a status before it was no end, and what starts from a checkpoint before it would repeat it."""
+        if self._may_end:
+            self._may_end = False
+            yield parts.Reopened()
+
+    def _end(self, interaction: Any, *, whole: bool) -> Iterator[Part]:
+        """The interaction that ends a stream, or that a body is."""
+        yield from self._about(interaction)
+        if not self._kinds:  # A body; or a stream whose end alone tells what was said.
+            for place, step in enumerate(_answer(interaction)):
+                yield from self._start(place, step, whole=True)
+        status, errors = raw_text(member(interaction, "status")), items(member(interaction, "errors"))
+        row = find_row(status, REASONS[""]) if status else None
+        if status or whole:
+            # That an interaction failed, its error explains.
+            failed = row is not None and row.reason is StopReason.ERROR
+            said = says_of_stop(errors[0], 0) if failed and errors else None
+            # The end is the authority: without a token in it there is nothing to continue from.
+            yield parts.Reopened()
+            yield parts.Vocabulary({str(status): Row(said.reason, True, said.resume)} if said else REASONS[""])
+            if (token := text_or_none(member(interaction, "continuation_token"))) is not None:
+                yield parts.Token(token)
+            if status:
+                yield _reason(status)
+            self._over, self._may_end = row is None or row.resume is not Resume.NATIVE_TOKEN, False
+            yield parts.End(whole)
+        if errors:
+            yield parts.Fault(errors[0])
+
+    def _tokens(self, usage: Any) -> Iterator[Part]:
+        """The figures are totals of the interaction so far: they replace what was said before."""
+        if usage is None:
+            return
+        names = ("input", "tool_use", "output", "thought", "cached")
+        asked, tools, said, thought, cached = [count(member(usage, f"total_{name}_tokens")) for name in names]
+        # Neither what tools put into the prompt nor the thinking is in the figure beside it: total_tokens is their sum.
+        asked = asked if tools is None else (asked or 0) + tools
+        said = said if thought is None else (said or 0) + thought
+        if (asked, said, cached) != (None, None, None):
+            self._usage = Usage(asked, said, thought, cached)
+            yield parts.Tokens(self._earlier + self._usage)
+
+    def _start(self, place: int, step: Any, *, whole: bool = False) -> Iterator[Part]:
+        told: Json = dict(step) if isinstance(step, dict) else {}
+        kind = self._kinds[place] = text(told.get("type"))
+        if kind == _CLIENT_CALL:
+            # The result that answers a call must name the same id.
+            told["id"] = text(told.get("id")) or minted(self._id, place)
+            given = told.get("arguments")
+            known = given if isinstance(given, str | dict) else None
+            yield Call(place, told["id"], text(told.get("name")), known, closed=whole)
+        if self._keep:
+            yield Block(place, told)
+        for part in items(told.get(_SHOWN.get(kind, ""))):
+            yield from _shown(kind, part)
+
+    def _delta(self, place: int, delta: Any) -> Iterator[Part]:
+        says = text(member(delta, "type"))
+        if place not in self._kinds:
+            if says != "text":
+                return
+            # Text without the start of its step is text all the same.
+            yield from self._start(place, {"type": "model_output"})
+        kind = self._kinds[place]
+        if says in _CONTENT or says == "thought_summary":
+            content = member(delta, "content") if says == "thought_summary" else delta
+            yield from _shown(kind, content)
+            piece: Json = {_PIECES: [content]}
+        elif says == "arguments_delta":
+            raw = text(member(delta, "arguments"))
+            if kind == _CLIENT_CALL:
+                yield Call(place, arguments=raw)
+            piece = {_PIECES: [{"text": raw}]}
+        elif says == "text_annotation_delta":  # Their places are counted from where its text begins.
+            piece = {_PIECES: [{"annotations": items(member(delta, "annotations"))}]}
+        else:  # `thought_signature`, or what a server's tool gave
+            piece = {name: delta[name] for name in delta if name != "type"} if isinstance(delta, dict) else {}
+        if self._keep:
+            yield Block(place, piece)
+
+
+def _reason(raw: str) -> Part:
+    row = find_row(raw, REASONS[""])
+    goes_on = row is not None and row.resume is Resume.RETRIEVE_SAME_ID
+    return parts.Running(raw) if goes_on else parts.Reason(raw)
+
+
+def _shown(kind: str, part: Any) -> Iterator[Part]:
+    """The text of a step's content."""
+    if kind in _SHOWN and member(part, "type") == "text" and (said := text(member(part, "text"))):
+        yield parts.Text(said) if kind == "model_output" else parts.Reasoning(said)
+
+
+def _answer(interaction: Any) -> Sequence[Any]:
+    """The steps of a body that answer the request: those after the input that some answers repeat."""
+    steps = items(member(interaction, "steps"))
+    if member(interaction, "steps") is None:
+        # Before revision 2026-05-20 they are `outputs`: the same, but content stands in no step.
+        steps = []
+        outputs = items(member(interaction, "outputs"))
+        for is_content, group in groupby(outputs, key=lambda output: text(member(output, "type")) in _CONTENT):
+            some = [*group]
+            steps += [{"type": "model_output", "content": some}] if is_content else some
+    inputs = [place for place, step in enumerate(steps) if member(step, "type") == "user_input"]
+    return steps[inputs[-1] + 1 :] if inputs else steps
+
+
+def _blocks(fold: Fold) -> Iterator[Json]:
+    """The steps, with what a stream added to each."""
+    for step in fold.blocks.values():
+        pieces = [piece for piece in items(step.pop(_PIECES, None)) if isinstance(piece, dict)]
+        where = _SHOWN.get(text(step.get("type")))
+        if pieces and where is not None:
+            step[where] = _contents([*items(step.get(where))], pieces)
+        elif raw := "".join(text(piece.get("text")) for piece in pieces):
+            step["arguments"] = object_or_text(raw)
+        yield step
+
+
+def _contents(found: list[Any], pieces: list[Json]) -> list[Any]:
+    """A step's content with what a stream added: text goes on where text stood last."""
+    for is_text, group in groupby(pieces, key=lambda piece: piece.get("type", "text") == "text"):
+        last = [found.pop()] if is_text and found and member(found[-1], "type") == "text" else []
+        some = [*last, *group]
+        found += [joined(some)] if is_text else some
+    return found
+
+
+def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+    steps = data.get("outputs") if data.get("steps") is None else data["steps"]
+    has_steps = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
+    if not whole or (
+        data.get("event_type") is None and (has_steps or (steps is None and data.get("status") is not None))
+    ):
+        return None
+    return "an interaction has a `status` and a list of `steps`"
+
+
+# --- Requests ---------------------------------------------------------------------------------------------------------
 
 _TOOL: Final = ToolShape(beside={"type": "function"})
 _CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-
-_PATH: Final = rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"
+_CHOICES: Final = {"none": "none", "required": "any"}
+_JSON: Final = {"type": "text", "mime_type": "application/json"}
 
 
 def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
@@ -46,29 +285,24 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     """
     if request.retrieve is not None:
         return {}
-    body: Json = {"model": request.model} if request.model else {}
     system = [message.text for message in request.messages if message.role == "system"]
-    if system:
-        body["system_instruction"] = "\n\n".join(system)
-    if request.token is None or request.previous_id is None or request.extra.get("store") is False:
-        body["input"] = _steps(request.messages)
-    if request.tools:
-        body["tools"] = [_TOOL.written(tool) for tool in request.tools]
-    config = written_settings(request, _CONFIG)
-    if request.tool_choice != "auto":
-        words = {"none": "none", "required": "any"}
-        named = {"allowed_tools": {"mode": "any", "tools": [request.tool_choice]}}
-        config["tool_choice"] = words.get(request.tool_choice, named)
-    if config:
-        body["generation_config"] = config
-    if request.format is not None:
-        body["response_format"] = _format(request.format)
-    more = {
+    is_kept = request.token is not None and request.previous_id is not None and request.extra.get("store") is not False
+    config, choice = written_settings(request, _CONFIG), request.tool_choice
+    if choice != "auto":
+        config["tool_choice"] = _CHOICES.get(choice, {"allowed_tools": {"mode": "any", "tools": [choice]}})
+    schema = {} if request.format == {"type": "json_object"} else {"schema": request.format}
+    settings = {
+        "model": request.model or None,
+        "system_instruction": "\n\n".join(system) or None,
+        "input": None if is_kept else _steps(request.messages),
+        "tools": [_TOOL.written(tool) for tool in request.tools] or None,
+        "generation_config": config or None,
+        "response_format": None if request.format is None else {**_JSON, **schema},
         "previous_interaction_id": request.previous_id,
         "continuation_token": request.token,
         "stream": stream or None,
     }
-    body |= {name: value for name, value in more.items() if value is not None}
+    body = {name: value for name, value in settings.items() if value is not None}
     return with_extra(body, request.extra, "generation_config")
 
 
@@ -77,13 +311,21 @@ def _steps(messages: Sequence[Message]) -> list[Json]:
     written: list[Json] = []
     names: dict[str, str] = {}
     for message in messages:
+        own = own_blocks(message, NAME)
         if message.role == "assistant":
             names |= {call.id: call.name for call in message.tool_calls}
-            written += _said(message)
-        elif own := own_blocks(message, NAME):
+            calls = (
+                {"id": call.id, "name": call.name, "arguments": call.arguments or {}} for call in message.tool_calls
+            )
+            made = (_output(message.content), *({"type": _CLIENT_CALL, **call} for call in calls))
+            written += sent_back(made if own is None else own, message.tool_calls)
+        elif own:
             written += own
         elif message.role == "tool":
-            written.append(_result(message, names))
+            call = message.tool_call_id or ""
+            result: Json = {"type": "function_result", "call_id": call, "result": message.content}
+            result |= {"name": names[call]} if call in names else {}
+            written.append({**result, "is_error": True} if message.is_error else result)
         elif message.role == "user":
             written.append({"type": "user_input", "content": _parts(message.content)})
     return written
@@ -93,168 +335,32 @@ def _parts(content: str | list[Json]) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _result(message: Message, names: Mapping[str, str]) -> Json:
-    call = message.tool_call_id or ""
-    result: Json = {"type": "function_result", "call_id": call, "result": message.content}
-    if call in names:
-        result["name"] = names[call]
-    return {**result, "is_error": True} if message.is_error else result
-
-
-def _said(message: Message) -> list[Json]:
-    """An assistant message as steps; none where it says nothing."""
-    if (own := own_blocks(message, NAME)) is not None:
-        kept = {call.id for call in message.tool_calls}
-        return [step for step in own if _replayable(step, kept)]
-    steps: list[Json] = []
-    if message.text.strip():
-        steps.append({"type": "model_output", "content": _parts(message.content)})
-    return steps + [
-        {"type": CLIENT_CALL, "id": call.id, "name": call.name, "arguments": call.arguments or {}}
-        for call in message.tool_calls
-    ]
-
-
-def _replayable(step: Json, kept: Container[Any]) -> bool:
-    """Whether the API takes a step back: no call that left the history, no unsigned thought, no empty output."""
-    kind = step.get("type")
-    if kind == CLIENT_CALL:
-        return step.get("id") in kept
-    if kind == "thought":
-        return bool(step.get("signature"))
-    content = items(step.get("content"))
-    says = any(member(part, "type") != "text" or text(member(part, "text")).strip() for part in content)
-    return kind != "model_output" or says
-
-
-def _format(format_: Json) -> Json:
-    form: Json = {"type": "text", "mime_type": "application/json"}
-    return form if format_ == {"type": "json_object"} else {**form, "schema": format_}
-
-
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut or paused response. The original's messages stand first, unchanged.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used by the other strategies.
-        strategy: `prompt`; `prefill` (the partial answer is the last step); `resend` (the answer verbatim, nothing
-            after it); `native_token` (the response's token, with the interaction that gave it, as the SDK does).
-    """
-    if strategy == Strategy.NATIVE_TOKEN or (cut.stop.resume is Resume.NATIVE_TOKEN and cut.token is not None):
-        kept = cut.id is not None and request.extra.get("store") is not False
-        return request.but(token=cut.token, previous_id=cut.id if kept else request.previous_id)
-    request = request.but(token=None)
-    left, forced = _unfinished(cut), "generation_config.tool_choice"
-    return continued(request, cut, left, format=NAME, prompt=prompt, strategy=strategy, forced=forced)
-
-
-def _unfinished(cut: ChatResponse) -> list[Json]:
-    """The steps of a cut response that may be replayed: no call without its result, no thought at the end."""
-    own = own_blocks(cut, NAME)
-    if own is None:
-        return [{"type": "model_output", "content": _parts(cut.text)}] if cut.text.strip() else []
-    answered = {step.get("call_id") for step in own}
-    kept = [
-        step
-        for step in own
-        if _replayable(step, ()) and (not text(step.get("type")).endswith("_call") or step.get("id") in answered)
-    ]
-    while kept and kept[-1].get("type") == "thought":
-        kept.pop()
-    return kept
+def _output(content: str | list[Json]) -> Json:
+    return {"type": "model_output", "content": _parts(content)}
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a call of the SDK, or a body, asks for, read in place. A bare text is shown as one message of the user."""
-    body = member(kwargs.get("request"), "body") or kwargs
-    given, form = member(body, "input"), member(body, "response_format")
-    history = ({"role": "user", "content": given},) if isinstance(given, str) else items(given)
-    found = asked(NAME, body, history, text_or_none(member(body, "system_instruction")))
-    if _is_json(form) or member(body, "response_mime_type") == "application/json":
-        return replace(found, output_type="json")
-    kind = output_type(next(iter(items(form)), form), member(body, "response_modalities"))
-    return replace(found, output_type=kind)
+    """What a request asks for. A bare text is shown as one message of the user; of several forms, the first counts."""
+    given, forms = kwargs.get("input"), kwargs.get("response_format")
+    given = {"role": "user", "content": given} if isinstance(given, str) else given
+    history = (given,) if isinstance(given, Mapping) else items(given)
+    body = {**kwargs, "response_format": next(iter(items(forms)), forms)}
+    return asked(NAME, body, history, text_or_none(kwargs.get("system_instruction")))
 
 
-def _is_json(form: Any) -> bool:
-    """Whether an output format, or one of several, is JSON: with that type, or a bare schema as older callers give."""
-    if isinstance(form, list | tuple):
-        return any(_is_json(each) for each in form)
-    kind = member(form, "type")
-    if kind in ("audio", "image", "video") or form is None:
-        return False
-    return member(form, "mime_type") == "application/json" or (isinstance(form, Mapping) and kind != "text")
+# --- Scripted replies -------------------------------------------------------------------------------------------------
 
-
-# --- What a scripted server says ---
-
-_TIME: Final = "2026-05-20T00:00:00Z"
-_USAGE: Final = {
-    "total_input_tokens": "input_tokens",
-    "total_thought_tokens": "reasoning_tokens",
-    "total_cached_tokens": "cache_read_tokens",
-}
 _OTHERS: Final = ("context_length_exceeded", "content_filter")
 """Codes of other formats, for which this one has its own."""
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
-    raw, usage = raw_reason(response.stop, REASONS[""]), response.usage
-    head: Json = {"id": response.id, "object": "interaction", "model": response.model or "scripted"}
-    head |= {"created": _TIME, "updated": _TIME}
-    ending: Json = {**head, "status": raw}
-    if usage is not None:
-        ending["usage"] = written_usage(usage, _USAGE, "total_tokens")
-        if usage.output_tokens is not None:
-            ending["usage"]["total_output_tokens"] = max(0, usage.output_tokens - (usage.reasoning_tokens or 0))
-    if raw == "requires_continuation":
-        ending["continuation_token"] = f"after_{response.id}"
-    written = _written(response)
-    if not stream:
-        return {**ending, "steps": [{**begin, **whole} for begin, whole, _ in written]}
-    events = [
-        _event("interaction.created", interaction={**head, "status": "in_progress"}),
-        _event("interaction.status_update", interaction_id=response.id, status="in_progress"),
-    ]
-    is_open = {call.id for call in response.tool_calls if not call.closed}
-    for index, (begin, _, deltas) in enumerate(written):
-        events.append(_event("step.start", index=index, step=begin))
-        events += [_event("step.delta", index=index, delta=delta) for delta in deltas]
-        breaks_off = not response.stop.terminal_seen and index == len(written) - 1
-        if begin.get("id") not in is_open and not breaks_off:
-            events.append(_event("step.stop", index=index))
-    if response.stop.terminal_seen:
-        events += [_event("interaction.completed", interaction=ending), Event("done", DONE)]
-    return events
-
-
-def _event(kind: str, **said: Any) -> Event:
-    return Event(kind, {"event_type": kind, **said})
-
-
-def _written(response: ChatResponse) -> list[tuple[Json, Json, list[Json]]]:
-    """Each step: how it begins, what a body says of it besides, and the deltas that a stream says instead."""
-    steps: list[tuple[Json, Json, list[Json]]] = []
-    deltas: list[Json]
-    if response.reasoning:
-        signed: Json = {"signature": "c2NyaXB0ZWQ="}
-        deltas = [
-            {"type": "thought_summary", "content": part} for word in words(response.reasoning) for part in _parts(word)
-        ]
-        whole = {**signed, "summary": _parts(response.reasoning)}
-        steps.append(({"type": "thought"}, whole, [*deltas, {"type": "thought_signature", **signed}]))
-    if response.text:
-        deltas = [part for word in words(response.text) for part in _parts(word)]
-        steps.append(({"type": "model_output"}, {"content": _parts(response.text)}, deltas))
-    for call in response.tool_calls:
-        raw = written_arguments(call) if call.arguments != {} else ""
-        deltas = [{"type": "arguments_delta", "arguments": word} for word in words(raw)]
-        begin: Json = {"type": CLIENT_CALL, "id": call.id, "name": call.name, "arguments": {}}
-        steps.append((begin, {"arguments": call.arguments_raw if call.arguments is None else call.arguments}, deltas))
-    return steps
+    raw = raw_reason(response.stop, REASONS[""])
+    token = f"after_{response.id}" if raw == "requires_continuation" else None
+    said = written_reply(NAME, response, raw, stream=stream, token=token)
+    ends = isinstance(said, list) and response.stop.terminal_seen
+    return [*said, Event("done", DONE)] if ends else said
 
 
 def reply_error(
@@ -264,7 +370,7 @@ def reply_error(
     said = error_words(NAME, status, code, message)
     word = code if code and code not in _OTHERS else said.type
     body: Json = {"error": {"code": word, "message": said.message}}
-    return _event("error", **body) if stream else body
+    return Event("error", {"event_type": "error", **body}) if stream else body
 
 
 FORMAT: Final = Format(
@@ -273,12 +379,19 @@ FORMAT: Final = Format(
     framing=Framing.SSE,
     reasons=REASONS,
     voice=Voice("v1_", "call_", "x-request-id"),  # One word for an answer that is cut, whatever cut it.
-    replies=REPLY,
+    replies=Reply(
+        name=NAME,
+        reader=Reader,
+        rows=_rows,
+        faulty=an_object("an interaction", "an event of an interaction", _faulty),
+        failed=error_beside("status", "steps", "outputs"),
+        blocks=_blocks,
+    ),
     route=route,
-    routed=routed_by(_PATH),
+    routed=routed_by(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"),
     request_summary=request_summary,
     body=encode,
-    resume=resume,
+    resume=resumes(NAME, _output, forced="generation_config.tool_choice", by_id=True),
     reply=reply,
     reply_error=reply_error,
     fetches=True,

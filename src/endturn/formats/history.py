@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from endturn.formats.reading import items, member, plain, text
+from endturn.formats.reading import first, items, member, plain, text
 
 _SPEAKERS: Final = {
     # Roles that are not "system", "user", "assistant" or "tool".
@@ -56,7 +56,7 @@ def body_of(message: Any) -> Any:
     """What a message says: text, or its parts."""
     if isinstance(message, str):
         return message
-    return next((body for name in BODY if (body := member(message, name)) is not None), None)
+    return first(message, *BODY)
 
 
 def text_of(message: Any) -> str:
@@ -82,8 +82,19 @@ _RESULTS: Final = ("toolResult", "functionResponse", "function_response")
 
 def result_in(part: Any) -> Any:
     """The tool's result that a part of a message holds, or is; None where there is none."""
-    inner = next((inner for name in _RESULTS if (inner := member(part, name)) is not None), None)
+    inner = first(part, *_RESULTS)
     return part if inner is None and member(part, "type") == "tool_result" else inner
+
+
+_CALLS: Final = ("toolUse", "functionCall", "function_call")
+"""What holds a call: Bedrock's, Gemini's."""
+_ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
+
+
+def call_in(part: Any) -> Mapping[str, Any] | None:
+    """The client's call that a part of a message holds, or is; None where there is none."""
+    inner = part if member(part, "type") in _ARE_CALLS else first(part, *_CALLS)
+    return inner if isinstance(inner, Mapping) and inner.get("type") != "server_tool_use" else None
 
 
 def results_of(message: Any) -> list[tuple[str, bool]]:

@@ -1,13 +1,57 @@
-"""The request that asks for the rest of a cut answer, as far as every format does the same."""
+"""The request that asks for the rest of a cut answer, and what of an answer an API takes back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
+from endturn.formats.history import call_in
+from endturn.formats.reading import first, items, member, text
 from endturn.stop import Resume
+
+
+class Resuming(Protocol):
+    """Makes the request that asks for the rest of a cut or paused response. Its messages begin with the original's.
+
+    Args:
+        prompt: the nudge: the last user message, marked synthetic. Used by `prompt` alone.
+        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing white space stripped: models
+            refuse it there); `resend` (the answer verbatim, nothing after it); `native_token`.
+    """
+
+    def __call__(
+        self, request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+    ) -> Request: ...
+
+
+def resumes(format: str, said: Callable[[str], Json], *, forced: str = "tool_choice", by_id: bool = False) -> Resuming:
+    """How a format goes on that sends an answer back as its blocks.
+
+    Args:
+        said: a text as a block.
+        forced: where `extra` may hold which tool must be called, as a path.
+        by_id: a continuation token goes with the id of the response that it came from, where the server keeps that.
+    """
+
+    def resume(
+        request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+    ) -> Request:
+        if cut.token is not None and (strategy == Strategy.NATIVE_TOKEN or cut.stop.resume is Resume.NATIVE_TOKEN):
+            is_kept = by_id and cut.id is not None and request.extra.get("store") is not False
+            return request.but(token=cut.token, previous_id=cut.id if is_kept else request.previous_id)
+        request = request.but(token=None)
+        if (again := resent(request, cut, strategy)) is not None:
+            return again
+        own = own_blocks(cut, format)
+        blocks = _unfinished([said(cut.text)] if own is None else own)
+        if strategy == Strategy.PREFILL and blocks and isinstance(blocks[-1].get("text"), str):
+            blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
+        partial = cut.message().but(tool_calls=(), blocks=Blocks(format, tuple(blocks))) if blocks else None
+        return asking_on(request, partial, prompt=prompt, strategy=strategy, forced=forced)
+
+    return resume
 
 
 def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None:
@@ -15,31 +59,6 @@ def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None
     if strategy == Strategy.RESEND or cut.stop.resume is Resume.RESEND_UNCHANGED:
         return request.but(messages=(*request.messages, cut.message()))
     return None
-
-
-def continued(
-    request: Request,
-    cut: ChatResponse,
-    unfinished: Sequence[Json],
-    *,
-    format: str,
-    prompt: str,
-    strategy: str,
-    forced: str = "tool_choice",
-) -> Request:
-    """The next request in a format that sends an answer back as its blocks.
-
-    Args:
-        unfinished: the blocks of the cut answer that may be sent back.
-    """
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    blocks = [*unfinished]
-    if strategy == Strategy.PREFILL and blocks and isinstance(blocks[-1].get("text"), str):
-        # A last message that ends in white space is refused.
-        blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
-    partial = cut.message().but(tool_calls=(), blocks=Blocks(format, tuple(blocks))) if blocks else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy, forced=forced)
 
 
 def continued_message(
@@ -93,3 +112,66 @@ def _without(extra: dict[str, Any], path: str) -> dict[str, Any]:
     if below and isinstance(extra.get(name), dict):
         return {**extra, name: _without(extra[name], below)}
     return extra if below else {key: value for key, value in extra.items() if key != name}
+
+
+# --- What an API takes back of its own blocks -------------------------------------------------------------------------
+
+_SIGNATURES: Final = ("signature", "thoughtSignature", "thought_signature", "redactedContent")
+_THOUGHTS: Final = ("thinking", "redacted_thinking", "thought")
+_UNANSWERED: Final = ("executableCode", "executable_code", "toolCall", "tool_call")
+"""What Gemini runs itself: its result stands in the next part."""
+
+
+def sent_back(blocks: Iterable[Json], calls: Iterable[ToolCall] = ()) -> list[Json]:
+    """The blocks without calls that left the history, unsigned thinking and blank text, which APIs refuse.
+
+    Args:
+        calls: the client's that are still in the history.
+    """
+    left = [*calls]
+    return [block for block in blocks if _is_taken(block, left)]
+
+
+def _is_taken(block: Json, left: list[ToolCall]) -> bool:
+    called = call_in(block)
+    if called is not None:
+        id_, name, given = text(first(called, "toolUseId", "id")), member(called, "name"), member(called, "args")
+        for position, call in enumerate(left):
+            # One without an id is known by what it asks for; of two that ask the same, it does not matter which.
+            if call.id == id_ if id_ else call.name == name and (call.arguments or {}) == (given or {}):
+                del left[position]
+                return True
+        return False
+    thought = member(block, "reasoningContent")
+    if any(first(each, *_SIGNATURES) for each in (block, thought, member(thought, "reasoningText"))):
+        return True
+    if _is_thought(block):
+        return block.get("type") == "redacted_thinking"
+    if block.get("type") == "model_output":
+        return any(member(part, "type") != "text" or _says(part) for part in items(block.get("content")))
+    return _says(block) if "text" in block or block.get("type") == "text" else True
+
+
+def _is_thought(block: Json) -> bool:
+    return block.get("thought") is True or block.get("type") in _THOUGHTS or "reasoningContent" in block
+
+
+def _says(part: Any) -> bool:
+    return bool(text(member(part, "text")).strip())
+
+
+def _unfinished(blocks: Iterable[Json]) -> list[Json]:
+    """The blocks of a cut answer that may be sent back: no call without its result, nothing that only it explains."""
+    blocks = [*blocks]
+    results = [first(member(each, "toolResult") or each, "toolUseId", "tool_use_id", "call_id") for each in blocks]
+    kept = [block for block in sent_back(blocks) if _server_call(block) in (None, *results)]
+    while kept and (_is_thought(kept[-1]) or first(kept[-1], *_UNANSWERED) is not None):
+        kept.pop()
+    return kept
+
+
+def _server_call(block: Json) -> Any:
+    """The id of a call that the server runs; None for any other block."""
+    if (use := member(block, "toolUse")) is not None:
+        return text(member(use, "toolUseId"))
+    return text(block.get("id")) if text(block.get("type")).endswith(("_tool_use", "_call")) else None

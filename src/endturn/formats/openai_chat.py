@@ -16,18 +16,15 @@ from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls, written_message
 from endturn.formats.fold import Fold, Reply
-from endturn.formats.format import Format
+from endturn.formats.format import Format, an_object
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks, resent
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none, usage_in
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import chat_reply_error, function_call, raw_reason, words, written_usage
-from endturn.formats.settings import written_settings
+from endturn.formats.settings import FUNCTION, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import FUNCTION
-from endturn.formats.validation import an_object
 from endturn.stop import Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 

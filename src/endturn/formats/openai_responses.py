@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from endturn.chat import ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
 from endturn.events import Strategy
 from endturn.formats.format import Format
-from endturn.formats.next_request import continued, own_blocks
+from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import (
     BACKGROUND,
     COMPLETED,
@@ -22,12 +22,10 @@ from endturn.formats.openai_responses_reader import (
     client_call,
 )
 from endturn.formats.reading import count, items, member, text
-from endturn.formats.request_members import asked
-from endturn.formats.routes import SEGMENTS, routed_by
+from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
-from endturn.formats.settings import written_settings
+from endturn.formats.settings import ToolShape, written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
-from endturn.formats.tools import ToolShape
 from endturn.stop import Resume, StopReason
 
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
@@ -183,8 +181,12 @@ def resume(
     """
     if cut.stop.resume is Resume.RETRIEVE_SAME_ID:
         return request.but(retrieve=cut.id)
-    how = Strategy.PROMPT if strategy == Strategy.PREFILL else strategy
-    return continued(request.but(retrieve=None), cut, _unfinished(cut), format=NAME, prompt=prompt, strategy=how)
+    request = request.but(retrieve=None)
+    if (again := resent(request, cut, strategy)) is not None:
+        return again
+    blocks = _unfinished(cut)
+    answer = cut.message().but(tool_calls=(), blocks=Blocks(NAME, tuple(blocks))) if blocks else None
+    return asking_on(request, answer, prompt=prompt, strategy=Strategy.PROMPT)
 
 
 def _unfinished(cut: ChatResponse) -> list[Json]:

@@ -16,10 +16,10 @@ from endturn.chat import Json
 from endturn.formats import parts
 from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
+from endturn.formats.format import an_object
 from endturn.formats.parts import Part
 from endturn.formats.reading import count, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.summaries import Context
-from endturn.formats.validation import an_object
 from endturn.stop import Row, StopReason, find_row
 from endturn.stop_reasons import tables
 

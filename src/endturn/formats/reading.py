@@ -116,6 +116,12 @@ def arguments(raw: str | None) -> Json | None:
     return parsed if isinstance(parsed, dict) else None
 
 
+def object_or_text(raw: str) -> Json | str:
+    """A call's arguments; as text where they are not whole: what completed them could be taken for the model's."""
+    parsed = arguments(raw)
+    return raw if parsed is None else parsed
+
+
 def strict(raw: str) -> Any:
     """JSON without NaN, infinities or duplicate keys.
 

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from endturn.chat import Blocks, Json, Message, Request, ToolCall
 from endturn.errors import DecodeError
-from endturn.formats.bedrock_invoke_families import asked
 from endturn.formats.content_parts import medium, said, thought
 from endturn.formats.format import Format
-from endturn.formats.history import BODY, body_of, result_in, role, says_error
+from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
 from endturn.formats.reading import arguments, first, items, member, minted, text, text_or_none
-from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS
-from endturn.formats.tools import tools_in
+from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
-_ASKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "openai_chat": ("messages",),
-    "openai_responses": ("input",),
-    "anthropic": ("messages",),
-    "bedrock_converse": ("messages",),
-    "cohere": ("messages", "message"),
-    "completions": ("prompt", "inputs", "inputText", "input", "text"),
-    "gemini": ("contents",),
-    "gemini_interactions": ("input",),
-    "ollama": ("messages", "prompt"),
-}
-"""The members that say what is asked. A request has one of them, but where something else may stand for it:"""
-_OPTIONAL: Final = frozenset({"openai_responses", "bedrock_converse", "gemini_interactions", "ollama"})
-"""a response to go on with, a managed prompt, a model to load."""
-
+_OPTIONAL: Final = frozenset({"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"})
+"""Formats where something else may stand for messages: an earlier response, a managed prompt, tokens, nothing."""
 _IN_PARTS: Final = frozenset({"anthropic", "bedrock_converse", "gemini"})
 """Formats whose answers are sent back part by part; of the others, the message is sent back."""
 _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
@@ -39,11 +24,14 @@ _ITEMS: Final = frozenset({"openai_responses", "gemini_interactions"})
 _OURS: Final = frozenset(
     {
         *("model", "model_id", "system", "instructions", "systemInstruction", "system_instruction", "preamble"),
+        *("messages", "message", "contents"),
         *("chat_history", "tool_results", "stream", "stream_options", "temperature", "seed", "random_seed"),
         *("previous_response_id", "previous_interaction_id", "continuation_token", "continuationToken"),
     }
 )
 """Members that our Request has words for, whatever they say."""
+_PROMPTS: Final = ("prompt", "inputs", "inputText", "input", "text")
+"""Members that say what is asked, where they are text; of several prompts, the message holds the first."""
 _USUAL: Final[tuple[Any, ...]] = (None, [], "auto", {"type": "text"})
 """What a tool choice, the tools and the form of an answer are where nothing is said of them."""
 
@@ -66,20 +54,15 @@ def request_of(format: Format, body: Json) -> Request:
     Raises:
         DecodeError: it is not in the format.
     """
-    model = text(body.get("model")) or text(body.get("model_id"))
-    if not model and "agent" not in body and format.name not in ("completions", "bedrock_invoke"):
+    if not text(first(body, "model", "model_id", "agent")) and format.name not in ("completions", "bedrock_invoke"):
         raise DecodeError("a request names its `model`")
-    if format.name == "bedrock_invoke":
-        format = asked(body).inner
-    names = _ASKED[format.name]
-    name, given = next(((name, body[name]) for name in names if body.get(name) is not None), ("", None))
-    kinds = list if name in ("messages", "contents") else str | list | dict
-    if not isinstance(given, kinds) and not (given is None and format.name in _OPTIONAL):
-        raise DecodeError(f"a request of the format {format.name} has {' or '.join(f'`{each}`' for each in names)}")
-    seen = format.request_summary(body)
+    format = format if format.inner is None else format.inner(body)
+    name, seen = format.name, format.request_summary(body)
+    if not seen.history and name not in _OPTIONAL:
+        raise DecodeError(f"a request of the format {name} has messages, or the text that is asked")
     schema = _schema(body)
     request = Request(
-        model=model,
+        model=text(first(body, "model", "model_id")),
         messages=(),
         tools=tuple(tools_in(body)),
         tool_choice=_tool_choice(body),
@@ -90,13 +73,13 @@ def request_of(format: Format, body: Json) -> Request:
         token=text_or_none(first(body, "continuation_token", "continuationToken")),
         previous_id=seen.previous_id,
     )
-    is_first_api = name == "message"
-    messages = _messages("" if is_first_api else format.name, [given] if isinstance(given, dict) else seen.history)
+    is_first_api = name == "cohere" and "message" in body
+    messages = _messages("" if is_first_api else name, seen.history)
     if system := _content(first(seen.system, "parts") or seen.system):
         messages.insert(0, Message(role="system", content=system))
     ours = _OURS | (LIMIT_MEMBERS if request.max_tokens else frozenset())
-    if format.name != "completions" or isinstance(given, str):  # Of several prompts, the message holds the first.
-        ours |= {*names}
+    if name in _ITEMS or isinstance(first(body, *_PROMPTS), str):
+        ours |= {"input"} if name in _ITEMS else {*_PROMPTS}
     written = format.encode(request, dialect="v1" if is_first_api else "")
     return request.but(messages=tuple(messages), extra=_left(body, written, ours))
 
@@ -149,13 +132,10 @@ def _schema(body: Json) -> Json | None:
 
 # --- The conversation -------------------------------------------------------------------------------------------------
 
-_CALLS: Final = ("toolUse", "functionCall", "function_call")
-"""What a part holds that is a call: Bedrock's, Gemini's."""
 _ARE_PARTS: Final = frozenset({"type", "json", "image", "document", "video", "searchResult"})
 """What tells a part of a result from an object that a tool answered."""
 _WORDS: Final = ("output", "error", "content", "text")
 """The members of an object that is a result's text."""
-_ARE_CALLS: Final = ("tool_use", "function_call", "custom_tool_call")
 _PLAIN: Final = frozenset({*BODY, "role", "type", "tool_call_id"})
 """The members of a message that ours says whole."""
 
@@ -234,10 +214,7 @@ def _blocks(format_: str, speaker: str, raw: Any, *sent: Json) -> Blocks | None:
 
 def _calls(format_: str, raw: Any, parts: list[Json], place: int) -> Iterator[ToolCall]:
     listed = [(call, first(call, "function", "custom") or call) for call in items(member(raw, "tool_calls"))]
-    for each in (raw, *parts):
-        inner = each if member(each, "type") in _ARE_CALLS else first(each, *_CALLS)
-        if isinstance(inner, dict) and inner.get("type") != "server_tool_use":
-            listed.append((inner, inner))
+    listed += [(call, call) for each in (raw, *parts) if (call := call_in(each)) is not None]
     seed = ("history",) if format_ == "ollama" else ("history", place)  # as its own encode knows them
     for number, (call, about) in enumerate(listed):
         given = first(about, "arguments", "input", "args", "parameters")

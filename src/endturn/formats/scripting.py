@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, cast
 
-from endturn.chat import Json, ToolCall, Usage
+from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.errors import UsageError
-from endturn.formats.error_words import error_words
+from endturn.formats.errors import error_words
 from endturn.formats.summaries import Event
 from endturn.stop import Row, Stop, StopReason, find_row
+from endturn.tables import shipped
 
 _WORD: Final = re.compile(r"\s*\S+|\s+")
 
@@ -24,6 +26,82 @@ def words(text: str | None) -> list[str]:
 def written_arguments(call: ToolCall) -> str:
     """A call's arguments as text, as they were written where that is known."""
     return call.arguments_raw if call.arguments_raw is not None else json.dumps(call.arguments or {})
+
+
+def written_reply(
+    format: str, response: ChatResponse, stop: str | None, *, stream: bool, token: str | None = None
+) -> Json | list[Event]:
+    """A response in the shapes that `data/scripted_replies.json` has of a format: a body, or the events of a stream.
+
+    A body has the `whole` of each block in its place. A stream is `head`, then of each block `start`, a `word` each,
+    `last` and `stop`, then `end`; one that breaks off does so within its last block. `name` is the member that is the
+    event's name. "$text", "$word" and their like stand for what is said; where nothing is known, a member is left out.
+
+    Args:
+        stop, token: the format's word for the Stop; the continuation token.
+    """
+    shape, usage = _shapes()[format], response.usage
+    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, "token": token}
+    figures = {} if usage is None else _figures(usage)
+    said |= figures | {"usage": None if usage is None else _filled(shape["usage"], figures)}
+    breaks_off = stream and not response.stop.terminal_seen
+    blocks = [*_blocks(response, breaks_off=breaks_off)]
+    if not stream:
+        whole = [_filled(_of_kind(shape["whole"], kind), block) for kind, block in blocks]
+        return cast(Json, _filled(shape["body"], {**said, "blocks": whole}))
+    events = [*_filled(shape["head"], said)]
+    for index, (kind, block) in enumerate(blocks):
+        block = {**said, **block, "index": index}
+        word = _of_kind(shape["word"], kind)
+        events += _filled(_of_kind(shape["start"], kind) or [], block)
+        events += [_filled(word, {**block, "word": each}) for each in words(block["text"])] if word else []
+        events += _filled(_of_kind(shape["last"], kind) or [], block)
+        events += [] if breaks_off and index == len(blocks) - 1 else _filled(shape["stop"], block)
+    events += [] if breaks_off else _filled(shape["end"], said)
+    return [Event(each.get(shape.get("name")), each) for each in events]
+
+
+def _blocks(response: ChatResponse, *, breaks_off: bool) -> Iterator[tuple[str, Json]]:
+    """What a response says, in order: its kind, and what its shapes have names for."""
+    if response.reasoning:
+        yield "reasoning", {"text": response.reasoning}
+    if response.text:
+        yield "text", {"text": response.text}
+    for call in response.tool_calls:
+        is_cut = call.arguments is None or (breaks_off and call is response.tool_calls[-1])
+        about = {"call": call.id, "name": call.name, "text": written_arguments(call)}
+        # In a body, the arguments of a call that was cut are an object all the same, an empty one.
+        yield "open call" if is_cut else "call", {**about, "arguments": call.arguments or {}}
+
+
+def _of_kind(shapes: Json, kind: str) -> Any:
+    """The shape of a block; an open call is written as any other, where the format does not tell them apart."""
+    return shapes.get(kind, shapes.get("call") if kind == "open call" else None)
+
+
+def _figures(usage: Usage) -> Json:
+    asked, said, thought = usage.input_tokens or 0, usage.output_tokens or 0, usage.reasoning_tokens
+    cached, made = usage.cache_read_tokens, usage.cache_write_tokens
+    return {
+        "input": asked, "fresh": max(0, asked - (cached or 0) - (made or 0)), "cache_read": cached, "cache_write": made,
+        "output": said, "visible": max(0, said - (thought or 0)), "reasoning": thought, "total": asked + said,
+    }  # fmt: skip
+
+
+def _filled(shape: Any, said: Json) -> Any:
+    if isinstance(shape, str) and shape.startswith("$"):
+        return said[shape[1:]]
+    if isinstance(shape, list):
+        return [_filled(each, said) for each in shape]
+    if not isinstance(shape, dict):
+        return shape
+    made = {name: _filled(each, said) for name, each in shape.items()}
+    return {name: value for name, value in made.items() if value is not None or shape[name] is None}
+
+
+@cache
+def _shapes() -> Json:
+    return cast(Json, json.loads(shipped().joinpath("scripted_replies.json").read_text("utf-8")))
 
 
 def function_call(call: ToolCall) -> Json:

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from endturn.formats import FORMATS, RequestSummary, Routed, dialect_in, format_of, request_members
-from endturn.formats.routes import routed_by
+from endturn.formats import FORMATS, RequestSummary, Routed, dialect_in, format_of, request_summary
+from endturn.formats.request_summary import routed_by
 from endturn.providers import provider_at, provider_of_path
 from endturn.stop_reasons import COMPATIBLE
 
@@ -69,7 +69,7 @@ class Endpoint(NamedTuple):
         """
         if self.known and self.is_exact:
             return True
-        required = request_members.required()
+        required = request_summary.required()
         ways = required.get(f"{self.format.name} {self.dialect}") or required[self.format.name]
         return body is not None and any(names <= body.keys() for names in ways)
 
