@@ -159,7 +159,7 @@ def test_a_wrapper_s_turn_is_as_long_as_its_call(world: World) -> None:
 
 # --- Continuations -------------------------------------------------------------------------------------------------
 
-NUDGE = user("Continue exactly from where you left off.")
+CONTINUE = user("Continue exactly from where you left off.")
 
 
 @pytest.mark.parametrize("name", CONTINUING)
@@ -213,7 +213,7 @@ def test_a_prompt_that_is_asked_many_times_is_not_one_turn(world: World) -> None
 def test_what_was_taken_for_a_continuation_and_was_none(world: World) -> None:
     """A redirect that its client follows by another request: what was cut waits for that."""
     cut = world.cut(HISTORY)
-    history = [*HISTORY, answer(HALF), NUDGE]
+    history = [*HISTORY, answer(HALF), CONTINUE]
     call = open_call(
         Layer.CLIENT, RequestSummary(model="m", history=history, length=len(history)), provider="p", model="m"
     )
@@ -277,7 +277,7 @@ def test_a_call_of_somebody_else(world: World, history: list[Any]) -> None:
     world.call(history, "…")
     assert world.outcomes == [TurnOutcome.COMPLETED]
     assert world.inferring.open_turns == 1
-    assert world.call([*HISTORY, answer(HALF), NUDGE]).started.continuation is not None
+    assert world.call([*HISTORY, answer(HALF), CONTINUE]).started.continuation is not None
 
 
 def test_one_prompt_for_several_models(world: World) -> None:
@@ -290,15 +290,15 @@ def test_one_prompt_for_several_models(world: World) -> None:
 @pytest.mark.parametrize(
     "third",
     [
-        pytest.param([*HISTORY, answer(HALF), NUDGE, answer(" the sun"), NUDGE], id="segments"),
-        pytest.param([*HISTORY, answer(HALF + " the sun"), NUDGE], id="merged"),
+        pytest.param([*HISTORY, answer(HALF), CONTINUE, answer(" the sun"), CONTINUE], id="segments"),
+        pytest.param([*HISTORY, answer(HALF + " the sun"), CONTINUE], id="merged"),
         pytest.param([*HISTORY, answer(HALF + " the sun")], id="merged prefill"),
     ],
 )
 def test_a_turn_that_is_continued_twice(world: World, third: list[Any]) -> None:
     """Hosts append each part, or merge the parts into one: both are found."""
     first = world.cut(HISTORY)
-    second = world.cut([*HISTORY, answer(HALF), NUDGE], " the sun")
+    second = world.cut([*HISTORY, answer(HALF), CONTINUE], " the sun")
     ended = world.call(third, " together cause.")
     assert {call.started.turn for call in (first, second, ended)} == {first.started.turn}
     assert ended.started.continuation is not None
@@ -309,7 +309,7 @@ def test_a_turn_that_is_continued_twice(world: World, third: list[Any]) -> None:
 def test_a_continuation_that_fails_may_be_tried_again(world: World) -> None:
     """An error leaves the answer as cut as it was; the same request again is a retry."""
     world.cut(HISTORY)
-    history = [*HISTORY, answer(HALF), NUDGE]
+    history = [*HISTORY, answer(HALF), CONTINUE]
     world.call(history, reason=StopReason.ERROR, error=RuntimeError("503"))
     assert world.outcomes == []
     ended = world.call(history, REST)
@@ -321,7 +321,7 @@ def test_a_continuation_that_fails_may_be_tried_again(world: World) -> None:
 def test_a_continuation_that_fails_for_good(world: World) -> None:
     """A turn that its host leaves after an error ended with that, and on a cut answer."""
     world.cut(HISTORY)
-    world.call([*HISTORY, answer(HALF), NUDGE], reason=StopReason.ERROR, error=RuntimeError("503"))
+    world.call([*HISTORY, answer(HALF), CONTINUE], reason=StopReason.ERROR, error=RuntimeError("503"))
     world.inferring.close()
     (turn,) = world.records.turns
     assert (turn.outcome, turn.complete, turn.turn.unfinished) == (TurnOutcome.PROVIDER_ERROR, False, True)
@@ -381,9 +381,9 @@ def test_found_by_the_conversation_that_a_server_keeps(world: World) -> None:
 
 
 def test_an_answer_that_could_not_be_seen(world: World) -> None:
-    """Where the model only thought, a host has nothing to send back: the nudge alone is a continuation."""
+    """Where the model only thought, a host has nothing to send back: asking to go on alone is a continuation."""
     cut = world.cut(HISTORY, "")
-    ended = world.call([*HISTORY, NUDGE], HALF)
+    ended = world.call([*HISTORY, CONTINUE], HALF)
     assert ended.started.turn is cut.started.turn
 
 
@@ -444,7 +444,7 @@ def test_an_idle_turn_ends_before_the_next_call(world: World) -> None:
     """What would have continued it comes too late."""
     world.cut(HISTORY)
     world.clock.now += IDLE_S
-    assert world.call([*HISTORY, answer(HALF), NUDGE], REST).started.continuation is None
+    assert world.call([*HISTORY, answer(HALF), CONTINUE], REST).started.continuation is None
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
@@ -486,7 +486,7 @@ def test_within_an_observed_turn_continuations_are_recognised(world: World) -> N
     scope = start_turn(Turn(kind=TurnKind.OBSERVED))
     with scope.step():
         world.cut(HISTORY)
-        ended = world.call([*HISTORY, answer(HALF), NUDGE], REST)
+        ended = world.call([*HISTORY, answer(HALF), CONTINUE], REST)
         other = world.call([user("an unrelated question")])
     assert ended.started.turn is scope.turn
     assert ended.started.continuation is not None
@@ -519,7 +519,7 @@ def test_turns_do_not_take_each_other_s_calls(world: World) -> None:
 
 
 def test_a_controller_says_itself_what_it_continues(world: World) -> None:
-    """Nothing is inferred within its turn, and the texts that it nudges with are known from then on."""
+    """Nothing is inferred within its turn, and the texts that it goes on with are known from then on."""
     turn = Turn(kind=TurnKind.CONTROLLER)
     scope = start_turn(turn)
     words = user("Bitte den Faden wieder aufnehmen.")
@@ -603,7 +603,7 @@ def test_a_question_in_parts_is_a_question() -> None:
     assert marks[2] is None
 
 
-# --- Nudges --------------------------------------------------------------------------------------------------------
+# --- Texts that ask to go on ----------------------------------------------------------------------------------------
 
 
 TEXTS = json.loads(Path(__file__).with_name("continue_prompts.json").read_text())
@@ -626,12 +626,12 @@ def timed(at: str) -> dict[str, Any]:
     return {"role": "system", "content": f"Be brief. It is {at}."}
 
 
-@pytest.mark.parametrize("last", [[NUDGE], []], ids=["nudge", "prefill"])
+@pytest.mark.parametrize("last", [[CONTINUE], []], ids=["prompt", "prefill"])
 def test_a_system_prompt_that_is_written_anew(world: World, last: list[Any]) -> None:
     """What is said again after another system prompt, the cut answer with it, is continued."""
     cut = world.cut([timed("9:00"), HI])
     again = world.cut([timed("9:01"), HI, answer(HALF), *last], " the sun")
-    ended = world.call([timed("9:02"), HI, answer(HALF + " the sun"), NUDGE], REST)
+    ended = world.call([timed("9:02"), HI, answer(HALF + " the sun"), CONTINUE], REST)
     assert cut.started.turn is again.started.turn is ended.started.turn
     assert world.outcomes == [TurnOutcome.COMPLETED]
 
@@ -641,7 +641,7 @@ def test_a_system_prompt_beside_the_messages_that_is_written_anew(world: World) 
     turns = []
     for at, history, reason in (
         ("9:00", [HI], StopReason.MAX_TOKENS),
-        ("9:01", [HI, answer(HALF), NUDGE], StopReason.END_TURN),
+        ("9:01", [HI, answer(HALF), CONTINUE], StopReason.END_TURN),
     ):
         asked = RequestSummary(model="m", system=timed(at), history=history, length=len(history))
         call = open_call(Layer.CLIENT, asked, provider="p", model="m")
@@ -656,7 +656,7 @@ def test_an_agent_with_other_instructions_is_another(world: World) -> None:
     """One question put to two agents is two turns: nothing but the cut answer itself makes them one."""
     first = world.cut([timed("9:00"), HI])
     same = world.call([timed("9:01"), HI], REST)
-    other = world.call([timed("9:01"), HI, answer("Something else."), NUDGE], REST)
+    other = world.call([timed("9:01"), HI, answer("Something else."), CONTINUE], REST)
     assert len({id(ended.started.turn) for ended in (first, same, other)}) == 3
     assert world.inferring.open_turns == 1
 
@@ -668,8 +668,8 @@ def test_a_question_after_a_system_prompt_that_is_written_anew(world: World) -> 
     assert world.outcomes == [TurnOutcome.NOT_CONTINUED, TurnOutcome.COMPLETED]
 
 
-def test_remembered_nudges_are_few() -> None:
-    """A controller that nudges with ever new texts does not fill the memory."""
+def test_remembered_texts_are_few() -> None:
+    """A controller that goes on with ever new texts does not fill the memory."""
     known = ContinuePrompts()
     for number in range(fingerprints.REMEMBERED + 1):
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))

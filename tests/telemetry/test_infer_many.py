@@ -20,7 +20,7 @@ from endturn.telemetry.turn_inference import TurnInference
 
 SYSTEM = {"role": "system", "content": "You are one of many agents."}
 SHARED = {"role": "user", "content": "Write a long report."}
-NUDGE = {"role": "user", "content": "Continue exactly where you stopped."}
+CONTINUE = {"role": "user", "content": "Continue exactly where you stopped."}
 
 WAYS = ("prompt", "prefill", "resend", "retry", "id", "conversation", "leave", "whole")
 
@@ -84,7 +84,7 @@ class Conversation:
             asked: dict[str, Any] = {}
             match way:
                 case "prompt":
-                    history = [*answered, NUDGE]
+                    history = [*answered, CONTINUE]
                 case "prefill":
                     history, expected = answered, Strategy.PREFILL
                 case "resend":
@@ -92,9 +92,9 @@ class Conversation:
                 case "retry":
                     history, expected, last = self.history, Strategy.RETRY, True
                 case "id":
-                    history, asked = [NUDGE], {"previous_id": cut.response_id}
+                    history, asked = [CONTINUE], {"previous_id": cut.response_id}
                 case _:
-                    history, asked = [NUDGE], named
+                    history, asked = [CONTINUE], named
             before = cut
             yield from self.call(history, StopReason.END_TURN if last else StopReason.MAX_TOKENS, **asked)
             cut = self.ended
@@ -104,7 +104,7 @@ class Conversation:
             assert cut.started.turn is before.started.turn
             # Parts one after the other, as most hosts keep them.
             if way == "prompt":
-                answered = [*answered, NUDGE, {"role": "assistant", "content": self.said}]
+                answered = [*answered, CONTINUE, {"role": "assistant", "content": self.said}]
             elif way == "prefill":
                 text = answered[-1]["content"] + self.said
                 answered = [*self.history, {"role": "assistant", "content": text}]

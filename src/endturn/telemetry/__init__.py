@@ -1,1 +1,1 @@
-"""Telemetry: the schema, the recorder that folds announced records into signals, and what announces from outside."""
+"""Telemetry: the schema, the recorder that turns emitted records into signals, and turns and spans that it finds."""

@@ -71,14 +71,14 @@ class ContentPolicy:
             UsageError: an argument cannot be used. A variable that cannot is warned of: nothing is captured then.
         """
         on_span, on_event = _places(content)
-        told = "is neither true nor false: it is as if it were not set"
-        details = variable(EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, told=told)
+        why = "is neither true nor false: it is as if it were not set"
+        details = variable(EMIT_EVENT, {"TRUE": True, "FALSE": False}.__getitem__, otherwise=on_event, why=why)
         if isinstance(max_chars, bool) or not (max_chars is None or (isinstance(max_chars, int) and max_chars > 0)):
             raise UsageError(f"content_max_chars={max_chars!r}: give a number of characters, 1 or more")
         if redact is not None and not callable(redact):
             raise UsageError(f"redact is a function from text to text, not a value of type {type(redact).__name__}")
-        told = f"is no number of characters: {LONGEST:,} are recorded"
-        longest = max_chars or variable(MAX_CHARS, _characters, otherwise=LONGEST, told=told)
+        why = f"is no number of characters: {LONGEST:,} are recorded"
+        longest = max_chars or variable(MAX_CHARS, _characters, otherwise=LONGEST, why=why)
         redact = redact or _named_redaction()
         return cls(on_span=on_span, on_event=on_event and details, details=details, longest=longest, redact=redact)
 
@@ -106,8 +106,8 @@ class ContentPolicy:
                 raise
             hooks.lost("redact")
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
-            told = "failed; what was said in such calls is not recorded"
-            say_once(f"the redaction {name}", told, error=failed.__cause__)
+            why = "failed; what was said in such calls is not recorded"
+            say_once(f"the redaction {name}", why, error=failed.__cause__)
             return {}
         found[schema.CONTENT_CUT.key] = writer.cut
         return {key: value for key, value in found.items() if value}
@@ -124,20 +124,20 @@ def as_text(found: Mapping[str, Any]) -> dict[str, Any]:
 _said: set[str] = set()
 
 
-def say_once(what: str, told: str, *, error: BaseException | None = None) -> None:
+def say_once(what: str, why: str, *, error: BaseException | None = None) -> None:
     """Warn of a variable that cannot be used, or of what failed, the first time."""
     if what not in _said:
         _said.add(what)
-        log.warning("endturn: %s %s", what, told, exc_info=error)
+        log.warning("endturn: %s %s", what, why, exc_info=error)
 
 
-def variable(name: str, read: Callable[[str], Value], *, otherwise: Value, told: str) -> Value:
-    """What a variable says, whatever its case; where that cannot be read, it is told once."""
+def variable(name: str, read: Callable[[str], Value], *, otherwise: Value, why: str) -> Value:
+    """What a variable says, whatever its case; where that cannot be read, it is said once."""
     word = os.environ.get(name, "").strip().upper()
     try:
         return read(word) if word else otherwise
     except (KeyError, ValueError):
-        say_once(name, told)
+        say_once(name, why)
         return otherwise
 
 
@@ -145,8 +145,8 @@ def _places(given: str | None) -> tuple[bool, bool]:
     if given is None:
         # `true` is none of them: it is an older generation's word, for something else.
         words = {"FALSE": PLACES["NO_CONTENT"], **PLACES}
-        told = f"is none of {WORDS}: no content is recorded"
-        return variable(CAPTURE, words.__getitem__, otherwise=PLACES["NO_CONTENT"], told=told)
+        why = f"is none of {WORDS}: no content is recorded"
+        return variable(CAPTURE, words.__getitem__, otherwise=PLACES["NO_CONTENT"], why=why)
     if not isinstance(given, str) or given.strip().upper() not in PLACES:
         raise UsageError(f"content={given!r}: use one of {WORDS}")
     return PLACES[given.strip().upper()]

@@ -3,8 +3,8 @@
 The span processor tells what begins and ends. A span is judged by its attributes when it is asked about, for many come
 after its start. Every open span is kept, weakly, for it may turn out to be an agent's; at most `OPEN` of them.
 
-A call's span in which nothing was announced, until it ended, is a call of its own: one that this process does not send
-over HTTP, or that no HTTP client here has been wrapped for. It is announced then, from what the span says.
+A call's span in which nothing was emitted, until it ended, is a call of its own: one that this process does not send
+over HTTP, or that no HTTP client here has been wrapped for. It is emitted then, from what the span says.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ForeignSpan:
 
     Attributes:
         parent: the id of its parent span, 0 of a root.
-        is_counted: a call was announced within it, or another process has counted what it tells of.
+        is_counted: a call was emitted within it, or another process has counted what it tells of.
         is_handed_over: it is Logfire's, and ended before its stream was read: another span tells of the end.
         turn: of an agent's span, once a call was made in it.
     """
@@ -76,7 +76,7 @@ class AdoptedSpan:
 
 @dataclass(slots=True, eq=False)
 class _RecentCall:
-    """A call that was announced. `models` are its names; none of a call that was read from a span."""
+    """A call that was emitted. `models` are its names; none of a call that was read from a span."""
 
     started_ns: int
     models: set[str]
@@ -112,7 +112,7 @@ def began(span: Any, is_counted: Callable[[], bool]) -> None:
 
 
 def ended(span: Any) -> None:
-    """A span has ended: an agent's turn ends with it; a call that nobody announced is announced. It is only read."""
+    """A span has ended: an agent's turn ends with it; a call that nobody emitted is emitted. It is only read."""
     own = span.get_span_context().span_id
     entry = _open.get(own)
     if entry is None:
@@ -127,8 +127,8 @@ def ended(span: Any) -> None:
         _end_turn(entry, span_conventions.outcome_of(span))
     if kind is Kind.STREAM_END:
         entry.is_counted |= _take_handed_over(entry.parent)
-    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted and not _was_announced(span):
-        _announce(span, entry)
+    if kind in (Kind.CALL, Kind.STREAM_END) and not entry.is_counted and not _was_emitted(span):
+        _emit_call(span, entry)
 
 
 def close_all() -> None:
@@ -171,7 +171,7 @@ def turn_here() -> Turn | None:
 
 
 def call_started(started: CallStarted, *, counted: bool) -> None:
-    """A call has been announced: the spans around it need not be counted."""
+    """A call has been emitted: the spans around it need not be counted."""
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
     if _open:
         around = _current_id() if adopted is None else adopted.around
@@ -268,8 +268,8 @@ def _drop(span_id: int) -> None:
         _end_turn(entry, TurnOutcome.CANCELLED)
 
 
-def _was_announced(span: Any) -> bool:
-    """Whether a call's span in which nothing was announced tells of a call that was: of the same response, or, where
+def _was_emitted(span: Any) -> bool:
+    """Whether a call's span in which nothing was emitted tells of a call that was: of the same response, or, where
     either has no id, of the same model, begun since the span was. Some say of a span that it ended before its request
     was sent."""
     known = facts_of(span)
@@ -288,20 +288,20 @@ def _short(model: str) -> str:
     return model.rpartition("/")[2]
 
 
-def _announce(span: Any, entry: ForeignSpan) -> None:
-    """Announce a call of which only its span tells."""
+def _emit_call(span: Any, entry: ForeignSpan) -> None:
+    """Emit the records of a call of which only its span tells."""
     if not hooks.listening():
         return
-    told = span_conventions.request_of(span)
+    request = span_conventions.request_of(span)
     scopes = tuple(map(scope_of, (span, *_calls_around(entry.parent))))
     adopted = AdoptedSpan(NonRecordingSpan(span.get_span_context()), scopes, entry.parent, has_ended=True)
-    call = open_call(Layer.CLIENT, late=True, adopt=adopted, **told)
+    call = open_call(Layer.CLIENT, late=True, adopt=adopted, **request)
     if call is None:
         return
     call.started_ns, call.started_s = span.start_time, _perf_counter_at(span.start_time)
     call.first_chunk_s = number(facts_of(span).get(schema.RESPONSE_FIRST_CHUNK.key))
     call.turn = declared_turn() or _turn_around(entry.parent)
-    call.end(**span_conventions.result_of(span, provider=told["provider"], maximum=told["maximum"]))
+    call.end(**span_conventions.result_of(span, provider=request["provider"], maximum=request["maximum"]))
 
 
 def _perf_counter_at(ns: int) -> float:

@@ -115,8 +115,8 @@ class MessageWriter:
             parts += self._all(self._media, content_parts.within(message))
         return parts + self._all(self._call, message.tool_calls)
 
-    def _typed(self, kind: str, **told: Any) -> Part:
-        return {"type": kind, **{name: self._value(value) for name, value in told.items()}}
+    def _typed(self, kind: str, **members: Any) -> Part:
+        return {"type": kind, **{name: self._value(value) for name, value in members.items()}}
 
     def _call(self, call: ToolCall) -> Part:
         given = call.arguments if call.arguments is not None else call.arguments_raw

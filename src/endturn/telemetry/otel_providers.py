@@ -73,8 +73,8 @@ class Options:
                 raise UsageError(f"{name}={getattr(self, name)!r}: give True, False or None")
         prices = self.prices.values() if isinstance(self.prices, Mapping) else ((),)
         if self.prices is not None and not all(map(_is_price, prices)):
-            told = "give a mapping of models to USD per million tokens, (input, output)"
-            raise UsageError(f'prices={self.prices!r}: {told}: {{"gpt-5": (1.25, 10)}}')
+            why = "give a mapping of models to USD per million tokens, (input, output)"
+            raise UsageError(f'prices={self.prices!r}: {why}: {{"gpt-5": (1.25, 10)}}')
         _generations(self.semconv)
         _events_go_to(self.events)
         ContentPolicy.of(self.content, self.content_max_chars, self.redact)
@@ -185,5 +185,5 @@ def _events_go_to(given: str | None) -> str:
     """
     if given and given not in MODES:
         raise UsageError(f"events={given!r}: use one of {', '.join(MODES)}")
-    told = f"is none of {', '.join(MODES)}: events go to logs"
-    return given or variable(EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", told=told)
+    why = f"is none of {', '.join(MODES)}: events go to logs"
+    return given or variable(EVENTS, {mode.upper(): mode for mode in MODES}.__getitem__, otherwise="logs", why=why)

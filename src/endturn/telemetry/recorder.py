@@ -226,7 +226,9 @@ class Recorder:
             remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
         if turn.kind is TurnKind.IMPLICIT and (stop.truncated or not turn.truncated):
             # The turn has no span: its events and exemplars lead to its truncated call, else to its last.
-            self._remember_turn(turn, OpenSpan(trace.get_current_span(opened.context), ours=False))
+            # One that was cut waits, perhaps for long: then only where it was is kept.
+            kept = OpenSpan(trace.get_current_span(opened.context), ours=False) if stop.truncated else opened
+            self._remember_turn(turn, kept)
 
     def _content(self, ended: events.CallEnded, opened: Opened) -> Attributes:
         """What was said in a call, as it may be recorded; nothing where nobody would see it, or another tells it."""

@@ -49,9 +49,9 @@ class _SpanObserver(SpanProcessor):
         _safely(foreign_spans.close_all)
 
 
-def _safely(tell: Callable[..., None], *told: Any) -> None:
+def _safely(tell: Callable[..., None], *arguments: Any) -> None:
     try:
-        tell(*told)
+        tell(*arguments)
     except Exception:
         log_internal_error("looking at a span")
 
@@ -93,7 +93,7 @@ class AdoptingSpanProcessor(_SpanObserver):
         self._stop_listening()
 
     def __call__(self, record: Record) -> hooks.Activation | None:
-        """Record what is announced while `instrument` has not been called."""
+        """Record what is emitted while `instrument` has not been called."""
         return None if _is_instrumented() else self._recorder(record)
 
     def awake(self) -> bool:
