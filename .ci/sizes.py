@@ -15,22 +15,19 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src/endturn"
 
-TOTAL = 21_500
+TOTAL = 19_500
 """Lines of code without `ui`. Lower it when the code has become shorter; the goal is 15,000."""
 FILE = 400
 FUNCTION = 60
 
-LONG_FILES = {"controller.py", "telemetry/schema.py"}
-LONG_FUNCTIONS = {"continuation/turn.py: steps"}
+LONG_FILES: set[str] = set()
+LONG_FUNCTIONS: set[str] = set()
 LATE_IMPORTS = {
-    "continuation/policy.py: endturn.continuation.presets",
-    "continuation/toolgate.py: endturn.continuation.fit",
+    "continuation/tool_gate.py: endturn.continuation.schema_check",
     "demo.py: endturn.demo_agents",
     "demo.py: endturn.instrumentation.configure",
-    "demo_agents.py: endturn",
-    "demo_agents.py: endturn.scripted",
-    "errors.py: difflib",
     "__init__.py: endturn.errors",
+    "instrumentation/body.py: httpx",
     "instrumentation/http_clients.py: endturn.instrumentation.exchange",
     "instrumentation/instrument.py: endturn.telemetry.span_processor",
     "instrumentation/instrument.py: multiprocessing.process",
