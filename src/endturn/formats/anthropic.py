@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
@@ -15,7 +14,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import ToolShape
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Row, StopReason, raw_text
@@ -273,16 +272,6 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     return written_reply(NAME, response, raw_reason(response.stop, REASONS[dialect]), stream=stream)
 
 
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, its `error` event."""
-    said = error_words(NAME, status, code, message)
-    error = {"type": said.type, "message": said.message}
-    body: Json = {"type": "error", "error": error, "request_id": f"req_{number:08d}"}
-    return Event("error", body) if stream else body
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
@@ -304,5 +293,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resumes(NAME, _text),
     reply=reply,
-    reply_error=reply_error,
+    reply_error=errors_of(NAME),
 )

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.formats.errors import error_words, shortened
+from endturn.formats.errors import shortened
 from endturn.formats.fold import Reply
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
@@ -23,7 +23,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import ToolShape, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import StopReason, raw_text
@@ -375,15 +375,6 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     return written_reply(NAME, response, raw, stream=stream, token=token)
 
 
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, the event that it is."""
-    said = error_words(NAME, status, code, message)
-    body: Json = {"error": {"code": status, "message": said.message, "status": said.type}}
-    return Event(None, body) if stream else body
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
@@ -400,5 +391,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resumes(NAME, _text, forced="toolConfig"),
     reply=reply,
-    reply_error=reply_error,
+    reply_error=errors_of(NAME),
 )

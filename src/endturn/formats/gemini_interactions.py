@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.formats import parts
-from endturn.formats.errors import error_words, says_of_stop
+from endturn.formats.errors import says_of_stop
 from endturn.formats.fold import Fold, Reply, joined
 from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
@@ -18,7 +18,7 @@ from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Part
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, written_reply
+from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import ToolShape, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
@@ -350,9 +350,6 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_OTHERS: Final = ("context_length_exceeded", "content_filter")
-"""Codes of other formats, for which this one has its own."""
-
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as the API would send it: a body, or the events of a stream."""
@@ -361,16 +358,6 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     said = written_reply(NAME, response, raw, stream=stream, token=token)
     ends = isinstance(said, list) and response.stop.terminal_seen
     return [*said, Event("done", DONE)] if ends else said
-
-
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, its `error` event."""
-    said = error_words(NAME, status, code, message)
-    word = code if code and code not in _OTHERS else said.type
-    body: Json = {"error": {"code": word, "message": said.message}}
-    return Event("error", {"event_type": "error", **body}) if stream else body
 
 
 FORMAT: Final = Format(
@@ -393,6 +380,6 @@ FORMAT: Final = Format(
     body=encode,
     resume=resumes(NAME, _output, forced="generation_config.tool_choice", by_id=True),
     reply=reply,
-    reply_error=reply_error,
+    reply_error=errors_of(NAME),
     fetches=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, cast
 
@@ -59,6 +59,26 @@ def written_reply(
         events += [] if breaks_off and index == len(blocks) - 1 else _filled(shape["stop"], block)
     events += [] if breaks_off else _filled(shape["end"], said)
     return [Event(each.get(shape.get("name")), each) for each in events]
+
+
+_OTHERS: Final = ("context_length_exceeded", "content_filter")
+"""Codes of OpenAI's: for these, others have words of their own."""
+
+
+def errors_of(format: str) -> Callable[..., Json | Event]:
+    """How a format that has a shape for it says an error: as an answer's body, or within a stream as an event."""
+
+    def reply_error(
+        status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+    ) -> Json | Event:
+        shape, said = _shapes()[format], error_words(format, status, code, message)
+        word = code if code and code not in _OTHERS else said.type
+        known = {"status": status, "type": said.type, "code": word, "message": said.message}
+        written = shape.get("error event", shape["error"]) if stream else shape["error"]
+        body: Json = _filled(written, {**known, "request": f"req_{number:08d}"})
+        return Event(body.get(shape.get("name")), body) if stream else body
+
+    return reply_error
 
 
 def _blocks(response: ChatResponse, *, breaks_off: bool) -> Iterator[tuple[str, Json]]:
