@@ -332,6 +332,9 @@ def test_a_maximum_in_the_formats_own_words_is_clamped(
     result = ContinuationController(provider, format=speaks, policy=policy).run(ask(max_tokens=None, extra=extra))
     assert result.complete
     assert [(request.max_tokens, request.extra) for request in provider.requests] == [(None, extra), (300, clamped)]
+    provider = Played(cut("one ", tokens=60), said("two"))  # of a budget that four times the maximum leaves whole
+    ContinuationController(provider, format=speaks).run(ask(max_tokens=None, extra=extra))
+    assert provider.requests[1].max_tokens == 400
 
 
 # --- What was to be replaced ----------------------------------------------------------------------------------------
