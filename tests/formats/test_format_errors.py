@@ -179,6 +179,7 @@ def test_an_error_inside_a_stream_has_one_word() -> None:
     """Of code and type, the exception and what had arrived before it name the same."""
     told = {"type": "tokens", "code": "rate_limit_exceeded", "message": "Rate limit reached"}
     assert broken(told).raw == "rate_limit_exceeded"
+    assert broken({"code": "sk-proj-abcdefghijklmnopqrstuvwx", "message": "no such key"}).raw == "[removed]"
     assert "429 rate_limit_exceeded" in str(error_of(200, {}, {"error": told}, ctx=CTX))
 
 

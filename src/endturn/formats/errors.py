@@ -128,7 +128,7 @@ def broken(error: Any) -> Stop:
     if said is not None:
         return said if said.detail is not None else replace(said, detail=label_of(error))
     words = (member(error, name) for name in ("code", "type", "status"))  # The last is Google's.
-    raw = next((word for word in words if isinstance(word, str) and word), "error")
+    raw = shortened(next((word for word in words if isinstance(word, str) and word), "error"))  # some echo the key
     return find_stop(raw, {raw: Row(StopReason.ERROR, True, source="error events")}, detail=label_of(error))
 
 
