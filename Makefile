@@ -35,14 +35,14 @@ check: $(VENV)/.dev  ## format, lint, types, layers, sizes, and that generated f
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(PY) .ci/sizes.py
 	$(VENV)/bin/endturn generate --check
+	$(PY) .ci/sizes.py
 
 generate: $(VENV)/.dev  ## write dashboards, rules, rule tests and reference documents anew
 	$(VENV)/bin/endturn generate $(ARGS)
 
 docs: $(VENV)/.dev  ## the documentation as a site, in `site/` (ARGS=--open: serve it while it is edited)
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs $(if $(filter --open,$(ARGS)),serve,build --quiet)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs $(if $(filter --open,$(ARGS)),serve,build)
 
 stack: $(VENV)/.dev  ## build Collector, Prometheus, Alertmanager and Loki natively, at the versions that compose pins
 	$(PY) stack/build.py $(ARGS)

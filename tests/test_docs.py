@@ -69,7 +69,7 @@ def test_every_link_leads_somewhere(name: str) -> None:
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Every page has its place, and every link and anchor on it leads somewhere: mkdocs is strict."""
-    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    build = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]
     done = subprocess.run(build, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert 'href="../design/"' in (tmp_path / "contributing" / "index.html").read_text()

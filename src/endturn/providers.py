@@ -58,12 +58,18 @@ class ProviderEndpoint:
     aliases: tuple[str, ...] = ()
 
 
+def _endpoint(name: str, row: Mapping[str, Any]) -> ProviderEndpoint:
+    if unknown := row.keys() - ProviderEndpoint.__dataclass_fields__.keys():
+        raise ValueError(f"providers.toml: [{name}] has {sorted(unknown)}, which no provider has")
+    return ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
+
+
 def _value(key: str, value: Any) -> Any:
     return Auth(value) if key == "auth" else tuple(value) if isinstance(value, list) else value
 
 
 PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {
-    name: ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
+    name: _endpoint(name, row)
     for name, row in tomllib.loads(shipped().joinpath("providers.toml").read_text("utf-8")).items()
 }
 """The providers known by name; names of the conventions where they have one. A client asks others too, by address.

@@ -1,6 +1,6 @@
 """What every reply in the tests is read as, whole and at every cut, and what is made of every request: as files.
 
-`python -m tests.replies.record` writes what they expect anew, with the code as it is now; the inputs stay. That is for
+`python -m tests.replies.record [FILE ...]` writes what they expect anew, with the code as it is now; the inputs stay. That is for
 a behaviour whose promise changes: the difference shows it. Nothing in the files names a module, class or function.
 
 `<format>/<reply>.json` is one reply:
@@ -30,7 +30,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -297,12 +298,14 @@ def written(value: Any, indent: str = "") -> str:
     return f"{first}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{last}"
 
 
-def main() -> None:
-    """Write all files anew."""
-    for path in [*reply_files(), *request_files()]:
+def main(paths: Sequence[str]) -> None:
+    """Write these files anew, or all of them, where what they expect differs."""
+    for path in [Path(path).resolve() for path in paths] or [*reply_files(), *request_files()]:
         content = json.loads(path.read_text())
-        path.write_text(written(of_file(path, content)) + "\n")
+        found = of_file(path, content)
+        if found != content:
+            path.write_text(written(found) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
