@@ -1,7 +1,7 @@
 """What every reply in the tests is read as, whole and at every cut, and what is made of every request: as files.
 
-`python -m tests.replies.record [FILE ...]` writes what they expect anew, with the code as it is now; the inputs stay. That is for
-a behaviour whose promise changes: the difference shows it. Nothing in the files names a module, class or function.
+`python -m tests.replies.record [FILE ...]` writes what they expect anew, with the code as it is now; the inputs stay.
+That is for a behaviour whose promise changes: the difference shows it. Nothing in the files names a module or function.
 
 `<format>/<reply>.json` is one reply:
 
