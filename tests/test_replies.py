@@ -57,6 +57,7 @@ def test_a_reply_is_read_as_its_file_says(path: Path) -> None:
         check(path, {part: content.get(part)}, {part: now.get(part)})
 
 
+@pytest.mark.behaviour(8)
 @pytest.mark.parametrize("path", request_files(), ids=named)
 def test_requests_and_error_answers_are_what_their_file_says(path: Path) -> None:
     """Bodies, summaries, routes, continuations and exceptions."""
