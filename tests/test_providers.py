@@ -38,7 +38,8 @@ endturn.instrument(meter_provider=MeterProvider([reader]))
 scripted = ScriptedProvider([truncate("One two three", after=2)], exhausted="last")
 http = httpx.Client(transport=scripted.transport(), event_hooks={"request": [asked.append]})
 Client("acme", http=http)(Request(model="m", messages=(Message(role="user", content="hi"),)))
-http.post("https://eu.acme.test/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+said = [{"role": "user", "content": "hi"}]
+http.post("https://eu.acme.test/v1/chat/completions", json={"model": "m", "messages": said})
 endturn.uninstrument()
 counted = [
     (point.attributes["gen_ai.provider.name"], point.attributes["endturn.stop.reason"], point.value)
