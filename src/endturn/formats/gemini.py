@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote
@@ -360,8 +360,9 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     history = given if isinstance(given, list | tuple) else () if given is None else (given,)
     settings = first(kwargs, "generationConfig", "generation_config") if config is None else config
     system = first(kwargs if config is None else config, "systemInstruction", "system_instruction")
-    own = {"model": text(kwargs.get("model")), "stream": kwargs.get("stream") is True, "system": system}
-    return replace(asked(NAME, settings, history), **own)
+    seen = asked(NAME, settings, history, model=text(kwargs.get("model")), stream=kwargs.get("stream") is True)
+    seen.system = system
+    return seen
 
 
 # --- What a scripted server says ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
@@ -12,13 +12,13 @@ from endturn.formats.reading import count, member, number, output_type, seed_of,
 from endturn.formats.summaries import RequestSummary, Routed
 from endturn.tables import lines, shipped
 
-_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+Read = Callable[[Any], Any]
+
+_READ: Final[Mapping[str, Read]] = {
     "model": text,
     "maximum": count,
-    "choices": count,
-    "stream": lambda value: value is True,
-    "stream_usage": lambda value: value is True,
-    "background": lambda value: value is True,
+    "choices": lambda value: count(value) or None,
+    **dict.fromkeys(("stream", "stream_usage", "background"), lambda value: value is True),
     "output_type": output_type,
     "schema": lambda value: "json" if value else None,
     "modalities": lambda value: output_type(None, value),
@@ -31,7 +31,10 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "stop_sequences": texts,
     "reasoning_level": text_or_none,
 }
-"""How each member is read; what a row of the table may be called."""
+"""How each member is read, unless it is missing or null; what a row of the table may be called."""
+
+_FIELDS: Final = {"schema": "output_type", "modalities": "output_type"}
+"""The field of a summary that a member fills, where it has another name."""
 
 _NOTHING: Final = (None, "", ())
 
@@ -48,15 +51,16 @@ def required() -> Mapping[str, tuple[frozenset[str], ...]]:
 
 
 @cache
-def _members() -> Mapping[str, Mapping[str, Sequence[Sequence[str]]]]:
-    """format → our name → paths."""
-    found: dict[str, dict[str, list[list[str]]]] = {}
+def _members() -> Mapping[str, Mapping[str, Sequence[tuple[Read, str, Sequence[str]]]]]:
+    """format → field of a summary → how to read it, from which member, and from which below that."""
+    found: dict[str, dict[str, list[tuple[Read, str, Sequence[str]]]]] = {}
     for place, (format_, ours, paths) in lines(shipped(), "request_members.tsv", range(3, 4)):
         if ours == "required":
             continue
         if ours not in _READ:
             raise ValueError(f"{place}: {ours!r} is none of {', '.join(_READ)}")
-        found.setdefault(format_, {})[ours] = [path.split(".") for path in paths.split()]
+        for name, *below in (path.split(".") for path in paths.split()):
+            found.setdefault(format_, {}).setdefault(_FIELDS.get(ours, ours), []).append((_READ[ours], name, below))
     return found
 
 
@@ -70,24 +74,19 @@ def asked(format_: str, body: Any, history: Sequence[Any], system: Any = None, *
         system: the system prompt, where it stands beside the history.
         own: what the format reads itself.
     """
-    found: dict[str, Any] = {}
-    for ours, paths in _members()[format_].items():
-        value = next((said for path in paths if (said := _READ[ours](_at(body, path))) not in _NOTHING), None)
-        if value is not None:
-            found[ours] = value
-        elif ours == "stream_usage":  # only where a format has it, it must be asked for
-            found[ours] = False
-    kinds = [found.pop(name, None) for name in ("modalities", "schema", "output_type")]
-    found["output_type"] = next((kind for kind in kinds if kind is not None), None)
-    found["choices"] = found.get("choices") or 1
+    members = _members()[format_]
+    found: dict[str, Any] = {"stream_usage": "stream_usage" not in members}  # where a format has it, it must be asked
+    look = body.get if body.__class__ is dict else partial(member, body)
+    for field, places in members.items():
+        for read, name, below in places:
+            value = look(name)
+            for deeper in below:
+                value = member(value, deeper)
+            if value is not None and (value := read(value)) not in _NOTHING:
+                found[field] = value
+                break
     system = system if isinstance(system, str | list | tuple) else None
     return RequestSummary(**{**found, **own}, system=system, history=history, length=len(history))
-
-
-def _at(thing: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        thing = member(thing, name)
-    return thing
 
 
 SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"

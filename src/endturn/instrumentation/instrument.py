@@ -238,13 +238,13 @@ def _warn_without_sdk() -> None:
     )
 
 
-def _warn_of_shared_name(provider: object) -> None:
+def _warn_of_shared_name(provider: Any) -> None:
     """Say so where a host's own provider takes its name from a variable: every process that inherits it has the same.
 
     `configure` appends what tells processes apart; a provider that somebody else made is not ours to rename.
     """
     is_named = f"{INSTANCE}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    if is_named and installed(provider) and not is_owned(provider):
+    if is_named and installed(provider.__class__) and not is_owned(provider):
         log.warning(
             "endturn: every process that inherits OTEL_RESOURCE_ATTRIBUTES has one %s; two that write one series make "
             "nonsense of it. Give each its own, or let endturn.configure() set up the SDK",

@@ -95,7 +95,7 @@ def exporters(signal: Signal, given: Any, attributes: Mapping[str, Any]) -> list
     Raises:
         UsageError: a variable names what there is not, or what is not installed.
     """
-    if installed(_CURRENT[signal]()):
+    if installed(_CURRENT[signal]().__class__):
         log.info("endturn: a provider for %s is installed already; it is used as it is", signal)
         if attributes:
             log.warning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Final
 
 from opentelemetry import metrics, trace
@@ -29,8 +30,8 @@ EVENTS: Final = "ENDTURN_EVENTS"
 MODES: Final = ("logs", "spans", "both")
 
 _CURRENT: Final[dict[str, Callable[[], Any]]] = {
-    "tracer": lambda: trace.get_tracer_provider(),
-    "meter": lambda: metrics.get_meter_provider(),
+    "tracer": trace.get_tracer_provider,
+    "meter": metrics.get_meter_provider,
     "logger": get_logger_provider,
 }
 
@@ -120,7 +121,7 @@ class OTelProviders:
         """See whether missing providers have been installed."""
         for signal, given in tuple(self._missing.items()):
             provider = _CURRENT[signal]() if given is None else given
-            if given is not None or installed(provider):
+            if given is not None or installed(provider.__class__):
                 del self._missing[signal]
                 self._use(signal, provider)
 
@@ -152,11 +153,10 @@ class OTelProviders:
         return None if self.options.prices is None else self.options.prices.get(model)
 
 
-def installed(provider: object) -> bool:
-    """Whether a global provider is somebody's: the API's own are proxies and no-ops that stand in for a later one."""
-    return not type(provider).__module__.startswith(
-        ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs")
-    )
+@cache
+def installed(kind: type) -> bool:
+    """Whether a global provider of this type is somebody's: the API's own stand in for one that comes later."""
+    return not kind.__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs"))
 
 
 def _is_price(price: Any) -> bool:
