@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
+from string import Template
 from typing import Any, Final, cast
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
@@ -81,8 +82,8 @@ def errors_of(format: str) -> Callable[..., Json | Event]:
         shape, said = _shapes()[format], error_words(format, status, code, message)
         word = code if code and code not in _OTHERS else said.type
         known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
-        written = shape.get("error event", shape["error"]) if stream else shape["error"]
-        body: Json = _filled(written, {**known, "request": f"req_{number:08d}"})
+        known |= {"number": f"{number:08d}", "reason": "TIMEOUT" if status in (408, 504) else "ERROR"}
+        body: Json = _filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
         return Event(body.get(shape.get("name")), body) if stream else body
 
     return reply_error
@@ -119,7 +120,9 @@ def _figures(usage: Usage) -> Json:
 
 
 def _filled(shape: Any, said: Json) -> Any:
-    if isinstance(shape, str) and shape.startswith("$"):
+    if isinstance(shape, str) and not shape.startswith("$"):
+        return Template(shape).substitute(said) if "$" in shape else shape
+    if isinstance(shape, str):
         name, _, otherwise = shape[1:].partition(" or ")
         return json.loads(otherwise) if otherwise and said[name] is None else said[name]
     if isinstance(shape, list):
