@@ -476,7 +476,7 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
     # Mistral sends a call whole, and its SDK takes nothing else.
     is_whole = dialect == "mistral"
-    return written_reply(NAME, response, raw, stream=stream, whole=is_whole or None, pieces=not is_whole or None)
+    return written_reply(NAME, response, raw, stream=stream, at_once=is_whole or None, pieces=not is_whole or None)
 
 
 FORMAT: Final = Format(

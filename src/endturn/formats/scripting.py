@@ -45,25 +45,27 @@ def written_reply(
     """
     shape, usage = _shapes()[format], response.usage
     breaks_off = stream and not response.stop.terminal_seen
-    blocks = [*_blocks(response, breaks_off=breaks_off)]
     said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **_figures(usage or Usage()), **own}
-    said |= {"reasoning": None, "text": None, "refusal": None} | {kinds[0]: block["text"] for kinds, block in blocks}
     spent = {name: value for name, value in _filled(shape["usage"], said).items() if value != {}}
-    said["usage"] = None if usage is None else spent or None
-    wholes = [(kinds, _filled(_of(shape["whole"], kinds), block)) for kinds, block in blocks]
-    said["blocks"] = [whole for _, whole in wholes]
-    said["calls"] = [whole for kinds, whole in wholes if "call" in kinds] or None
-    said["content"] = [whole for kinds, whole in wholes if "call" not in kinds] or None
+    said |= {"usage": None if usage is None else spent or None, "reasoning": None, "text": None, "refusal": None}
+    blocks = []
+    for index, (kinds, block) in enumerate(_blocks(response, breaks_off=breaks_off)):
+        block = {**said, **block, "index": index}
+        blocks.append((kinds, {**block, "whole": _filled(_of(shape["whole"], kinds), block)}))
+    said |= {kinds[0]: block["text"] for kinds, block in blocks}
+    said["blocks"] = [block["whole"] for _, block in blocks]
+    said["calls"] = [block["whole"] for kinds, block in blocks if "call" in kinds] or None
+    said["content"] = [block["whole"] for kinds, block in blocks if "call" not in kinds] or None
     said["body"] = _filled(shape["body"], said)
     if not stream:
         return cast(Json, said["body"])
     events = [*_filled(shape["head"], said)]
-    for index, (kinds, block) in enumerate(blocks):
-        block = {**said, **block, "index": index}
+    for kinds, block in blocks:
         events += _filled(_of(shape["start"], kinds), block) or []
         events += [_filled(_of(shape["word"], kinds), {**block, "word": word}) for word in words(block["text"])]
         events += _filled(_of(shape["last"], kinds), block) or []
-        events += [] if breaks_off and index == len(blocks) - 1 else _filled(_of(shape["stop"], kinds), block) or []
+        is_cut = breaks_off and block["index"] == len(blocks) - 1
+        events += [] if is_cut else _filled(_of(shape["stop"], kinds), block) or []
     events += [] if breaks_off else _filled(shape["end"], said)
     name = shape.get("name")
     return [Event(name and member(each, name), each) for each in events if each is not None]
@@ -73,15 +75,20 @@ _OTHERS: Final = ("context_length_exceeded", "content_filter")
 """Codes of OpenAI's: for these, others have words of their own."""
 
 
-def errors_of(format: str) -> Callable[..., Json | Event]:
-    """How a format that has a shape for it says an error: as an answer's body, or within a stream as an event."""
+def errors_of(format: str, words: str = "") -> Callable[..., Json | Event]:
+    """How a format that has a shape for it says an error: as an answer's body, or within a stream as an event.
+
+    Args:
+        words: the format whose words it uses, if not its own.
+    """
 
     def reply_error(
         status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
     ) -> Json | Event:
-        shape, said = _shapes()[format], error_words(format, status, code, message)
+        shape, said = _shapes()[format], error_words(words or format, status, code, message)
         word = code if code and code not in _OTHERS else said.type
         known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
+        known |= {"label": said.code or said.type}
         known |= {"number": f"{number:08d}", "reason": "TIMEOUT" if status in (408, 504) else "ERROR"}
         body: Json = _filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
         return Event(body.get(shape.get("name")), body) if stream else body
@@ -193,17 +200,3 @@ def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
 def listed(reasons: Collection[StopReason]) -> str:
     """Reasons by name, in our own order."""
     return ", ".join(reason.value for reason in StopReason if reason in reasons)
-
-
-def chat_error(status: int, code: str | None, message: str | None) -> Json:
-    """An error answer's body as OpenAI writes it."""
-    said = error_words("openai_chat", status, code, message)
-    return {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
-
-
-def chat_reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """The same; within a stream, the chunk that it is."""
-    body = chat_error(status, code, message)
-    return Event(None, body) if stream else body
