@@ -14,15 +14,14 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request, Tool
 from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls, written_message
-from endturn.formats.errors import error_words, label_of
+from endturn.formats.errors import label_of
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format, an_object
-from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import function_call, raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import FUNCTION, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import raw_text
@@ -231,8 +230,6 @@ def _failed(data: Any) -> Any:
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-_ID: Final = "c14c80c3-18eb-4519-9460-0000"
-"""How ids begin: with eight digits more, each is a UUID, as Cohere's are."""
 _PATH: Final = rf"{SEGMENTS}/v2/chat"
 _SETTINGS: Final = {name: name for name in ("max_tokens", "temperature", "seed")}
 _ANY_JSON: Final = {"type": "json_object"}
@@ -388,51 +385,7 @@ _ROWS: Final = {**REASONS[""], **REASONS["v1"]}
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A response as v2 would send it, whichever version is asked: a body, or the events of a stream."""
-    end: Json = {"finish_reason": raw_reason(response.stop, _ROWS)}
-    if usage := written_usage(response.usage, _USAGE):
-        end["usage"] = usage
-    said = {"thinking": response.reasoning, "text": response.text}
-    content = [{"type": kind, kind: each} for kind, each in said.items() if each]
-    calls = [function_call(call) for call in response.tool_calls]
-    if not stream:
-        message = {"content": content, "tool_calls": calls}
-        kept = {name: value for name, value in message.items() if value}
-        return {"id": response.id, "message": {"role": "assistant", **kept}, **end}
-    empty = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-    data: list[Json] = [{"type": "message-start", "id": response.id, "delta": {"message": empty}}]
-    for index, part in enumerate(content):
-        kind = part["type"]
-        data.append(_event("content-start", index, content={**part, kind: ""}))
-        data += [_event("content-delta", index, content={kind: word}) for word in words(part[kind])]
-        data.append({"type": "content-end", "index": index})
-    for index, (call, written) in enumerate(zip(response.tool_calls, calls, strict=True)):
-        given = written_arguments(call)
-        begun = {**written, "function": {"name": call.name, "arguments": ""}}
-        data.append(_event("tool-call-start", index, tool_calls=begun))
-        data += [_event("tool-call-delta", index, tool_calls={"function": {"arguments": w}}) for w in words(given)]
-        if call.closed:
-            data.append({"type": "tool-call-end", "index": index})
-    if response.stop.terminal_seen:
-        data.append({"type": "message-end", "delta": end})
-        return [*(Event(each["type"], each) for each in data), Event(None, DONE)]
-    if data[-1]["type"].endswith("-end"):
-        data.pop()
-    return [Event(each["type"], each) for each in data]
-
-
-def _event(kind: str, index: int, **message: object) -> Json:
-    return {"type": kind, "index": index, "delta": {"message": message}}
-
-
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, the `message-end` that tells of it."""
-    said = error_words("cohere", status, code, message).message
-    if not stream:
-        return {"id": f"{_ID}{number:08d}", "message": said}
-    reason = "TIMEOUT" if status in (408, 504) else "ERROR"
-    return Event("message-end", {"type": "message-end", "delta": {"error": said, "finish_reason": reason}})
+    return written_reply(NAME, response, raw_reason(response.stop, _ROWS), stream=stream)
 
 
 FORMAT: Final = Format(
@@ -440,7 +393,8 @@ FORMAT: Final = Format(
     provider="cohere",
     framing=Framing.SSE,
     reasons=REASONS,
-    voice=Voice(_ID, "tool_", "x-debug-trace-id"),
+    # With eight digits more, an id is a UUID, as Cohere's are.
+    voice=Voice("c14c80c3-18eb-4519-9460-0000", "tool_", "x-debug-trace-id"),
     replies=Reply(
         name=NAME,
         reader=Reader,
@@ -456,5 +410,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=errors_of(NAME),
 )

@@ -23,7 +23,7 @@ from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import chat_reply_error, raw_reason, words, written_usage
+from endturn.formats.scripting import errors_of, raw_reason, words, written_usage
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import TAIL, Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import find_row, raw_text
@@ -474,5 +474,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=chat_reply_error,
+    reply_error=errors_of("openai_chat"),
 )

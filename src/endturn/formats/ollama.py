@@ -8,14 +8,13 @@ from typing import Any, Final
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls
-from endturn.formats.errors import error_words
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.next_request import continued_message, own_blocks
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, words, written_usage
+from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import FUNCTION, with_extra, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import StopReason
@@ -124,10 +123,15 @@ def _messages(messages: tuple[Message, ...]) -> list[Json]:
             call = message.tool_call_id or ""
             written |= {"tool_call_id": call, **({"tool_name": names[call]} if call in names else {})}
         elif message.tool_calls:
-            written["tool_calls"] = [call_of(call) for call in message.tool_calls]
+            written["tool_calls"] = [_call(call) for call in message.tool_calls]
         if message.role != "assistant" or "tool_calls" in written or text(written.get("content")).strip():
             found.append(written)
     return found
+
+
+def _call(call: ToolCall) -> Json:
+    """A call as a message of this format holds it: its arguments are an object, whatever they were."""
+    return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
 
 
 def resume(
@@ -161,44 +165,11 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A scripted response as `/api/chat` sends it: a body, or the lines of a stream."""
-    head: Json = {"model": response.model, "created_at": "2026-01-01T00:00:00Z"}
-    message: Json = {"role": "assistant", "content": ""}
-    calls = [call_of(call) for call in response.tool_calls]
-    if not stream:
-        thinking = {"thinking": response.reasoning} if response.reasoning else {}
-        message |= {"content": response.text, **thinking, **({"tool_calls": calls} if calls else {})}
-        return {**head, "message": message, **_ending(response)}
-    pieces: list[Json] = [{"thinking": word} for word in words(response.reasoning)]
-    pieces += [{"content": word} for word in words(response.text)]
-    pieces += [{"tool_calls": [call]} for call in calls]
-    lines: list[Json] = [{**head, "message": {**message, **piece}, "done": False} for piece in pieces]
-    if response.stop.terminal_seen:
-        lines.append({**head, "message": message, **_ending(response)})
-    return [Event(None, line) for line in lines]
-
-
-def _ending(response: ChatResponse) -> Json:
-    """What a response's last line says beside its message."""
+    """A scripted response as `/api/chat` sends it: a body, or the lines of a stream. What is empty is left out."""
     raw = raw_reason(response.stop, REASONS[""])
-    if raw is None:
-        return {"done": False}
-    # The server leaves out what is empty.
-    reason = {"done_reason": raw} if raw else {}
-    return {"done": True, **reason, "total_duration": 1, **written_usage(response.usage, _USAGE)}
-
-
-def call_of(call: ToolCall) -> Json:
-    """A call as a message of this format holds it: its arguments are an object, whatever they were."""
-    return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
-
-
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body; within a stream, the line that it is."""
-    body: Json = {"error": error_words(NAME, status, code, message).message}
-    return Event(None, body) if stream else body
+    done = raw is not None
+    response = response if done else response.but(usage=None)
+    return written_reply(NAME, response, raw or None, stream=stream, done=done, took=1 if done else None)
 
 
 FORMAT: Final = Format(
@@ -222,5 +193,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=errors_of(NAME),
 )

@@ -17,12 +17,11 @@ from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls, written_message
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format, an_object
-from endturn.formats.framing import DONE
 from endturn.formats.next_request import continued_message, own_blocks, resent
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none, usage_in
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import chat_reply_error, function_call, raw_reason, words, written_usage
+from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import FUNCTION, written_settings
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Row, StopReason, find_row, raw_text
@@ -475,41 +474,9 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A scripted response as a server of this format sends it: a body, or the events of a stream."""
     raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
-    declines = response.stop.reason is StopReason.REFUSED and response.stop.raw == "stop"
-    spoken = "refusal" if declines else "content"
-    head = {"id": response.id, "created": 0, "model": response.model}
-    spent = {"prompt_tokens": 0, "completion_tokens": 0, **written_usage(response.usage, _USAGE, "total_tokens")}
-    usage = {} if response.usage is None else {"usage": spent}
-    calls = [function_call(call) for call in response.tool_calls]
-
-    def choice(name: str, said: Json, reason: str | None) -> list[Json]:
-        return [{"index": 0, name: said, "logprobs": None, "finish_reason": reason}]
-
-    if not stream:
-        message: Json = {"role": "assistant", "content": None, spoken: response.text or None}
-        message |= {"reasoning_content": response.reasoning} if response.reasoning else {}
-        message |= {"tool_calls": calls} if calls else {}
-        return {**head, "object": "chat.completion", "choices": choice("message", message, raw), **usage}
-    head["object"] = "chat.completion.chunk"
-    deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": word} for word in words(response.reasoning)]
-    deltas += [{spoken: word} for word in words(response.text)]
-    for index, call in enumerate(calls):
-        # Mistral sends a call whole, and its SDK takes nothing else.
-        pieces = [call] if dialect == "mistral" else _call_pieces(call)
-        deltas += [{"tool_calls": [{**piece, "index": index}]} for piece in pieces]
-    choices = [choice("delta", delta, None) for delta in deltas] + ([choice("delta", {}, raw)] if raw else [])
-    events = [Event(None, {**head, "choices": each}) for each in choices]
-    if not response.stop.terminal_seen:
-        return events
-    last = [Event(None, {**head, "choices": [], **usage})] if usage else []
-    return [*events, *last, Event(None, DONE)]
-
-
-def _call_pieces(call: Json) -> list[Json]:
-    function = call["function"]
-    begin = {**call, "function": {**function, "arguments": ""}}
-    return [begin, *({"function": {"arguments": word}} for word in words(function["arguments"]))]
+    # Mistral sends a call whole, and its SDK takes nothing else.
+    is_whole = dialect == "mistral"
+    return written_reply(NAME, response, raw, stream=stream, at_once=is_whole or None, pieces=not is_whole or None)
 
 
 FORMAT: Final = Format(
@@ -535,5 +502,5 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=chat_reply_error,
+    reply_error=errors_of(NAME),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall, Usage
+from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
+from endturn.formats.errors import error_words
 from endturn.formats.format import Format
 from endturn.formats.next_request import asking_on, own_blocks, resent
 from endturn.formats.openai_responses_reader import (
@@ -18,12 +19,11 @@ from endturn.formats.openai_responses_reader import (
     REASONS,
     REPLY,
     RUNNING,
-    USAGE,
     client_call,
 )
 from endturn.formats.reading import count, items, member, text
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import chat_error, raw_reason, words, written_arguments, written_usage
+from endturn.formats.scripting import errors_of, raw_reason, written_arguments, written_reply
 from endturn.formats.settings import ToolShape, written_settings
 from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import Resume, StopReason
@@ -214,118 +214,32 @@ _WORDS: Final = {
 }
 """What the API says for a reason where that is not the first row that means it: calls and refusals are in the output,
 a job says that it is one."""
+_ENDED: Final = (COMPLETED, "incomplete", "failed", "cancelled")
 _CUT: Final = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.MISSING)
 
 
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A scripted response as the API would send it: a body, or the events of a stream."""
-    status, _, why = (raw_reason(response.stop, BACKGROUND) or "").partition(":")
-    error = {"code": why or None, "message": chat_error(500, why or None, None)["error"]["message"]}
-    # The SDK's types have every member of a usage: what is not known is zero.
-    known: Json = {name: getattr(response.usage, name) or 0 for name in USAGE.values()} if response.usage else {}
-    body: Json = {
-        "id": response.id,
-        "object": "response",
-        "created_at": 0,
-        "status": status or None,
-        "background": response.stop.reason is StopReason.PAUSED,
-        "error": error if status == "failed" else None,
-        "incomplete_details": {"reason": why} if status == "incomplete" else None,
-        "model": response.model,
-        "output": _output(response),
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": written_usage(Usage(**known), USAGE, "total_tokens") if known else None,
-    }
-    if not stream:
-        return body
-    events = _events(body, ended=response.stop.terminal_seen and status not in ("", *RUNNING))
-    return [Event(event["type"], event | {"sequence_number": number}) for number, event in enumerate(events)]
-
-
-def _output(response: ChatResponse) -> list[Json]:
-    name, output = text(response.id).removeprefix("resp_"), list[Json]()
-    if response.reasoning:
-        summary = [{"type": "summary_text", "text": response.reasoning}]
-        output.append({"id": f"rs_{name}", "type": "reasoning", "summary": summary})
-    if response.text:
-        part: Json = {"type": "output_text", "text": response.text, "annotations": [], "logprobs": []}
-        if response.stop.reason is StopReason.REFUSED:
-            part = {"type": "refusal", "refusal": response.text}
-        cut = response.stop.reason in _CUT and not response.tool_calls
-        told = {"type": "message", "status": "incomplete" if cut else COMPLETED, "role": "assistant"}
-        output.append({"id": f"msg_{name}", **told, "content": [part]})
-    for at, call in enumerate(response.tool_calls):
-        output.append({"id": f"fc_{name}_{at}", **_call(call), "status": COMPLETED if call.closed else "incomplete"})
-    return output
-
-
-def _events(body: Json, *, ended: bool) -> Iterator[Json]:
-    """The events of a stream; one that does not end leaves its last item open."""
-    status, output = body["status"], body["output"]
-    begun = body | dict.fromkeys(("usage", "error", "incomplete_details"))
-    begun |= {"status": status if status in RUNNING else "in_progress", "output": []}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": f"response.{begun['status']}", "response": begun}
-    for index, item in enumerate(output):
-        yield from _item_events(index, item, done=ended or index < len(output) - 1)
-    if ended:
-        known = status in (COMPLETED, "incomplete", "failed", "cancelled")
-        yield {"type": f"response.{status if known else COMPLETED}", "response": body}
-
-
-_BEGUN: Final[Mapping[str, Json]] = {
-    "reasoning": {"summary": []},
-    "message": {"content": []},
-    "function_call": {"arguments": ""},
-}
-"""What an item of each type holds as it begins."""
-
-
-def _item_events(index: int, item: Json, *, done: bool) -> Iterator[Json]:
-    where: Json = {"item_id": item["id"], "output_index": index}
-    began = {**item, "status": "in_progress", **_BEGUN[item["type"]]}
-    yield {"type": "response.output_item.added", "output_index": index, "item": began}
-    match item:
-        case {"arguments": said}:
-            whole = done and item["status"] == COMPLETED
-            yield from _pieces("function_call_arguments", where, "arguments", said, done=whole)
-        case {"summary": [part]}:
-            where["summary_index"] = 0
-            yield from _part("reasoning_summary_part", "reasoning_summary_text", where, part, done=done)
-        case {"content": [part]}:
-            where["content_index"] = 0
-            yield from _part("content_part", part["type"], where, part, done=done)
-    if done:
-        yield {"type": "response.output_item.done", "output_index": index, "item": item}
-
-
-def _part(event: str, kind: str, where: Json, part: Json, *, done: bool) -> Iterator[Json]:
-    name = "refusal" if kind == "refusal" else "text"
-    yield {"type": f"response.{event}.added", **where, "part": {**part, name: ""}}
-    yield from _pieces(kind, where, name, part[name], done=done)
-    if done:
-        yield {"type": f"response.{event}.done", **where, "part": part}
-
-
-def _pieces(kind: str, where: Json, name: str, said: str, *, done: bool) -> Iterator[Json]:
-    more: Json = {"logprobs": []} if kind == "output_text" else {}
-    for word in words(said):
-        yield {"type": f"response.{kind}.delta", **where, "delta": word, **more}
-    if done:
-        yield {"type": f"response.{kind}.done", **where, name: said, **more}
-
-
-def reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """An error answer's body, the same as to a chat request; within a stream, its `error` event."""
-    body = chat_error(status, code, message)
-    if not stream:
-        return body
-    error = {**body["error"], "code": body["error"]["code"] or body["error"]["type"]}
-    return Event("error", {**error, "type": "error", "sequence_number": 0})
+    stop = response.stop
+    status, _, why = (raw_reason(stop, BACKGROUND) or "").partition(":")
+    failed = {"code": why or None, "message": error_words("openai_chat", 500, why or None, None).message}
+    goes_on = not status or status in RUNNING
+    said = written_reply(
+        NAME,
+        response.with_stop(terminal_seen=False) if goes_on else response,
+        status or None,
+        stream=stream,
+        bare=text(response.id).removeprefix("resp_"),
+        begun=status if status in RUNNING else "in_progress",
+        ended=status if status in _ENDED else COMPLETED,
+        state="incomplete" if stop.reason in _CUT and not response.tool_calls else COMPLETED,
+        background=stop.reason is StopReason.PAUSED,
+        error=failed if status == "failed" else None,
+        details={"reason": why} if status == "incomplete" else None,
+    )
+    if not isinstance(said, list):
+        return said
+    return [Event(event.name, event.data | {"sequence_number": number}) for number, event in enumerate(said)]
 
 
 FORMAT: Final = Format(
@@ -341,6 +255,6 @@ FORMAT: Final = Format(
     body=encode,
     resume=resume,
     reply=reply,
-    reply_error=reply_error,
+    reply_error=errors_of(NAME, words="openai_chat"),
     fetches=True,
 )

@@ -71,7 +71,7 @@ _PARTS: Final = {place.part: place for place in _PLACES.values() if place.part} 
 GIVEN: Final = {place.item: place.member for place in _PLACES.values() if not place.part}
 """Calls of the client's own tools: the member that holds what the tool is given."""
 
-USAGE: Final = {
+_USAGE: Final = {
     "input_tokens": "input_tokens",
     "input_tokens_details.cached_tokens": "cache_read_tokens",
     "input_tokens_details.cache_write_tokens": "cache_write_tokens",
@@ -170,7 +170,7 @@ class Reader:
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
-        if (usage := usage_in(member(response, "usage"), USAGE)) is not None:
+        if (usage := usage_in(member(response, "usage"), _USAGE)) is not None:
             yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.

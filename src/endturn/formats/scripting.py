@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
+from string import Template
 from typing import Any, Final, cast
 
 from endturn.chat import ChatResponse, Json, ToolCall, Usage
 from endturn.errors import UsageError
 from endturn.formats.errors import error_words
+from endturn.formats.reading import member
 from endturn.formats.summaries import Event
 from endturn.stop import Row, Stop, StopReason, find_row
 from endturn.tables import shipped
@@ -29,94 +31,115 @@ def written_arguments(call: ToolCall) -> str:
 
 
 def written_reply(
-    format: str, response: ChatResponse, stop: str | None, *, stream: bool, token: str | None = None
+    format: str, response: ChatResponse, stop: str | None, *, stream: bool, **own: Any
 ) -> Json | list[Event]:
     """A response in the shapes that `data/scripted_replies.json` has of a format: a body, or the events of a stream.
 
     A body has the `whole` of each block in its place. A stream is `head`, then of each block `start`, a `word` each,
     `last` and `stop`, then `end`; one that breaks off does so within its last block. `name` is the member that is the
-    event's name. "$text", "$word" and their like stand for what is said; where nothing is known, a member is left out.
+    event's name. "$text", "$word" and their like stand for what is said; where nothing is known, a member is left out,
+    unless it says what else is there: "$text or null". An `if` names what an object is left out without.
 
     Args:
-        stop, token: the format's word for the Stop; the continuation token.
+        stop, own: the format's word for the Stop; what else its shapes have names for.
     """
     shape, usage = _shapes()[format], response.usage
-    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, "token": token}
-    figures = {} if usage is None else _figures(usage)
-    said |= figures | {"usage": None if usage is None else _filled(shape["usage"], figures)}
     breaks_off = stream and not response.stop.terminal_seen
-    blocks = [*_blocks(response, breaks_off=breaks_off)]
-    if not stream:
-        whole = [_filled(_of_kind(shape["whole"], kind), block) for kind, block in blocks]
-        return cast(Json, _filled(shape["body"], {**said, "blocks": whole}))
-    events = [*_filled(shape["head"], said)]
-    for index, (kind, block) in enumerate(blocks):
+    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **_figures(usage or Usage()), **own}
+    spent = {name: value for name, value in _filled(shape["usage"], said).items() if value != {}}
+    said |= {"usage": None if usage is None else spent or None, "reasoning": None, "text": None, "refusal": None}
+    blocks = []
+    for index, (kinds, block) in enumerate(_blocks(response, breaks_off=breaks_off)):
         block = {**said, **block, "index": index}
-        word = _of_kind(shape["word"], kind)
-        events += _filled(_of_kind(shape["start"], kind) or [], block)
-        events += [_filled(word, {**block, "word": each}) for each in words(block["text"])] if word else []
-        events += _filled(_of_kind(shape["last"], kind) or [], block)
-        events += [] if breaks_off and index == len(blocks) - 1 else _filled(shape["stop"], block)
+        blocks.append((kinds, {**block, "whole": _filled(_of(shape["whole"], kinds), block)}))
+    said |= {kinds[0]: block["text"] for kinds, block in blocks}
+    said["blocks"] = [block["whole"] for _, block in blocks]
+    said["calls"] = [block["whole"] for kinds, block in blocks if "call" in kinds] or None
+    said["content"] = [block["whole"] for kinds, block in blocks if "call" not in kinds] or None
+    said["body"] = _filled(shape["body"], said)
+    if not stream:
+        return cast(Json, said["body"])
+    events = [*_filled(shape["head"], said)]
+    for kinds, block in blocks:
+        events += _filled(_of(shape["start"], kinds), block) or []
+        events += [_filled(_of(shape["word"], kinds), {**block, "word": word}) for word in words(block["text"])]
+        events += _filled(_of(shape["last"], kinds), block) or []
+        is_cut = breaks_off and block["index"] == len(blocks) - 1
+        events += [] if is_cut else _filled(_of(shape["stop"], kinds), block) or []
     events += [] if breaks_off else _filled(shape["end"], said)
-    return [Event(each.get(shape.get("name")), each) for each in events]
+    name = shape.get("name")
+    return [Event(name and member(each, name), each) for each in events if each is not None]
 
 
 _OTHERS: Final = ("context_length_exceeded", "content_filter")
 """Codes of OpenAI's: for these, others have words of their own."""
 
 
-def errors_of(format: str) -> Callable[..., Json | Event]:
-    """How a format that has a shape for it says an error: as an answer's body, or within a stream as an event."""
+def errors_of(format: str, words: str = "") -> Callable[..., Json | Event]:
+    """How a format that has a shape for it says an error: as an answer's body, or within a stream as an event.
+
+    Args:
+        words: the format whose words it uses, if not its own.
+    """
 
     def reply_error(
         status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
     ) -> Json | Event:
-        shape, said = _shapes()[format], error_words(format, status, code, message)
+        shape, said = _shapes()[format], error_words(words or format, status, code, message)
         word = code if code and code not in _OTHERS else said.type
-        known = {"status": status, "type": said.type, "code": word, "message": said.message}
-        written = shape.get("error event", shape["error"]) if stream else shape["error"]
-        body: Json = _filled(written, {**known, "request": f"req_{number:08d}"})
+        known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
+        known |= {"label": said.code or said.type}
+        known |= {"number": f"{number:08d}", "reason": "TIMEOUT" if status in (408, 504) else "ERROR"}
+        body: Json = _filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
         return Event(body.get(shape.get("name")), body) if stream else body
 
     return reply_error
 
 
-def _blocks(response: ChatResponse, *, breaks_off: bool) -> Iterator[tuple[str, Json]]:
-    """What a response says, in order: its kind, and what its shapes have names for."""
+def _blocks(response: ChatResponse, *, breaks_off: bool) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """What a response says, in order: its kind, before what it is written as where a format does not tell it apart."""
     if response.reasoning:
-        yield "reasoning", {"text": response.reasoning}
+        yield ("reasoning",), {"text": response.reasoning}
     if response.text:
-        yield "text", {"text": response.text}
-    for call in response.tool_calls:
-        is_cut = call.arguments is None or (breaks_off and call is response.tool_calls[-1])
-        about = {"call": call.id, "name": call.name, "text": written_arguments(call)}
+        refuses = response.stop.reason is StopReason.REFUSED
+        yield ("refusal", "text") if refuses else ("text",), {"text": response.text}
+    for place, call in enumerate(response.tool_calls):
+        is_open = call.arguments is None or (breaks_off and call is response.tool_calls[-1])
+        kinds = ("cut call",) * (not call.closed) + ("open call",) * is_open + ("call",)
+        about = {"call": call.id, "name": call.name, "text": written_arguments(call), "place": place}
         # In a body, the arguments of a call that was cut are an object all the same, an empty one.
-        yield "open call" if is_cut else "call", {**about, "arguments": call.arguments or {}}
+        yield kinds, {**about, "arguments": call.arguments or {}}
 
 
-def _of_kind(shapes: Json, kind: str) -> Any:
-    """The shape of a block; an open call is written as any other, where the format does not tell them apart."""
-    return shapes.get(kind, shapes.get("call") if kind == "open call" else None)
+def _of(shapes: Any, kinds: tuple[str, ...]) -> Any:
+    """The shape of a block; a list is that of every one."""
+    return shapes if isinstance(shapes, list) else next((shapes[kind] for kind in kinds if kind in shapes), None)
 
 
 def _figures(usage: Usage) -> Json:
     asked, said, thought = usage.input_tokens or 0, usage.output_tokens or 0, usage.reasoning_tokens
     cached, made = usage.cache_read_tokens, usage.cache_write_tokens
     return {
-        "input": asked, "fresh": max(0, asked - (cached or 0) - (made or 0)), "cache_read": cached, "cache_write": made,
-        "output": said, "visible": max(0, said - (thought or 0)), "reasoning": thought, "total": asked + said,
+        "input": usage.input_tokens, "cache_read": cached, "cache_write": made,
+        "fresh": max(0, asked - (cached or 0) - (made or 0)), "output": usage.output_tokens, "thought": thought,
+        "visible": max(0, said - (thought or 0)), "total": asked + said,
     }  # fmt: skip
 
 
 def _filled(shape: Any, said: Json) -> Any:
-    if isinstance(shape, str) and shape.startswith("$"):
-        return said[shape[1:]]
+    if isinstance(shape, str) and not shape.startswith("$"):
+        return Template(shape).substitute(said) if "$" in shape else shape
+    if isinstance(shape, str):
+        name, _, otherwise = shape[1:].partition(" or ")
+        return json.loads(otherwise) if otherwise and said[name] is None else said[name]
     if isinstance(shape, list):
-        return [_filled(each, said) for each in shape]
+        return [value for each in shape if (value := _filled(each, said)) is not None]
     if not isinstance(shape, dict):
         return shape
-    made = {name: _filled(each, said) for name, each in shape.items()}
-    return {name: value for name, value in made.items() if value is not None or shape[name] is None}
+    if "if" in shape and _filled(shape["if"], said) is None:
+        return None
+    made = {name: _filled(each, said) for name, each in shape.items() if name != "if"}
+    return {name: made[name] for name in made if made[name] is not None or str(shape[name]).endswith(("None", "null"))}
 
 
 @cache
@@ -177,17 +200,3 @@ def reasons_of(rows: Mapping[str, Row]) -> set[StopReason]:
 def listed(reasons: Collection[StopReason]) -> str:
     """Reasons by name, in our own order."""
     return ", ".join(reason.value for reason in StopReason if reason in reasons)
-
-
-def chat_error(status: int, code: str | None, message: str | None) -> Json:
-    """An error answer's body as OpenAI writes it."""
-    said = error_words("openai_chat", status, code, message)
-    return {"error": {"message": said.message, "type": said.type, "param": None, "code": said.code}}
-
-
-def chat_reply_error(
-    status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-) -> Json | Event:
-    """The same; within a stream, the chunk that it is."""
-    body = chat_error(status, code, message)
-    return Event(None, body) if stream else body
