@@ -230,6 +230,8 @@ class Turn:
         self.answer_tokens = max(self.answer_tokens, before + tokens)
         if not ended.whole:
             self.parts = self.parts or {}
+            if again is not None and again.of in self.parts and ended.error is not None:
+                self.parts[again.of] = before, self.parts[again.of][1]  # what a retry of this call goes on from
             self.parts[ended.started.number] = before, before + tokens
             if len(self.parts) > CUT_ANSWERS:
                 del self.parts[next(iter(self.parts))]

@@ -18,6 +18,7 @@ from endturn.ui.rows import LABELS, Batch, Point, SeriesKey
 from endturn.ui.store import Store
 
 SECOND = 1_000_000_000
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,9 @@ def span(**changed: Any) -> dict[str, Any]:
         "endturn.stop.raw": "stop", "endturn.stop.truncated": False, **changed.pop("attributes", {}),
     }  # fmt: skip
     start = changed.pop("start_ns", time.time_ns() - SECOND)
+    links = [{"traceId": TRACE, "spanId": each} for each in changed.pop("links", ())]
     found = {
-        "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "00f067aa0ba902b7", "name": "chat gpt-5", "kind": 3,
+        "traceId": TRACE, "links": links, "spanId": "00f067aa0ba902b7", "name": "chat gpt-5", "kind": 3,
         "startTimeUnixNano": str(start), "endTimeUnixNano": str(start + SECOND // 2),
         "attributes": [{"key": key, "value": any_value(value)} for key, value in attributes.items()], **changed,
     }  # fmt: skip

@@ -144,6 +144,27 @@ def test_the_sentence_is_true(page: Served, event: str, calls: list[dict[str, An
     assert says in words(page.ask("/turns/t1").text)
 
 
+def test_a_retry_replaces_the_attempt_that_failed_alone(page: Served) -> None:
+    """What had been cut off before it is still a part of the answer."""
+    calls = [
+        CUT | {schema.OUTPUT_TOKENS.key: 3, schema.REQUEST_MAX_TOKENS.key: 3},
+        {schema.REASON.key: "error", schema.ERROR_TYPE.key: "500"},
+        {schema.OUTPUT_TOKENS.key: 5},
+    ]
+    for index, (said, strategy) in enumerate(zip(calls, ("", "prompt", "retry"), strict=True)):
+        nth = {schema.CONTINUATION_INDEX.key: index} if index else {}
+        linked = [f"{1:016x}"] if index else []
+        page.post(
+            "traces",
+            span(spanId=f"{index + 1:016x}", start_ns=(index + 1) * SECOND, links=linked, attributes=said | nth),
+        )
+        if index:
+            page.post("logs", log(schema.CONTINUATION_ATTEMPT.name, **nth | {schema.STRATEGY.key: strategy}))
+    text = page.ask("/turns/t1").text
+    assert "the whole answer has 8 tokens" in words(text)
+    assert re.findall(r'<rect class="([^"]*)" x="1.5"', text) == ["f-cut", "f-good"]
+
+
 @pytest.mark.parametrize("odd", [{schema.ATTEMPTS_LEFT.key: "many"}, {schema.CONTINUATION_INDEX.key: [1]}], ids=str)
 def test_an_event_s_odd_attributes_leave_its_turn_a_page(page: Served, odd: dict[str, Any]) -> None:
     """What is no number is as if it had not been said."""

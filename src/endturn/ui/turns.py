@@ -125,7 +125,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
             cuts=len(cuts),
             limit=cuts[0].row["max_tokens"] if cuts else None,
             tokens=sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced),
-            repaired=any(step.asked_by == Strategy.REPAIR for step in pieces),
+            repaired=any(step.asked_by == Strategy.REPAIR for step in calls),
         ),
         "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
         "answer": "".join(step.text for step in pieces if not step.replaced),
@@ -171,8 +171,10 @@ def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None
     calls = [each for each in before if each.kind != "tool"]
     of = next((each for each in calls if each.row["span_id"] in linked), calls[-1] if calls else None)
     if of is not None:
+        # A retry takes the place of the attempt that failed, and still continues what was cut off before that.
+        failed = [each for each in calls if each.continues == of.number and each.row["error"]]
+        (failed[-1] if failed else of).replaced |= step.asked_by in ANEW
         step.continues = of.number
-        of.replaced = step.asked_by in ANEW
 
 
 def _count(said: Mapping[str, Any], attribute: schema.Attribute) -> int | None:
@@ -202,6 +204,7 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
     if len(chain) == 1 and cut:
         numbers = {cut[-1].number} | {step.continues for step in cut}
         chain = [step for step in calls if step.number in numbers]
+    chain = [step for step in chain if not step.replaced or step.row["output_tokens"]]
     whole = sum(step.row["output_tokens"] or 0 for step in chain)
     for step in chain:
         step.share = (step.row["output_tokens"] or 0) / whole * 100 if whole else 100 / len(chain)
