@@ -146,7 +146,7 @@ def test_the_sentence_is_true(page: Served, event: str, calls: list[dict[str, An
 
 def test_a_retry_replaces_the_attempt_that_failed_alone(page: Served) -> None:
     """What had been cut off before it is still a part of the answer."""
-    calls = [
+    calls: list[dict[str, Any]] = [
         CUT | {schema.OUTPUT_TOKENS.key: 3, schema.REQUEST_MAX_TOKENS.key: 3},
         {schema.REASON.key: "error", schema.ERROR_TYPE.key: "500"},
         {schema.OUTPUT_TOKENS.key: 5},

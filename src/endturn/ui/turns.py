@@ -179,8 +179,7 @@ def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None
 
 def _count(said: Mapping[str, Any], attribute: schema.Attribute) -> int | None:
     """A whole number among an event's attributes, which anybody may send in another type."""
-    value = said.get(attribute.key)
-    return value if type(value) is int else None
+    return value if type(value := said.get(attribute.key)) is int else None
 
 
 def _said(span: Row) -> str:
