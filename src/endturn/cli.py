@@ -165,6 +165,8 @@ def _ui(port: int, keep_days: float, **settings: Any) -> int:
         raise UsageError(f"--port takes a number from 0 (any that is free) to 65535, not {port}")
     if not 0 < keep_days <= 36_500:
         raise UsageError(f"--keep takes a number of days, more than 0 and at most 36500, not {keep_days:g}")
+    if settings["most_mb"] < 1:
+        raise UsageError(f"--most takes a number of megabytes, 1 or more, not {settings['most_mb']}")
     return server.run(port=port, keep_days=keep_days, **settings)
 
 

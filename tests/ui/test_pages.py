@@ -327,7 +327,7 @@ def test_where_a_service_runs_is_chosen(page: Served) -> None:
         metrics = {"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"metrics": [counter]}]}]}
         assert page.post("metrics", metrics).status == 200
     for query in ("environment=production", "cluster=eu-2"):
-        assert "None of 2 turns" in words(page.ask(f"/?{query}").text)
+        assert "None of the 2 turns" in words(page.ask(f"/?{query}").text)
         text = page.ask(f"/turns?{query}").text
         assert ("/turns/production?" in text, "/turns/staging?" in text) == (True, False)
         assert '<select name="environment">' in text

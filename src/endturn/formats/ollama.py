@@ -11,8 +11,8 @@ from endturn.formats.chat_messages import without_lost_calls
 from endturn.formats.fold import Fold, Reply
 from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.next_request import continued_message, own_blocks
-from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
-from endturn.formats.reading import items, member, minted, text, text_or_none, usage_in
+from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
+from endturn.formats.reading import items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
 from endturn.formats.scripting import errors_of, raw_reason, written_reply
 from endturn.formats.settings import FUNCTION, with_extra, written_settings

@@ -18,7 +18,7 @@ from endturn.formats.errors import label_of
 from endturn.formats.fold import Reply
 from endturn.formats.format import an_object
 from endturn.formats.parts import Part
-from endturn.formats.reading import count, items, member, minted, text, text_or_none, usage_in
+from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
 from endturn.stop import Row, StopReason, find_row
 from endturn.stop_reasons import tables
@@ -170,7 +170,7 @@ class Reader:
     def _end(self, response: Any, status: str | None) -> Iterator[Part]:
         """The response that a terminal event carries, or that a body is."""
         yield from self._head(response)
-        if (usage := usage_in(member(response, "usage"), _USAGE)) is not None:
+        if (usage := parts.usage_in(member(response, "usage"), _USAGE)) is not None:
             yield parts.Tokens(usage)
         told = text_or_none(member(response, "status"))
         # vLLM ends with `response.completed` whatever the response says: that counts, where it says an end.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from hashlib import blake2s
 from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from endturn.chat import Json, Usage
 from endturn.events import MOST
+
+if TYPE_CHECKING:
+    from endturn.chat import Json  # with pydantic, which takes long to import
 
 PLAIN: Final = (str, bytes, int, float, list, tuple)
 """What has no members: text, numbers and lists have attributes of their own ("abc".index) that are nobody's."""
@@ -48,16 +49,6 @@ def count(value: Any) -> int | None:
     if isinstance(value, float) and isfinite(value) and value == int(value):
         value = int(value)
     return value if isinstance(value, int) and 0 <= value <= MOST else None
-
-
-def usage_in(said: Any, paths: Mapping[str, str]) -> Usage | None:
-    """Usage, where a format has its figures: path → name in `Usage`. Of several paths, the first counts."""
-    found: Json = {}
-    for path, name in paths.items():
-        tokens = count(reduce(member, path.split("."), said))
-        if tokens is not None:
-            found.setdefault(name, tokens)
-    return Usage(**found) if found else None
 
 
 def number(value: Any) -> float | None:

@@ -15,7 +15,7 @@ import duckdb
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -38,16 +38,16 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|localhost|\[::1\]", re.IGNORECASE)
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
 
 
 _EXPORTS: Final = data("exports.yaml")
 FILES: Final = {
-    f"{table}.{format_}": (found, written)
-    for table, found in _EXPORTS["tables"].items()
-    for format_, written in _EXPORTS["formats"].items()
+    f"{table}.{kind}": (of, how)
+    for table, of in _EXPORTS["tables"].items()
+    for kind, how in _EXPORTS["formats"].items()
 }
 """What can be had as a file: the table, and how it is written."""
 _ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
@@ -63,7 +63,7 @@ def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         refused = None
-        if only_here and re.sub(r":\d*$", "", host).lower() not in LOOPBACK:
+        if only_here and not LOOPBACK.fullmatch(re.sub(r":\d*$", "", host)):
             refused = PlainTextResponse(f"this page is not served as {host!r}\n", 421)
         elif scope["method"] not in ("GET", "HEAD") and origin and origin != f"http://{host}":
             refused = PlainTextResponse("no other site may write here\n", 403)
@@ -117,6 +117,8 @@ class Page:
                 async with self._room.body(request.stream(), encoding) as content:
                     batch = await run_in_threadpool(otlp.read, signal, kind, content)
                     await asyncio.wrap_future(self.store.submit(batch))
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
             except otlp.BadRequest as error:
                 # What is left of the body is not read: the connection ends with the answer.
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
@@ -132,13 +134,11 @@ class Page:
 
     def _page(self, name: str, data: Callable[[View, Store], dict[str, Any] | None]) -> Callable[[Request], Response]:
         def render(request: Request) -> Response:
-            seen = self.store.commits
+            about = {"seen": self.store.commits, "page": name, "address": self.address, "release": __version__}
             view = View.of(self.store, dict(request.query_params) | request.path_params, time.time_ns())
             found = data(view, self.store)
-            about = {"page": name, "view": view, "address": self.address, "traces": self.traces, "release": __version__}
-            about["seen"] = seen
             template = self._templates.get_template(f"{name if found is not None else 'missing'}.html")
-            text = template.render(about | (found or {}))
+            text = template.render(about | {"view": view, "traces": self.traces} | (found or {}))
             return HTMLResponse(text, 404 if found is None else 200, {"Cache-Control": "no-store"})
 
         return render
@@ -158,12 +158,11 @@ class Page:
         if name.endswith(".csv"):
             described = self.store.read(f"DESCRIBE {query}", parameters)
             query = f"SELECT {', '.join(_inert(column, kind) for column, kind, *_ in described)} FROM ({query})"
+        headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, name)
             self.store.read(f"COPY ({query}) TO '{file}' ({options})", parameters)
-            content = file.read_bytes()
-        headers = {"Content-Disposition": f'attachment; filename="endturn-{name}"'}
-        return Response(content, media_type=media, headers=headers)
+            return Response(file.read_bytes(), media_type=media, headers=headers)
 
     async def live(self, request: Request) -> Response:
         """Server-sent events: what has come so far, whenever more has come."""
@@ -197,4 +196,4 @@ def _inert(column: str, kind: str) -> str:
     """A column as a spreadsheet may open it: a text that would be a formula there begins with an apostrophe."""
     if kind != "VARCHAR":
         return f'"{column}"'
-    return rf"""regexp_replace("{column}", '^([-=+@\t\r])', chr(39) || '\1') AS "{column}" """
+    return rf"""regexp_replace("{column}", '^([-=+@\t\r\n＝＋－＠])', chr(39) || '\1') AS "{column}" """

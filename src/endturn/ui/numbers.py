@@ -90,9 +90,16 @@ class Numbers:
         return {labels: part.get(labels, 0.0) / value for labels, value in whole.items() if value > 0}
 
     def value(self, name: str) -> float | None:
-        """An indicator by its name: a count, or a share that is None where nothing happened."""
+        """An indicator by its name: a count, None without metrics; or a share that is None where nothing happened."""
         indicator = INDICATORS[name]
-        return self.total(indicator.count) if indicator.whole is None else self.share(indicator).get(())
+        if indicator.whole is None:
+            return self.total(indicator.count) if self.measured else None
+        return self.share(indicator).get(())
+
+    @cached_property
+    def measured(self) -> bool:
+        """Whether any metric has come, in whatever scope."""
+        return bool(self.store.read("SELECT 1 FROM increments LIMIT 1"))
 
     def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
         """How many there were in each step of the range, by labels, zeros included."""

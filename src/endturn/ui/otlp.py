@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import math
+import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -196,7 +197,7 @@ def _value(value: AnyValue) -> Any:
 
 
 def _add_span(batch: Batch, span: Any, who: Row, scope: str) -> None:
-    times = span.start_time_unix_nano, span.end_time_unix_nano
+    times = span.start_time_unix_nano or span.end_time_unix_nano or time.time_ns(), span.end_time_unix_nano
     if (len(span.trace_id), len(span.span_id)) != (16, 8) or _too_late(*times):
         batch.reject(1, "a span's trace id has 16 bytes, its span id 8, and it ends before the year 2262")
         return
@@ -240,14 +241,13 @@ def _add_event(batch: Batch, record: Any, who: Row) -> None:
     found = _attributes(record.attributes)
     body = _value(record.body)
     said = {column: _typed(found.get(_SAID[column].key), "string") for column in _SAID_OF_EVENT}
-    row = who | said | {
+    batch.events.append(who | said | {
         "at_ns": at_ns,
         "trace_id": record.trace_id.hex() or None, "span_id": record.span_id.hex() or None,
         "name": _event_name(record), "severity": (record.severity_text or "info").lower(),
         "body": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False),
         "attributes": json.dumps(found, ensure_ascii=False),
-    }  # fmt: skip
-    batch.events.append(row)
+    })  # fmt: skip
 
 
 def _typed(value: Any, kind: schema.Type) -> Any:

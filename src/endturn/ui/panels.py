@@ -20,10 +20,11 @@ PANELS: Final[dict[str, Any]] = data("panels.yaml")
 def overview(view: View, store: Store) -> dict[str, Any]:
     """Everything that the overview's template shows."""
     asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
-    (seen, turned) = store.read("SELECT (SELECT count(*) FROM series), (SELECT count(*) FROM turns)")[0]
+    where, parameters = view.where()
     return {
-        "anything": bool(seen or turned),
-        "measured": bool(seen),
+        "anything": asked.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
+        "measured": asked.measured,
+        "waiting": store.read(f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters)[0][0],
         "values": {name: asked.value(name) for name in PANELS["headline"]},
         "stats": [_stat(asked, **each) for each in PANELS["stats"]],
         "remarks": [found for name in PANELS["remarks"] if (found := _stat(asked, name))["value"]],
@@ -75,9 +76,7 @@ def models(asked: Numbers) -> list[dict[str, Any]]:
 # --- Charts -------------------------------------------------------------------------------------------------------
 
 
-def _chart(
-    id_: str, kind: str, unit: str, asked: Numbers, series: list[dict[str, Any]], every: int = 1
-) -> dict[str, Any]:
+def _chart(id_: str, kind: str, unit: str, asked: Numbers, series: list[Any], every: int = 1) -> dict[str, Any]:
     """A chart with the end of each step, in seconds; `every` so many steps are one."""
     start, step_ns = asked.scope.start_ns, asked.step_ns * every
     x = [(start + (n + 1) * step_ns) / NS for n in range(math.ceil(asked.number_of_steps / every))]

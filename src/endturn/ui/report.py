@@ -98,7 +98,7 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
     left = f"SELECT turn_id, service, model, outcome FROM turns WHERE {where} AND state = 'unfinished'"
     return {
         "version": __version__,
-        "measured": bool(store.read("SELECT 1 FROM series LIMIT 1")),
+        "measured": asked.measured,
         "values": values,
         "models": panels.models(asked),
         "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
@@ -114,11 +114,10 @@ def _written(found: dict[str, Any], format_: str) -> str:
     shown = {name: panels.shown(INDICATORS[name], value) for name, value in found["values"].items()}
     environment = views.templates(escape=format_ == "html")
     environment.filters["cell"] = _cell
-    style = data("static/page.css")
     template = environment.get_template(f"report.{format_}")
-    return template.render(found, indicators=INDICATORS, shown=shown, level=panels.level, style=style)
+    return template.render(found, indicators=INDICATORS, shown=shown, level=panels.level, style=data("static/page.css"))
 
 
 def _cell(text: str | None) -> str:
     """A name in a Markdown table: anybody may have chosen it."""
-    return re.sub(r"([\\|`<>*_\[\]])", r"\\\1", (text or "–").replace("\n", " "))
+    return re.sub(r"([\\|`<>*_\[\]])", r"\\\1", re.sub(r"\s", " ", text or "–"))

@@ -76,6 +76,7 @@ class Batch:
     points: list[Point] = field(default_factory=list)
     rejected: int = 0
     why: str = ""
+    from_file: bool = False
 
     def reject(self, count: int, why: str) -> None:
         """Leave out some of the request."""

@@ -72,7 +72,7 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104 (compared, not bound)
     page = Page(store, address=address, traces=traces)
-    app = application(page, only_here=shown in LOOPBACK)
+    app = application(page, only_here=LOOPBACK.fullmatch(shown) is not None)
     server = uvicorn.Server(
         uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=2, server_header=False

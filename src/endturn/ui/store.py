@@ -156,7 +156,7 @@ class Store:
 
     def _commit(self, batch: Batch) -> None:
         """All of a batch, or nothing of it."""
-        series, increments = self._increments(batch.points)
+        series, increments = self._increments(batch.points, batch.from_file)
         with self._transaction():
             turns = self._add(batch)
             numbers = [number for number, _ in series.values()]
@@ -203,7 +203,7 @@ class Store:
             made = ", ".join(f'unnest(${n}::{kind}[]) AS "{column}"' for n, (column, kind) in typed)
             self._db.execute(f"INSERT INTO {table} SELECT DISTINCT * FROM (SELECT {made}) new {where}", lists)
 
-    def _increments(self, points: Iterable[Point]) -> tuple[dict[SeriesKey, Known], list[Row]]:
+    def _increments(self, points: Iterable[Point], from_file: bool) -> tuple[dict[SeriesKey, Known], list[Row]]:
         """What points add to what is known of their series, and the series as they stand then."""
         changed: dict[SeriesKey, Known] = {}
         rows: list[Row] = []
@@ -217,7 +217,7 @@ class Store:
             seen.add((number, point.at_ns))
             rows += [
                 {"at_ns": point.at_ns, "series": number, "le": le, "added": value}
-                for le, value in zip((None, *point.bounds), _added(point, last), strict=False)
+                for le, value in zip((None, *point.bounds), _added(point, last, from_file), strict=False)
                 if value
             ]
         return changed, rows
@@ -232,10 +232,8 @@ class Store:
         if self._keep_ns:
             self._forget(now_ns - self._keep_ns)
         if self._most_bytes and self.size() > self._most_bytes:
-            when = "SELECT start_ns FROM spans UNION ALL SELECT at_ns FROM increments"
-            (cut,) = self.read(f"SELECT quantile_disc(start_ns, 0.1) FROM ({when})")[0]
-            if cut is not None:
-                self._forget(cut + 1)
+            when = " UNION ALL ".join(f"SELECT {column} AS old FROM {table}" for table, column in AGED.items())
+            self._forget(self.read(f"SELECT coalesce(quantile_disc(old, 0.1), -1) + 1 FROM ({when})")[0][0])
 
     def _forget(self, before_ns: int) -> None:
         with self._transaction():
@@ -252,17 +250,17 @@ class Store:
         return int(self.read("SELECT sum(block_size * used_blocks) FROM pragma_database_size()")[0][0])
 
 
-def _added(point: Point, last: Point | None) -> tuple[float, ...]:
+def _added(point: Point, last: Point | None, from_file: bool) -> tuple[float, ...]:
     """What an export adds. A counter that begins anew counts from nothing.
 
-    What a process had counted before the page saw it is counted when that was within the last hour; else the first
-    export is only where the count begins.
+    What a process had counted before the page saw it is counted when that was within the last hour, or stands in a
+    file: there is nothing before that. Else the first export is only where the count begins.
     """
     if point.delta:
         return point.values
     if last is None:
-        young = 0 < point.at_ns - point.started_ns <= HOUR_NS
-        return point.values if young else tuple(0.0 for _ in point.values)
+        counts = from_file or 0 < point.at_ns - point.started_ns <= HOUR_NS
+        return point.values if counts else tuple(0.0 for _ in point.values)
     if (point.started_ns, point.bounds) != (last.started_ns, last.bounds):
         return point.values
     differences = tuple(new - old for new, old in zip(point.values, last.values, strict=True))

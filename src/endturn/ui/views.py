@@ -71,18 +71,17 @@ class View:
 
 def _kept(store: Store, now_ns: int) -> tuple[int, int]:
     """From when until when there is telemetry, with a little room, so that single calls can be told apart."""
-    first, last = store.read(
-        "SELECT least((SELECT min(start_ns) FROM spans), (SELECT min(at_ns) FROM increments)),"
-        " greatest((SELECT max(end_ns) FROM spans), (SELECT max(at_ns) FROM increments))"
-    )[0]
-    last = last or now_ns
-    return min(first or last, last - 30 * NS) - NS, last + NS
+    times = "SELECT start_ns AS since, end_ns AS until FROM spans"
+    times += "".join(f" UNION ALL SELECT at_ns, at_ns FROM {table}" for table in ("increments", "events"))
+    query = f"SELECT coalesce(min(since), {now_ns}), coalesce(max(until), {now_ns}) FROM ({times})"
+    ((first, last),) = store.read(query)
+    return min(first, last - 30 * NS) - NS, last + NS
 
 
 def _values(store: Store, name: str) -> list[str]:
     both = f"SELECT {OF_WHOM[name]} AS value FROM series UNION ALL SELECT {name} FROM turns"
-    found = store.read(f"SELECT DISTINCT value FROM ({both}) WHERE value <> '' ORDER BY 1 LIMIT 500")
-    return [value for (value,) in found]
+    query = f"SELECT DISTINCT value FROM ({both}) WHERE value <> '' ORDER BY 1 LIMIT 500"
+    return [value for (value,) in store.read(query)]
 
 
 def _whole(text: str | None) -> int | None:
