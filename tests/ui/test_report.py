@@ -55,6 +55,28 @@ def test_a_condition_fails_a_build(
     assert r"\<b\>\|\`x" in text
 
 
+def test_what_a_file_counted_is_judged_however_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A counter that began long before the file did, and a span without a start, hide nothing of what is in it."""
+    now = time.time_ns()
+    labels = [{"key": key, "value": {"boolValue": True}} for key in (schema.TRUNCATED.key, schema.CONTINUED.key)]
+    labels += [{"key": schema.OUTCOME.key, "value": {"stringValue": "not_continued"}}]
+    counted = {
+        "startTimeUnixNano": str(now - 7200 * SECOND),
+        "timeUnixNano": str(now),
+        "asInt": "10",
+        "attributes": labels,
+    }
+    sums = [
+        {"name": name, "sum": {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": [counted]}}
+        for name in (schema.TURNS.name, schema.TRUNCATION_EXITS.name)
+    ]
+    file = tmp_path / "run.jsonl"
+    requests = ({"resourceMetrics": [{"scopeMetrics": [{"metrics": sums}]}]}, span(start_ns=0))
+    file.write_text("".join(f"{json.dumps(request)}\n" for request in requests))
+    assert cli.main(["report", str(file), "--fail-on", "truncation_without_continuation > 1%"]) == 1
+    assert "100" in capsys.readouterr().out
+
+
 def test_json_has_the_numbers(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unrounded, by the indicators' names."""
     assert cli.main(["report", "--file", str(file), "--format", "json"]) == 0

@@ -26,7 +26,7 @@ from endturn.ui import files, otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import DAY_NS, HOUR_NS, Store
 from tests.support.processes import eventually, free_port
-from tests.ui.support import SECOND, Served, numbers, point, said, span, write
+from tests.ui.support import SECOND, Served, log, numbers, point, said, span, write
 
 NOW = time.time_ns()
 TRUNCATED: dict[str, Any] = {"endturn_turn_truncated": "true", "endturn_turn_outcome": "completed"}
@@ -269,6 +269,16 @@ def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[s
     assert sorted(turns) == sorted(spans)
     assert "t9" in turns
     assert "t0" not in turns
+    store.close()
+
+
+def test_where_there_are_but_events_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent whose spans are not exported fills the disk no less."""
+    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
+    store = Store(most_bytes=1)
+    for number in range(10):
+        store.write(otlp.read("logs", otlp.JSON, _json(log("endturn.stopped", n=number))))
+    assert store.read("SELECT count(*) FROM events")[0][0] < 10
     store.close()
 
 
