@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.errors import UsageError
@@ -23,7 +23,7 @@ from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, words, written_usage
+from endturn.formats.scripting import errors_of, figures, filled, raw_reason, words
 from endturn.formats.settings import with_extra
 from endturn.formats.summaries import TAIL, Context, Event, Framing, RequestSummary, Route, Voice
 from endturn.stop import find_row, raw_text
@@ -381,12 +381,6 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 _ENDED: Final = frozenset({"", "llamacpp", "alephalpha"})
 """Dialects whose last event says nothing but that it is the last."""
-_USAGE: Final = {
-    "prompt_tokens": "input_tokens",
-    "completion_tokens": "output_tokens",
-    "prompt_tokens_details.cached_tokens": "cache_read_tokens",
-    "completion_tokens_details.reasoning_tokens": "reasoning_tokens",
-}
 
 
 @cache
@@ -398,18 +392,6 @@ def _written() -> Mapping[str, Mapping[str, Json]]:
     return found
 
 
-def _filled(written: Any, values: Mapping[str, Any]) -> Any:
-    """What a service writes, with the values in their places."""
-    match written:
-        case str() if written.startswith("$"):
-            return values[written[1:]]
-        case dict():
-            return {name: _filled(each, values) for name, each in written.items()}
-        case list():
-            return [_filled(each, values) for each in written]
-    return written
-
-
 def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
     """A scripted response as the service of that dialect would send it: a body, or the events of a stream.
 
@@ -419,13 +401,9 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
     dialect = dialect if dialect in _written() else ""
     written, said, ended = _written()[dialect], response.text, response.stop.terminal_seen
-    spent = written_usage(response.usage, _USAGE, "total_tokens") if dialect == "" else {}
-    counted = {"usage": spent} if spent else {}
-    usage = response.usage or Usage()
-    known: Json = {"id": response.id, "model": response.model}
-    known |= {"asked": usage.input_tokens or 0, "answered": usage.output_tokens or 0}
+    known = {"id": response.id, "model": response.model, "usage": response.usage, **figures(response.usage)}
 
-    def fill(part: str, text: str, so_far: str, reason: str | None, place: int = 1) -> Json:
+    def fill(part: str, text: str, so_far: str, reason: str | None, place: int = 1) -> Any:
         values = {
             **known,
             "text": text,
@@ -436,11 +414,10 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
             "stop_type": "limit" if reason == _FULL else reason or "none",
             "truncated": reason == _FULL,
         }
-        filled: Json = _filled(written.get(part) or written["last"], values)
-        return filled
+        return filled(written.get(part) or written["last"], values)
 
     if not stream:
-        return fill("body", said, said, raw) | counted
+        return cast(Json, fill("body", said, said, raw))
     if "last" not in written:
         raise UsageError("AI21's text models do not stream")
     pieces, so_far, events = words(said), "", list[Json | str]()
@@ -450,10 +427,8 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         so_far += piece
         last = ended and raw is not None and place == len(pieces)
         events.append(fill("last" if last else "event", piece, so_far, raw if last else None, place))
-    if ended and "usage" in written:
-        events.append(fill("usage", "", said, None))
-    elif ended and counted:
-        events.append({**fill("last", "", said, None), "choices": [], **counted})
+    if ended and "usage" in written and (spent := fill("usage", "", said, None)):
+        events.append(spent)
     if ended and dialect in ("", "alephalpha", "sglang"):
         events.append(DONE)
     return [Event("completion" if dialect == "claude_text" else None, each) for each in events]

@@ -45,28 +45,28 @@ def written_reply(
     """
     shape, usage = _shapes()[format], response.usage
     breaks_off = stream and not response.stop.terminal_seen
-    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **_figures(usage or Usage()), **own}
-    spent = {name: value for name, value in _filled(shape["usage"], said).items() if value != {}}
+    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **figures(usage), **own}
+    spent = {name: value for name, value in filled(shape["usage"], said).items() if value != {}}
     said |= {"usage": None if usage is None else spent or None, "reasoning": None, "text": None, "refusal": None}
     blocks = []
     for index, (kinds, block) in enumerate(_blocks(response, breaks_off=breaks_off)):
         block = {**said, **block, "index": index}
-        blocks.append((kinds, {**block, "whole": _filled(_of(shape["whole"], kinds), block)}))
+        blocks.append((kinds, {**block, "whole": filled(_of(shape["whole"], kinds), block)}))
     said |= {kinds[0]: block["text"] for kinds, block in blocks}
     said["blocks"] = [block["whole"] for _, block in blocks]
     said["calls"] = [block["whole"] for kinds, block in blocks if "call" in kinds] or None
     said["content"] = [block["whole"] for kinds, block in blocks if "call" not in kinds] or None
-    said["body"] = _filled(shape["body"], said)
+    said["body"] = filled(shape["body"], said)
     if not stream:
         return cast(Json, said["body"])
-    events = [*_filled(shape["head"], said)]
+    events = [*filled(shape["head"], said)]
     for kinds, block in blocks:
-        events += _filled(_of(shape["start"], kinds), block) or []
-        events += [_filled(_of(shape["word"], kinds), {**block, "word": word}) for word in words(block["text"])]
-        events += _filled(_of(shape["last"], kinds), block) or []
+        events += filled(_of(shape["start"], kinds), block) or []
+        events += [filled(_of(shape["word"], kinds), {**block, "word": word}) for word in words(block["text"])]
+        events += filled(_of(shape["last"], kinds), block) or []
         is_cut = breaks_off and block["index"] == len(blocks) - 1
-        events += [] if is_cut else _filled(_of(shape["stop"], kinds), block) or []
-    events += [] if breaks_off else _filled(shape["end"], said)
+        events += [] if is_cut else filled(_of(shape["stop"], kinds), block) or []
+    events += [] if breaks_off else filled(shape["end"], said)
     name = shape.get("name")
     return [Event(name and member(each, name), each) for each in events if each is not None]
 
@@ -90,7 +90,7 @@ def errors_of(format: str, words: str = "") -> Callable[..., Json | Event]:
         known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
         known |= {"label": said.code or said.type}
         known |= {"number": f"{number:08d}", "reason": "TIMEOUT" if status in (408, 504) else "ERROR"}
-        body: Json = _filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
+        body: Json = filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
         return Event(body.get(shape.get("name")), body) if stream else body
 
     return reply_error
@@ -116,7 +116,9 @@ def _of(shapes: Any, kinds: tuple[str, ...]) -> Any:
     return shapes if isinstance(shapes, list) else next((shapes[kind] for kind in kinds if kind in shapes), None)
 
 
-def _figures(usage: Usage) -> Json:
+def figures(usage: Usage | None) -> Json:
+    """What a usage's shapes have names for."""
+    usage = usage or Usage()
     asked, said, thought = usage.input_tokens or 0, usage.output_tokens or 0, usage.reasoning_tokens
     cached, made = usage.cache_read_tokens, usage.cache_write_tokens
     return {
@@ -126,19 +128,20 @@ def _figures(usage: Usage) -> Json:
     }  # fmt: skip
 
 
-def _filled(shape: Any, said: Json) -> Any:
+def filled(shape: Any, said: Json) -> Any:
+    """A shape with what is said in its places; None for an object without what it has an `if` for."""
     if isinstance(shape, str) and not shape.startswith("$"):
         return Template(shape).substitute(said) if "$" in shape else shape
     if isinstance(shape, str):
         name, _, otherwise = shape[1:].partition(" or ")
         return json.loads(otherwise) if otherwise and said[name] is None else said[name]
     if isinstance(shape, list):
-        return [value for each in shape if (value := _filled(each, said)) is not None]
+        return [value for each in shape if (value := filled(each, said)) is not None]
     if not isinstance(shape, dict):
         return shape
-    if "if" in shape and _filled(shape["if"], said) is None:
+    if "if" in shape and filled(shape["if"], said) is None:
         return None
-    made = {name: _filled(each, said) for name, each in shape.items() if name != "if"}
+    made = {name: filled(each, said) for name, each in shape.items() if name != "if"}
     return {name: made[name] for name in made if made[name] is not None or str(shape[name]).endswith(("None", "null"))}
 
 
@@ -150,27 +153,6 @@ def _shapes() -> Json:
 def function_call(call: ToolCall) -> Json:
     """A call as the chat format writes it, and everybody who took it over."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written_arguments(call)}}
-
-
-def written_usage(usage: Usage | None, paths: Mapping[str, str], total: str = "") -> Json:
-    """A usage in a format's shape.
-
-    Args:
-        paths: where a number stands → its name in `Usage`. What is not known is left out.
-        total: where the sum of the two stands.
-    """
-    written: Json = {}
-    for path, name in paths.items():
-        tokens = getattr(usage, name, None)
-        if tokens is not None:
-            *outer, last = path.split(".")
-            inner = written
-            for each in outer:
-                inner = inner.setdefault(each, {})
-            inner[last] = tokens
-    if total and usage is not None:
-        written[total] = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-    return written
 
 
 def raw_reason(stop: Stop, rows: Mapping[str, Row]) -> str | None:
