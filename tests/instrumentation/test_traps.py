@@ -483,6 +483,10 @@ def test_a_coroutine_that_is_dropped_while_it_reads(seen: Records) -> None:
     assert seen.reasons() == []
     cleanup.run()
     assert seen.reasons() == [StopReason.CANCELLED]
-    with suppress(RuntimeError):
-        loop.run_until_complete(asyncio.sleep(0))
+    task.cancel()
+    with suppress(RuntimeError, asyncio.CancelledError):
+        loop.run_until_complete(task)
+    gc.collect()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
