@@ -18,8 +18,6 @@ from endturn.continuation.machine import (
     Machine,
     Signal,
     State,
-    Step,
-    Transition,
 )
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.tool_gate import Answer, Refused, Repair, Run
@@ -35,14 +33,13 @@ def test_every_pair_of_state_and_signal(state: State, signal: Signal) -> None:
     """A pair has a row and is followed, or is illegal, raises and changes nothing."""
     machine = Machine()
     machine.state = state
-    row = TRANSITIONS.get((state, signal))
-    if row is None:
+    leads_to = TRANSITIONS.get((state, signal))
+    if leads_to is None:
         with pytest.raises(IllegalTransition, match=repr(signal.value)):
             machine.on(signal)
         assert machine.state is state
     else:
-        assert machine.on(signal) is row.step
-        assert machine.state is row.state
+        assert machine.on(signal) is machine.state is leads_to
 
 
 DIAGRAM = [
@@ -74,22 +71,21 @@ DIAGRAM = [
 @pytest.mark.parametrize(("state", "signal", "target"), DIAGRAM, ids=lambda value: value)
 def test_the_source_designs_diagram_is_in_the_table(state: str, signal: str, target: str) -> None:
     """Every arrow of the source design's diagram, and of the contract's, is a row."""
-    assert TRANSITIONS[State(state), Signal(signal)].state is State(target)
+    assert TRANSITIONS[State(state), Signal(signal)] is State(target)
 
 
 def test_the_shape_of_the_table() -> None:
     """The two final states know no signal, every other state is left again and can be reached, every signal is used."""
     sources = {state for state, _ in TRANSITIONS}
     assert sources == set(State) - FINAL
-    assert {row.state for row in TRANSITIONS.values()} | {INITIAL.state} == set(State)
+    assert {*TRANSITIONS.values(), INITIAL} == set(State)
     assert {signal for _, signal in TRANSITIONS} == set(Signal)
-    assert {row.step for row in TRANSITIONS.values()} | {INITIAL.step} == set(Step)
 
 
 def test_tools_are_run_only_behind_the_gate() -> None:
-    """One row alone runs tools, and its signal is the gate's."""
-    rows = [key for key, row in TRANSITIONS.items() if row.step is Step.RUN_TOOLS]
-    assert rows == [(State.EVALUATE_STOP, Signal.TOOL_CALL)]
+    """Two rows lead to tools, and their signals are the gate's."""
+    rows = {key for key, leads_to in TRANSITIONS.items() if leads_to is State.EXECUTE_TOOLS}
+    assert rows == {(State.EVALUATE_STOP, Signal.TOOL_CALL), (State.EVALUATE_STOP, Signal.INVALID_CALLS)}
 
 
 @pytest.mark.behaviour(12)
@@ -98,7 +94,7 @@ def test_every_reason_is_classified(reason: StopReason) -> None:
     """A reason signals itself, but for a promise of calls that did not come; max_tokens alone is continued."""
     signal = classify(Stop(reason), None)
     assert signal.value == ("gate_refused" if reason is StopReason.TOOL_CALL else reason.value)
-    follows = TRANSITIONS[State.EVALUATE_STOP, signal].state
+    follows = TRANSITIONS[State.EVALUATE_STOP, signal]
     assert (follows is State.CONTINUE_PENDING) == (reason is StopReason.MAX_TOKENS)
 
 
@@ -127,7 +123,7 @@ def test_a_refused_repair_ends_the_turn_with_what_there_is(reason: StopReason, v
     """A refusal, or a filter, in answer to a repair keeps the partial answer, and asks no further."""
     signal = classify(Stop(reason), verdict, repairing=True)
     assert signal is Signal.REPAIR_REFUSED
-    assert TRANSITIONS[State.EVALUATE_STOP, signal] == Transition(State.ABORT_PARTIAL, Step.KEEP_PARTIAL)
+    assert TRANSITIONS[State.EVALUATE_STOP, signal] is State.ABORT_PARTIAL
     assert OUTCOMES[signal] is TurnOutcome.TOOL_REPAIR_FAILED
 
 
@@ -135,7 +131,7 @@ def test_every_signal_that_ends_a_turn_has_an_outcome() -> None:
     """Whatever leads from a response or call straight to an end says with which outcome."""
     ends = {State.COMPLETE, State.ABORT, State.ABORT_PARTIAL}
     own = {Signal.LIMIT_REACHED, Signal.RETURNED}
-    assert {s for (_, s), row in TRANSITIONS.items() if row.state in ends} - own == set(OUTCOMES)
+    assert {s for (_, s), leads_to in TRANSITIONS.items() if leads_to in ends} - own == set(OUTCOMES)
 
 
 # --- Limits -------------------------------------------------------------------------------------------------------
