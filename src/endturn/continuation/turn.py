@@ -97,7 +97,7 @@ class Course:
         clock: Callable[[], float],
         tell: Tell | None = None,
     ) -> None:
-        self.state = TurnState.begin(start, setup, turn=turn, clock=clock, tell=tell)
+        self.state = TurnState(start, setup, turn=turn, clock=clock, tell=tell)
 
     def steps(self) -> Steps:
         """Run the turn.
