@@ -119,16 +119,6 @@ def test_what_cannot_be_taken_up_is_left_paused(resume: Resume) -> None:
 
 
 @pytest.mark.behaviour(14)
-@pytest.mark.behaviour(22)
-def test_a_model_that_takes_a_prefill_gets_one() -> None:
-    """The partial answer is the last message, its trailing white space stripped, and put back once."""
-    provider, result = played(cut("One "), said(" two."), request=ask(model=OLD), speaks="anthropic")
-    sent = format_of("anthropic").encode(provider.requests[1])["messages"][-1]
-    assert sent == {"role": "assistant", "content": [{"type": "text", "text": "One"}]}
-    assert (result.text, result.complete) == ("One two.", True)
-
-
-@pytest.mark.behaviour(14)
 @pytest.mark.parametrize(
     ("model", "extra", "response"),
     [
@@ -173,19 +163,6 @@ def test_white_space_before_a_prefill_stands_once_everywhere() -> None:
     _, failed = played(cut("One "), ProviderUnavailable("busy"), request=ask(model=OLD), speaks="anthropic")
     resumed = ContinuationController(Played(said(" two.")), format="anthropic").run(failed.resume())
     assert resumed.text == resumed.messages[-1].text == "One two."
-
-
-@pytest.mark.behaviour(13)
-def test_what_is_fetched_after_a_failure_stands_once() -> None:
-    """A turn whose fetch failed keeps what it has, is taken up by fetching, and the whole replaces the beginning."""
-    provider = Played(paused("One ", Resume.RETRIEVE_SAME_ID, id="r"), ProviderUnavailable("busy"))
-    provider.retrieves = True  # type: ignore[attr-defined]  # what a provider function may say of itself
-    failed = ContinuationController(provider, sleep=lambda seconds: None).run(ask())
-    assert (failed.text, failed.messages[-1].text, failed.outcome) == ("One ", "One ", "provider_error")
-    again = Played(cut("One two "), said("three."))
-    resumed = ContinuationController(again).run(failed.resume())
-    assert resumed.text == resumed.messages[-1].text == "One two three."
-    assert [request.retrieve for request in again.requests] == ["r", None]
 
 
 @pytest.mark.behaviour(14)
@@ -467,13 +444,6 @@ def test_the_host_may_make_room_in_a_full_window_once() -> None:
 
 
 # --- Money --------------------------------------------------------------------------------------------------------
-
-
-def test_money_ends_a_turn_before_the_next_call() -> None:
-    """At the price of a dollar per output token, two dollars are spent by two tokens; then nothing more is asked."""
-    prices = {"m": (0, 1e6)}
-    provider, result = played(cut("a ", tokens=2), said("never"), prices=prices, max_cost=2.0)
-    assert (len(provider.requests), result.outcome, result.status) == (1, "cost_budget", "budget_exhausted")
 
 
 def test_money_is_counted_where_the_provider_gives_no_usage() -> None:

@@ -20,39 +20,6 @@ from tests.support.processes import REPOSITORY
 from tests.support.turns import Played, ask, cut, said
 
 
-def test_the_defaults_are_the_contracts() -> None:
-    """The source design's limits, and ours where it has none."""
-    assert ContinuationPolicy().model_dump(exclude={"prompt"}) == {
-        "continuation_max_attempts": 3,
-        "continuation_attempts_per": "turn",
-        "continuation_max_total_completion_tokens": None,
-        "continuation_max_output_chars": 120_000,
-        "continuation_strategies": ("native_token", "resend", "prefill", "prompt"),
-        "json_reask": True,
-        "continuation_tool_repair_attempts": 1,
-        "continuation_max_resumes": 10,
-        "deadline_s": None,
-        "max_iterations": 50,
-        "max_identical_calls": None,
-        "dispatch": "verified_terminal",
-        "suspect_full_budget": True,
-        "promote": True,
-        "on_cut_call": "repair",
-        "history": "collapsed",
-        "min_overlap": 16,
-        "max_overlap": 1_024,
-        "max_cost": None,
-        "prices": {},
-        "on_reasoning_only": "stop",
-        "on_context_exceeded": "abort",
-        "stream_json": "held",
-        "mode": None,
-        "text_signals": False,
-        "wallet_guard": True,
-        "transcript": None,
-    }
-
-
 @pytest.mark.behaviour(26)
 def test_the_recovery_prompt_is_the_source_designs() -> None:
     """The nudge is the four lines of the source design."""
@@ -62,18 +29,6 @@ def test_the_recovery_prompt_is_the_source_designs() -> None:
         "If you intended a tool call, emit one complete tool call payload only.",
         "Do not repeat already-sent text.",
     ]
-
-
-def test_the_environment_sets_a_key_and_a_keyword_wins() -> None:
-    """ENDTURN_AGENT_ and the key in upper case; keywords are stronger; empty is unset."""
-    environ = {
-        "ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS": "5",
-        "ENDTURN_AGENT_MAX_ITERATIONS": "7",
-        "ENDTURN_AGENT_DEADLINE_S": "",
-        "PATH": "/bin",
-    }
-    policy = ContinuationPolicy.from_environment(environ, max_iterations=9)
-    assert (policy.continuation_max_attempts, policy.max_iterations, policy.deadline_s) == (5, 9, None)
 
 
 @pytest.mark.parametrize(

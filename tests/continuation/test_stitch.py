@@ -19,7 +19,6 @@ from endturn.continuation.text_heuristics import (
     Overlap,
     is_preamble,
     loop_start,
-    may_become_preamble,
     open_fence,
 )
 from endturn.controller import ContinuationController, TurnResult
@@ -299,13 +298,6 @@ def test_a_restart_holds_nothing_once_it_is_known() -> None:
     stitcher.seam()
     assert stitcher.feed(LONG[:1_024]) is None
     assert stitcher.held == 0
-
-
-def test_a_preamble_is_known_as_long_as_it_may_become_one() -> None:
-    """Every beginning of a preamble may still become one."""
-    line = "Sure, continuing from where I left off:"
-    assert is_preamble(line)
-    assert all(may_become_preamble(line[:size]) for size in range(len(line) + 1))
 
 
 @pytest.mark.parametrize(
