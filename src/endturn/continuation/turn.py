@@ -53,7 +53,7 @@ from endturn.continuation.result import (
     Wait,
 )
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Repair, Run
+from endturn.continuation.tool_gate import Answer, Repair
 from endturn.continuation.turn_state import Retry, Setup, TurnState
 from endturn.errors import ProviderError
 from endturn.events import COMPLETE, Strategy, TerminationSignalled, Turn, TurnOutcome, plausible
@@ -115,8 +115,8 @@ class Course:
         _let_stand(state)
         state.end_text()
         yield from _release(state)
-        if state.machine.state is State.COMPLETE and isinstance(state.verdict, Run):
-            yield from _show_calls(state, state.verdict)
+        if state.machine.state is State.COMPLETE:
+            yield from _show_calls(state)
         return _result(state)
 
     def interrupt(self, error: BaseException | None) -> TurnResult:
@@ -192,11 +192,6 @@ def _do(state: TurnState) -> Generator[Act, Reply, Signal]:
 
 # --- Limits -------------------------------------------------------------------------------------------------------
 
-_POINTLESS: Final = frozenset(
-    {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}
-)
-"""The outcomes after which asking again would bring the same."""
-
 
 def _check(state: TurnState, pending: State) -> Signal:
     """Whether a further call is made: at a limit the turn ends with its outcome."""
@@ -234,7 +229,7 @@ def _check(state: TurnState, pending: State) -> Signal:
         return Signal.UNDER_LIMITS
     state.outcome = limit
     if pending is not State.ITERATE_PENDING:
-        state.resumption = None if limit in _POINTLESS else onward(state)
+        state.resumption = onward(state) if limit in result.RESUMABLE else None
     if pending is State.REPAIR_PENDING and state.strategy is not Strategy.REPAIR:
         report_repair(state, attempted=False, succeeded=False)
     return Signal.LIMIT_REACHED
@@ -332,20 +327,18 @@ def _release(state: TurnState) -> Generator[Delta, Reply, None]:
 def _execute(state: TurnState) -> Generator[Act, Reply, Signal]:
     """Run the calls that the gate passed, or answer those that it refused for what they say."""
     state.end_text()
-    match state.verdict:
-        case Run() as verdict:
-            yield from _release(state)
-            yield from _show_calls(state, verdict)
-            yield from _run_tools(state)
-        case Answer(errors):
-            for call, error in errors:
-                state.note_answer(call, error, is_error=True)
+    if isinstance(state.verdict, Answer):
+        for call, error in state.verdict.errors:
+            state.note_answer(call, error, is_error=True)
+    else:
+        yield from _release(state)
+        yield from _show_calls(state)
+        yield from _run_tools(state)
     return _after_calls(state)
 
 
-def _show_calls(state: TurnState, verdict: Run) -> Generator[Delta, Reply, None]:
+def _show_calls(state: TurnState) -> Generator[Delta, Reply, None]:
     """Show the consumer the calls, now that they have passed the gate."""
-    state.calls = verdict.calls
     for index, call in enumerate(state.calls):
         raw = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
         yield Delta(call=CallFragment(index, call.id, call.name, raw))

@@ -17,7 +17,7 @@ from endturn.continuation.response import IncomingResponse
 from endturn.continuation.result import Answered, Entered, Entry, Resumption, Tell
 from endturn.continuation.stitch import Stitcher
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, WalletGuard
-from endturn.continuation.tool_gate import Verdict
+from endturn.continuation.tool_gate import Run, Verdict
 from endturn.errors import UsageError
 from endturn.events import Strategy, Turn, TurnOutcome
 from endturn.formats import RequestSummary, capabilities
@@ -141,7 +141,7 @@ class TurnState:
             than what may be kept of it; verdict: the gate's on it.
         retry: asked in place of the latest answer, if limits allow.
         number: of the ordinary call that the present answer began with.
-        calls: those that run now; answers: what they were answered with so far.
+        answers: what the calls that run now were answered with so far.
         same: the tool calls of the latest batch, as text, and how often in a row they came.
     """
 
@@ -195,7 +195,6 @@ class TurnState:
         self.retry: Retry | None = None
 
         self.number = 0
-        self.calls: tuple[ToolCall, ...] = ()
         self.answers: list[Message] = []
         self.same: tuple[list[str], int] = [], 0
 
@@ -219,6 +218,11 @@ class TurnState:
         """The latest response; there must have been one."""
         assert self.response is not None
         return self.response
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the latest response that passed the gate."""
+        return self.verdict.calls if isinstance(self.verdict, Run) else ()
 
     @property
     def reported(self) -> Usage | None:
@@ -357,7 +361,7 @@ class TurnState:
             self.stitcher = Stitcher(min_overlap=self.policy.min_overlap, max_overlap=self.policy.max_overlap)
         if self.policy.continuation_attempts_per == "answer":
             self.counters.attempts = 0
-        self.answers, self.calls, self.verdict, self.strategy, self.wanted = [], (), None, None, ()
+        self.answers, self.verdict, self.strategy, self.wanted = [], None, None, ()
 
     def resume_with(self, request: Request, strategy: Strategy | None, pending: Sequence[Message] = ()) -> Resumption:
         """The turn as it stands, to be taken up with this request."""
