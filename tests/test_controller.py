@@ -84,30 +84,6 @@ def test_a_cut_answer_is_continued_and_merged() -> None:
     assert result.usage == Usage(10, 20)
 
 
-@pytest.mark.behaviour(15)
-@pytest.mark.parametrize(
-    ("response", "outcome"),
-    [
-        pytest.param(cut(""), "no_progress", id="empty"),
-        pytest.param(cut(" \n"), "no_progress", id="white space"),
-        pytest.param(cut("", reasoning="hm"), "reasoning_exhausted", id="thinking shown"),
-        pytest.param(cut("").but(usage=Usage(5, 100, 100)), "reasoning_exhausted", id="thinking counted"),
-    ],
-)
-def test_an_empty_truncation_is_not_nudged(response: ChatResponse, outcome: str) -> None:
-    """Nothing visible, nothing to continue."""
-    provider, result = play(response)
-    assert (len(provider.requests), result.outcome, result.complete) == (1, outcome, False)
-
-
-@pytest.mark.behaviour(16)
-def test_a_continuation_that_only_repeats_ends_the_turn() -> None:
-    """What brings nothing new is not asked for again."""
-    text = "A sentence that is long enough to overlap."
-    provider, result = play(cut(text), cut(text), said("never"))
-    assert (len(provider.requests), result.outcome, result.text) == (2, "no_progress", text)
-
-
 @pytest.mark.behaviour(16)
 def test_a_loop_ends_the_turn_and_is_not_kept_for_a_replay() -> None:
     """A continuation dominated by one passage stops; the history holds the passage once."""
