@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import date
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from endturn import events
-from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
+from endturn.chat import CallFragment, ChatResponse, Delta, Message, Request, ToolCall, Usage
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
@@ -23,14 +22,13 @@ from endturn.events import (
     PayloadRepaired,
     Strategy,
     ToolEnded,
-    ToolStarted,
     TurnEnded,
     TurnOutcome,
     TurnStarted,
 )
 from endturn.scopes import Layer, current_turn, open_call
 from endturn.stop import Resume, Stop, StopReason
-from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, paused, said, ticking
+from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said, ticking
 
 NUDGE = Message(role="user", content=PROMPT, synthetic=True)
 
@@ -86,73 +84,6 @@ def test_a_cut_answer_is_continued_and_merged() -> None:
     assert result.usage == Usage(10, 20)
 
 
-@pytest.mark.parametrize("reason", [r for r in StopReason if r is not StopReason.MAX_TOKENS], ids=lambda r: r.value)
-@pytest.mark.behaviour(12)
-def test_nothing_else_is_continued(reason: StopReason) -> None:
-    """No other reason sends the nudge."""
-    provider, _ = play(said("text", reason), said("never"), continuation_tool_repair_attempts=0)
-    assert len(provider.requests) == 1
-
-
-@pytest.mark.behaviour(21)
-@pytest.mark.behaviour(27)
-def test_every_continuation_repeats_what_was_sent_before() -> None:
-    """Each request begins with the whole request before it, and keeps its settings."""
-    request = ask(temperature=0.3, seed=7, tools=(SEARCH,), format=None, extra={"user": "u"})
-    provider, _ = play(cut("a "), cut("b "), said("c"), request=request)
-    for before, after in zip(provider.requests, provider.requests[1:], strict=False):
-        assert after.messages[: len(before.messages)] == before.messages
-        assert after.but(messages=()) == request.but(messages=())
-
-
-@pytest.mark.behaviour(27)
-def test_a_forced_tool_choice_goes_back_to_auto_for_text() -> None:
-    """A text continuation may answer in text."""
-    provider, _ = play(cut("a "), said("b"), request=ask(tools=(SEARCH,), tool_choice="search"))
-    assert [request.tool_choice for request in provider.requests] == ["search", "auto"]
-
-
-def test_the_cap_is_three_and_the_partial_answer_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """Repeated max_tokens ends after three continuations, with the partial answer, a notice, and the sources' lines."""
-    caplog.set_level(logging.INFO, "endturn")
-    provider, result = play(cut("a "), cut("b "), cut("c "), cut("d "), said("never"))
-    assert len(provider.requests) == 4
-    assert (result.text, result.outcome, result.status) == ("a b c d ", "retry_limit", "retry_limit")
-    assert (result.complete, result.continuations) == (False, 3)
-    assert result.notice is not None
-    assert result.notice not in result.text
-    assert caplog.messages == [
-        "[continue] Response truncated at max_tokens, requesting continuation (1/3)",
-        "[continue] Response truncated at max_tokens, requesting continuation (2/3)",
-        "[continue] Response truncated at max_tokens, requesting continuation (3/3)",
-        "[continue] Max continuations reached, breaking",
-    ]
-
-
-@pytest.mark.behaviour(15)
-@pytest.mark.parametrize(
-    ("response", "outcome"),
-    [
-        pytest.param(cut(""), "no_progress", id="empty"),
-        pytest.param(cut(" \n"), "no_progress", id="white space"),
-        pytest.param(cut("", reasoning="hm"), "reasoning_exhausted", id="thinking shown"),
-        pytest.param(cut("").but(usage=Usage(5, 100, 100)), "reasoning_exhausted", id="thinking counted"),
-    ],
-)
-def test_an_empty_truncation_is_not_nudged(response: ChatResponse, outcome: str) -> None:
-    """Nothing visible, nothing to continue."""
-    provider, result = play(response)
-    assert (len(provider.requests), result.outcome, result.complete) == (1, outcome, False)
-
-
-@pytest.mark.behaviour(16)
-def test_a_continuation_that_only_repeats_ends_the_turn() -> None:
-    """What brings nothing new is not asked for again."""
-    text = "A sentence that is long enough to overlap."
-    provider, result = play(cut(text), cut(text), said("never"))
-    assert (len(provider.requests), result.outcome, result.text) == (2, "no_progress", text)
-
-
 @pytest.mark.behaviour(16)
 def test_a_loop_ends_the_turn_and_is_not_kept_for_a_replay() -> None:
     """A continuation dominated by one passage stops; the history holds the passage once."""
@@ -197,14 +128,6 @@ def test_after_a_clamped_continuation_the_host_has_its_own_settings_again() -> N
 
 
 @pytest.mark.behaviour(17)
-def test_a_turn_ends_token_budget_before_a_call_that_could_not_help() -> None:
-    """Below 256 tokens left, no continuation is sent."""
-    provider, result = play(cut("a ", tokens=1_000), cut("b ", tokens=2_800), request=ask(max_tokens=1_000))
-    assert len(provider.requests) == 2
-    assert (result.outcome, result.status) == ("token_budget", "budget_exhausted")
-
-
-@pytest.mark.behaviour(17)
 def test_without_a_maximum_the_first_cut_is_the_measure() -> None:
     """The effective maximum is what the first cut response used; a request without a maximum keeps none."""
     provider, result = play(
@@ -219,17 +142,6 @@ def test_the_deadline_ends_a_turn() -> None:
     """No call begins after the deadline; the clock is injected."""
     provider, result = play(cut("a "), cut("b "), said("never"), deadline_s=2, clock=ticking())
     assert (len(provider.requests), result.outcome) == (2, "deadline")
-
-
-@pytest.mark.behaviour(13)
-def test_a_background_job_is_left_with_a_handle_that_fetches_it() -> None:
-    """retrieve_same_id is never resent, which would start a second paid job."""
-    provider, result = play(paused("", Resume.RETRIEVE_SAME_ID, id="resp_1"))
-    assert (len(provider.requests), result.outcome) == (1, "left_paused")
-    assert result.resume().next.retrieve == "resp_1"
-
-
-# --- Ends -----------------------------------------------------------------------------------------------------------
 
 
 # --- Tools ----------------------------------------------------------------------------------------------------------
@@ -247,26 +159,6 @@ def test_a_complete_tool_call_is_dispatched() -> None:
     assert (result.text, result.answer) == ("Let me see. Found.", "Found.")
     assert result.messages == (*ask().messages, asking.message(), answer, said("Found.").message())
     assert result.tool_results == (answer,)
-
-
-@pytest.mark.behaviour(34)
-@pytest.mark.behaviour(38)
-@pytest.mark.parametrize("reason", [r for r in StopReason if r is not StopReason.TOOL_CALL], ids=lambda r: r.value)
-def test_a_call_without_a_tool_terminal_never_runs_and_is_not_replayed(reason: StopReason) -> None:
-    """The tool is not run, and neither mirror of the recorded message holds the call; text and reason stay."""
-    search = Recording()
-    blocks = Blocks("anthropic", ({"type": "text", "text": "text"}, {"type": "tool_use", "id": "call_1"}))
-    response = said("text", reason, calls=[call()], blocks=blocks)
-    with heard(DispatchBlocked) as blocked:
-        provider, result = play(
-            response, request=ask(tools=(SEARCH,)), tools={"search": search}, continuation_tool_repair_attempts=0
-        )
-    assert search.calls == []
-    assert (len(provider.requests), result.tool_results) == (1, ())
-    recorded = result.messages[-1]
-    assert (recorded.text, recorded.tool_calls, recorded.blocks) == ("text", (), None)
-    assert recorded.stop_reason is reason
-    assert [record.names for record in blocked] == [("search",)]
 
 
 @pytest.mark.behaviour(36)
@@ -329,18 +221,6 @@ def test_a_repair_whose_call_fails_is_told_of() -> None:
 
 
 @pytest.mark.behaviour(36)
-def test_without_a_repair_budget_nothing_is_asked_for() -> None:
-    """A budget of none: the partial answer, the notice, and an event that says that no repair was tried."""
-    with heard() as records:
-        provider, result = play(cut("Well. ", calls=[call()]), continuation_tool_repair_attempts=0)
-    assert (len(provider.requests), result.outcome, result.text) == (1, "tool_call_cut", "Well. ")
-    (repaired,) = [record for record in records if isinstance(record, PayloadRepaired)]
-    assert (repaired.attempted, repaired.succeeded) == (False, False)
-    (blocked,) = [record for record in records if isinstance(record, DispatchBlocked)]
-    assert blocked.reason == "truncated"
-
-
-@pytest.mark.behaviour(36)
 def test_a_call_that_the_provider_rejected_with_an_error_is_repaired() -> None:
     """Groq answers HTTP 400 with `tool_use_failed`: the same row, whichever way it comes; no error is left behind."""
     stop = Stop(StopReason.ERROR, "tool_use_failed", resume=Resume.REPAIR, incomplete=True)
@@ -376,15 +256,6 @@ def test_complete_but_wrong_calls_are_answered_with_errors(wrong: ToolCall, reas
     assert (result.outcome, result.continuations) == ("completed", 0)
     assert [record.reason for record in records if isinstance(record, DispatchBlocked)] == [reason]
     assert not [record for record in records if isinstance(record, PayloadRepaired)]
-
-
-@pytest.mark.behaviour(24)
-@pytest.mark.behaviour(35)
-def test_duplicate_ids_leave_no_dangling_call() -> None:
-    """Of two calls with one id the record keeps one, answered once."""
-    provider, _ = play(calling(call(), call()), said("ok"), request=ask(tools=(SEARCH,)), tools={"search": Recording()})
-    assistant, answer = provider.requests[1].messages[-2:]
-    assert [asked.id for asked in assistant.tool_calls] == ["call_1"] == [answer.tool_call_id]
 
 
 @pytest.mark.behaviour(37)
@@ -469,22 +340,6 @@ def test_tools_given_with_their_functions_are_declared() -> None:
     """A sequence of (Tool, function) adds the tools that the request does not declare itself."""
     provider, _ = play(said("ok"), request=ask(tools=(SEARCH,)), tools=[(SEARCH, Recording()), (NOW, Recording())])
     assert provider.requests[0].tools == (SEARCH, NOW)
-
-
-@pytest.mark.behaviour(33)
-@pytest.mark.behaviour(35)
-@pytest.mark.parametrize("dispatch", ["verified_terminal", "tool_call_only", "any_parsed"])
-def test_a_tool_that_was_not_offered_is_never_run(dispatch: str) -> None:
-    """A function by name offers nothing: a call that the model made up is answered with an error."""
-    remove = Recording()
-    provider, result = play(
-        calling(call("rm", '{"path": "/"}')), said("Sorry."), tools={"rm": remove}, dispatch=dispatch
-    )
-    assert remove.calls == []
-    answer = provider.requests[1].messages[-1]
-    assert (answer.role, answer.is_error) == ("tool", True)
-    assert answer.text == "there is no tool called 'rm'; no tools were offered"
-    assert result.complete
 
 
 def test_a_host_that_runs_its_tools_itself_gets_the_calls() -> None:
@@ -765,16 +620,6 @@ def test_an_unknown_format_is_refused() -> None:
         ContinuationController(Played(), format="telex")
 
 
-async def test_every_kind_of_provider_function_serves_the_async_controller() -> None:
-    """Plain, coroutine, iterator and async iterator give the same turn."""
-    script = [cut("Hello, wo"), said("rld.")]
-    plain, streamed = Played(*script), Played(*script, chunk=2)
-    kinds: list[Any] = [plain, Played(*script).coroutine, streamed, Played(*script, chunk=2).asynchronous]
-    results = [await AsyncContinuationController(kind).run(ask()) for kind in kinds]
-    assert {result.text for result in results} == {"Hello, world."}
-    assert {result.messages for result in results} == {results[0].messages}
-
-
 # --- Async ----------------------------------------------------------------------------------------------------------
 
 
@@ -791,96 +636,43 @@ async def test_tools_may_be_async_or_not() -> None:
     assert [answer.content for answer in result.tool_results] == ["found", "noon"]
 
 
-class Waits:
-    """An async provider and tool that wait at a chosen place, and remember what they left open."""
+@pytest.mark.behaviour(18)
+@pytest.mark.parametrize(("at", "text"), [("provider", "Hello, "), ("stream", "Hello, wo"), ("tool", "Hello, wo")])
+async def test_a_cancelled_task_keeps_what_it_has(at: str, text: str) -> None:
+    """The exception propagates with the partial turn, nothing stays open, and the turn can be taken up."""
+    reached, provider = asyncio.Event(), Played(cut("Hello, "), calling(call(), text="wo"), said("rld."), chunk=2)
 
-    def __init__(self, at: str) -> None:
-        self.at = at
-        self.reached = asyncio.Event()
-        self.open = 0
-
-    async def _wait(self, place: str) -> None:
-        if place == self.at:
-            self.reached.set()
+    async def wait(place: str) -> None:
+        if place == at and not reached.is_set():
+            reached.set()
             await asyncio.Event().wait()
 
-    async def provider(self, request: Request) -> AsyncIterator[Delta | ChatResponse]:
-        self.open += 1
-        try:
-            await self._wait(f"request {len(request.messages)}")
-            if len(request.messages) == 1:
-                yield Delta(text="Hello, ")
-                await self._wait("first stream")
-                yield cut("Hello, ")
-            elif len(request.messages) == 3:
-                yield Delta(text="wo")
-                await self._wait("second stream")
-                yield calling(call(), call("now", "", id="2"), text="wo")
-            else:
-                yield said("rld.")
-        finally:
-            await asyncio.sleep(0)
-            self.open -= 1
+    async def stream(request: Request) -> AsyncIterator[Delta | ChatResponse]:
+        if len(request.messages) > 1:
+            await wait("provider")
+        async with aclosing(provider.asynchronous(request)) as items:  # type: ignore[type-var]
+            async for item in items:
+                yield item
+                if len(request.messages) > 1:
+                    await wait("stream")
 
-    async def search(self, asked: ToolCall) -> str:
-        self.open += 1
-        try:
-            await self._wait(f"tool {asked.id}")
-        finally:
-            self.open -= 1
+    async def search(asked: ToolCall) -> str:
+        await wait("tool")
         return "found"
 
-
-@pytest.mark.behaviour(18)
-@pytest.mark.parametrize(
-    ("at", "text", "messages"),
-    [
-        ("request 1", "", 1),
-        ("first stream", "Hello, ", 2),
-        ("request 3", "Hello, ", 2),
-        ("second stream", "Hello, wo", 2),
-        ("tool call_1", "Hello, wo", 4),
-        ("tool 2", "Hello, wo", 4),
-        ("request 6", "Hello, wo", 4),
-    ],
-)
-async def test_cancellation_at_any_await(at: str, text: str, messages: int) -> None:
-    """The exception propagates with the partial turn, nothing stays open, and the turn can be taken up."""
-    waits = Waits(at)
-    tools = {"search": waits.search, "now": waits.search}
-    controller = AsyncContinuationController(waits.provider, tools=tools)
-    with heard() as records:
-        task = asyncio.create_task(controller.run(ask(tools=(SEARCH, NOW))))
-        await waits.reached.wait()
+    controller = AsyncContinuationController(stream, tools={"search": search})
+    with heard(TurnEnded) as ended:
+        task = asyncio.create_task(controller.run(ask(tools=(SEARCH,))))
+        await reached.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
-    assert waits.open == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert current_turn() is None
     result: TurnResult = caught.value.turn_result  # type: ignore[attr-defined]
     assert (result.text, result.outcome, result.complete) == (text, "cancelled", False)
-    assert len(result.messages) == messages
-    asked = {each.id for message in result.messages for each in message.tool_calls}
-    assert asked == {message.tool_call_id for message in result.messages if message.role == "tool"}
-    assert sum(isinstance(record, TurnEnded) for record in records) == 1
-    started = [record for record in records if isinstance(record, ToolStarted)]
-    assert len(started) == sum(isinstance(record, ToolEnded) for record in records)
-    waits.at = ""
-    finished = await controller.run(result.resume())
-    assert finished.complete
-
-
-@pytest.mark.behaviour(18)
-async def test_leaving_an_async_stream_closes_the_providers() -> None:
-    """aclose ends the provider's stream and the turn."""
-    waits = Waits("nowhere")
-    with heard(TurnEnded) as ended:
-        async with aclosing(AsyncContinuationController(waits.provider).stream(ask())) as stream:  # type: ignore[type-var]
-            async for _ in stream:
-                break
-    assert waits.open == 0
     assert [record.outcome for record in ended] == ["cancelled"]
+    assert (await controller.run(result.resume())).complete
 
 
 # --- Announcing -----------------------------------------------------------------------------------------------------
@@ -982,29 +774,6 @@ def test_a_truncated_exit_is_never_a_success(script: list[Any], unfinished: bool
     assert ended[0].turn.unfinished == unfinished
     assert ended[0].complete == result.complete == (not unfinished)
     assert ended[0].outcome is result.outcome
-
-
-@pytest.mark.behaviour(43)
-def test_replaying_a_turns_responses_reproduces_it() -> None:
-    """Same responses, same clock, same ids: the same result and the same records."""
-    script = [
-        cut("Hello, "), calling(call(), text="wo"), cut("r", calls=[call(closed=False)]), calling(call(id="2")),
-        said("ld."),
-    ]  # fmt: skip
-
-    def told(record: events.Record) -> tuple[Any, ...]:
-        shown = {"stop", "outcome", "complete", "issue", "reason", "attempted", "succeeded", "output_chars"}
-        return type(record).__name__, *((name, getattr(record, name, None)) for name in sorted(shown))
-
-    runs = []
-    for _ in range(2):
-        with heard() as records:
-            _, result = play(
-                *script, request=ask(tools=(SEARCH,)), tools={"search": Recording()}, clock=ticking(0.1),
-                new_id=lambda: "turn-1",
-            )  # fmt: skip
-        runs.append((result, [told(record) for record in records]))
-    assert runs[0] == runs[1]
 
 
 def test_the_outcomes_are_all_said_in_words() -> None:

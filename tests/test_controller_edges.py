@@ -75,21 +75,6 @@ def test_the_counts_of_a_turn_go_on_when_it_is_taken_up_again() -> None:
     assert (again.text, again.iterations, again.continuations, again.requests) == ("a b c.", 1, 2, 3)
 
 
-@pytest.mark.behaviour(16)
-@pytest.mark.parametrize("nothing", ["", " ", "\n", "\u200b", "\n \u200d\n"])
-@pytest.mark.parametrize("half", ["Half of an answer that", "Half of it\n", "```python\nx = f(1)\n"])
-def test_nothing_does_not_complete_half_a_sentence(half: str, nothing: str) -> None:
-    """Nor half a code block, whatever nothing is made of."""
-    _, result, _ = play(cut(half), said(nothing))
-    assert (result.outcome, result.complete) == ("no_progress", False)
-
-
-def test_a_promise_of_calls_and_nothing_else_is_an_empty_answer() -> None:
-    """Where calls may not be asked for again."""
-    _, result, _ = play(calling(), continuation_tool_repair_attempts=0)
-    assert (result.outcome, result.complete) == ("empty_response", False)
-
-
 # --- Nothing, and half a sentence -----------------------------------------------------------------------------------
 
 

@@ -75,12 +75,6 @@ async def test_repeated_max_tokens_until_the_cap(turn: Turner) -> None:
     assert len(result.text) > 40
 
 
-async def test_an_essay_is_written_to_its_end(turn: Turner) -> None:
-    """An essay that needs three answers comes out whole."""
-    _, result = await turn(essay(ESSAY), ask(max_tokens=60))
-    assert (result.text, result.complete, result.continuations > 0) == (ESSAY, True, True)
-
-
 async def test_a_partial_tool_call_then_a_repaired_payload(turn: Turner) -> None:
     """The cut call does not run, the repaired one does, and its result goes back."""
     scripted, result = await turn(
@@ -118,13 +112,6 @@ async def test_a_continuation_that_fails_keeps_the_partial(turn: Turner) -> None
     _, result = await turn([truncate("Hello, wo"), fail(529)], ask())
     assert (result.text, result.outcome) == ("Hello, wo", "provider_error")
     assert result.resume().counters.attempts == 0
-
-
-@pytest.mark.behaviour(15)
-async def test_thinking_that_used_all_is_not_nudged(turn: Turner) -> None:
-    """Thinking alone, cut off: one call, `reasoning_exhausted`."""
-    scripted, result = await turn([truncate("").but(reasoning="Let me think about it")], ask())
-    assert (len(scripted.received), result.outcome) == (1, "reasoning_exhausted")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -60,25 +60,6 @@ def test_a_token_is_sent_back_without_a_prompt() -> None:
 
 
 @pytest.mark.behaviour(13)
-def test_the_same_token_twice_stops() -> None:
-    """A token that was sent and comes back would come back for ever."""
-    script = (paused("One ", Resume.NATIVE_TOKEN, token="t1"), paused("", Resume.NATIVE_TOKEN, token="t1"))
-    provider, result = played(*script, said("never"), speaks="gemini")
-    assert len(provider.requests) == 2
-    assert (result.text, result.outcome, result.complete) == ("One ", "left_paused", False)
-
-
-@pytest.mark.behaviour(14)
-def test_an_sdk_that_follows_tokens_is_not_driven_a_second_time() -> None:
-    """Where the provider function says that it follows tokens, one that it hands back is left to the host."""
-    provider, result = played(
-        paused("One ", Resume.NATIVE_TOKEN, token="t1"), said("never"), speaks="gemini", says={"follows_tokens": True}
-    )
-    assert (len(provider.requests), result.outcome) == (1, "left_paused")
-    assert result.resume().next.token == "t1"
-
-
-@pytest.mark.behaviour(13)
 def test_a_response_that_is_being_made_is_fetched_by_its_id() -> None:
     """It is asked for after a second, two, four …; what it brings replaces what there was, and stands once."""
     slept: list[float] = []
@@ -107,25 +88,7 @@ async def test_the_async_controller_waits_without_blocking() -> None:
     assert (result.text, slept) == ("Done.", [1.0])
 
 
-@pytest.mark.behaviour(13)
-@pytest.mark.parametrize("resume", [Resume.RETRIEVE_SAME_ID, Resume.SERVER, Resume.NONE], ids=lambda value: value.value)
-def test_what_cannot_be_taken_up_is_left_paused(resume: Resume) -> None:
-    """Without a function that fetches, or where the server goes on by itself, nothing is sent."""
-    provider, result = played(paused("One", resume, id="r"), said("never"))
-    assert (len(provider.requests), result.outcome, result.text) == (1, "left_paused", "One")
-
-
 # --- Prefill ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.behaviour(14)
-@pytest.mark.behaviour(22)
-def test_a_model_that_takes_a_prefill_gets_one() -> None:
-    """The partial answer is the last message, its trailing white space stripped, and put back once."""
-    provider, result = played(cut("One "), said(" two."), request=ask(model=OLD), speaks="anthropic")
-    sent = format_of("anthropic").encode(provider.requests[1])["messages"][-1]
-    assert sent == {"role": "assistant", "content": [{"type": "text", "text": "One"}]}
-    assert (result.text, result.complete) == ("One two.", True)
 
 
 @pytest.mark.behaviour(14)
@@ -175,28 +138,6 @@ def test_white_space_before_a_prefill_stands_once_everywhere() -> None:
     assert resumed.text == resumed.messages[-1].text == "One two."
 
 
-@pytest.mark.behaviour(13)
-def test_what_is_fetched_after_a_failure_stands_once() -> None:
-    """A turn whose fetch failed keeps what it has, is taken up by fetching, and the whole replaces the beginning."""
-    provider = Played(paused("One ", Resume.RETRIEVE_SAME_ID, id="r"), ProviderUnavailable("busy"))
-    provider.retrieves = True  # type: ignore[attr-defined]  # what a provider function may say of itself
-    failed = ContinuationController(provider, sleep=lambda seconds: None).run(ask())
-    assert (failed.text, failed.messages[-1].text, failed.outcome) == ("One ", "One ", "provider_error")
-    again = Played(cut("One two "), said("three."))
-    resumed = ContinuationController(again).run(failed.resume())
-    assert resumed.text == resumed.messages[-1].text == "One two three."
-    assert [request.retrieve for request in again.requests] == ["r", None]
-
-
-@pytest.mark.behaviour(14)
-def test_any_other_refusal_ends_the_turn() -> None:
-    """A 401 on a prefill says nothing about prefills."""
-    provider, result = played(
-        cut("One "), RequestRejected("who are you", status=401), request=ask(model=OLD), speaks="anthropic"
-    )
-    assert (len(provider.requests), result.outcome, result.text) == (2, "provider_error", "One ")
-
-
 @pytest.mark.behaviour(14)
 @pytest.mark.parametrize(
     ("speaks", "dialect", "model", "prefills"),
@@ -222,6 +163,74 @@ def test_the_record_of_who_takes_a_prefill(speaks: str, dialect: str, model: str
     assert capabilities.of(speaks, dialect, model).prefill is prefills
 
 
+# --- Where it does not go on --------------------------------------------------------------------------------------
+
+TOKEN = paused("One ", Resume.NATIVE_TOKEN, token="t1")
+LIMITED = {"continuation_max_total_completion_tokens": 1000, "request": ask(max_tokens=500)}
+JSON = {"request": ask(format=SCHEMA)}
+CLAUDE = {"request": ask(model=OLD), "speaks": "anthropic"}
+
+
+def thinking(extra: dict[str, Any]) -> dict[str, Any]:
+    """A request that sets 400 tokens aside for thinking, where 500 are left."""
+    return {**LIMITED, "request": ask(max_tokens=500, extra=extra)}
+
+
+ENDS: list[Any] = [
+    # Nothing visible came: nothing is to be continued.
+    ("empty", [cut("")], {}, 1, "no_progress"),
+    ("white space", [cut(" \n")], {}, 1, "no_progress"),
+    ("thinking shown", [cut("", reasoning="hm")], {}, 1, "reasoning_exhausted"),
+    ("thinking counted", [cut("").but(usage=Usage(5, 100, 100))], {}, 1, "reasoning_exhausted"),
+    ("a repetition", [cut("A sentence that is long enough."), cut("A sentence that is long enough.")], {}, 2,
+     "no_progress"),
+    *(("nothing after " + repr(half) + repr(nothing), [cut(half), said(nothing)], {}, 2, "no_progress")
+      for half in ("Half of an answer that", "Half of it\n", "```python\nx = f(1)\n")
+      for nothing in ("", " ", "\n", "\u200b", "\n \u200d\n")),
+    ("calls that never came", [calling()], {"continuation_tool_repair_attempts": 0}, 1, "empty_response"),
+    # A pause that nobody here can take up; a token that was sent and comes back would come back for ever.
+    ("the same token", [TOKEN, paused("", Resume.NATIVE_TOKEN, token="t1")], {"speaks": "gemini"}, 2, "left_paused"),
+    ("an SDK that follows tokens", [TOKEN], {"speaks": "gemini", "says": {"follows_tokens": True}}, 1, "left_paused"),
+    *((f"resume {resume}", [paused("One", resume, id="r")], {}, 1, "left_paused")
+      for resume in (Resume.RETRIEVE_SAME_ID, Resume.SERVER, Resume.NONE)),
+    # A 401 on a prefill says nothing about prefills.
+    ("no entry", [cut("One "), RequestRejected("who are you", status=401)], CLAUDE, 2, "provider_error"),
+    # Half a JSON text is asked for again once; a whole answer that does not parse is no success. No brace is added.
+    ("half of JSON, twice", [cut('{"a": 1'), cut('{"a": 1, "b": 2')], JSON, 2, "invalid_json"),
+    *((f"no JSON: {text}", [said(text)], JSON, 1, "invalid_json")
+      for text in ("Here you are: {}", '{"a": 1', "", '{"a": NaN}', '{"a": 1, "a": 2}')),
+    # What is left must hold the thinking and an answer.
+    *((f"no room for thinking: {extra}", [cut("a ", tokens=500)], thinking(extra), 1, "token_budget")
+      for extra in (
+          {"thinking": {"type": "enabled", "budget_tokens": 400}},
+          {"thinking": {"type": "enabled", "token_budget": 400}},
+          {"reasoning": {"max_tokens": 400}},
+          {"generationConfig": {"thinkingConfig": {"thinkingBudget": 400}}},
+          {"additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 400}}},
+      )),
+    # Servers that count zero tokens do not end the turn at once.
+    ("a usage of nothing", [cut("a ", usage=Usage(0, 0)), said("b")], {"request": ask(max_tokens=None)}, 2,
+     "completed"),
+]  # fmt: skip
+"""What a provider says, under which settings; how many calls are made, and how the turn ends."""
+
+
+@pytest.mark.behaviour(13)
+@pytest.mark.behaviour(14)
+@pytest.mark.behaviour(15)
+@pytest.mark.behaviour(16)
+@pytest.mark.behaviour(17)
+@pytest.mark.behaviour(31)
+@pytest.mark.parametrize(("script", "settings", "calls", "outcome"), [row[1:] for row in ENDS],
+                         ids=[row[0] for row in ENDS])  # fmt: skip
+def test_where_a_turn_does_not_go_on(script: list[Any], settings: dict[str, Any], calls: int, outcome: str) -> None:
+    """No call is made that would bring nothing, what there is of the answer is kept, and it is not called whole."""
+    provider, result = played(*script, said("never"), **settings)
+    assert (len(provider.requests), result.outcome, result.complete) == (calls, outcome, outcome == "completed")
+    heard_last = [each.text for each in script if isinstance(each, ChatResponse) and each.text.strip()]
+    assert not heard_last or result.text.strip().endswith(heard_last[-1].strip())
+
+
 # --- The same question again ----------------------------------------------------------------------------------------
 
 
@@ -232,26 +241,6 @@ def test_half_a_json_text_is_asked_for_again_whole() -> None:
     assert (result.text, result.complete, result.outcome) == ('{"a": 12}', True, "completed")
     assert provider.requests[1] == ask(format=SCHEMA, max_tokens=300)
     assert [message.text for message in result.messages] == ["hi", '{"a": 12}']
-
-
-@pytest.mark.behaviour(31)
-def test_it_is_asked_for_again_only_once() -> None:
-    """Cut a second time, the turn ends invalid_json; what there is, is shown, and no brace is added."""
-    provider, result = played(cut('{"a": 1'), cut('{"a": 1, "b": 2'), said("never"), request=ask(format=SCHEMA))
-    assert len(provider.requests) == 2
-    assert (result.text, result.outcome, result.complete) == ('{"a": 1, "b": 2', "invalid_json", False)
-
-
-@pytest.mark.behaviour(31)
-@pytest.mark.parametrize(
-    "text",
-    ["Here you are: {}", '{"a": 1', "", '{"a": NaN}', '{"a": 1, "a": 2}'],
-    ids=["prose", "half", "nothing", "no number", "a key twice"],
-)
-def test_a_whole_answer_that_is_no_json_says_so(text: str) -> None:
-    """An end_turn whose text does not parse is no success."""
-    _, result = played(said(text), request=ask(format=SCHEMA))
-    assert (result.outcome, result.complete) == ("invalid_json", False)
 
 
 @pytest.mark.behaviour(31)
@@ -469,13 +458,6 @@ def test_the_host_may_make_room_in_a_full_window_once() -> None:
 # --- Money --------------------------------------------------------------------------------------------------------
 
 
-def test_money_ends_a_turn_before_the_next_call() -> None:
-    """At the price of a dollar per output token, two dollars are spent by two tokens; then nothing more is asked."""
-    prices = {"m": (0, 1e6)}
-    provider, result = played(cut("a ", tokens=2), said("never"), prices=prices, max_cost=2.0)
-    assert (len(provider.requests), result.outcome, result.status) == (1, "cost_budget", "budget_exhausted")
-
-
 def test_money_is_counted_where_the_provider_gives_no_usage() -> None:
     """The input too: calls, their arguments and results are in it. A figure that was given stays."""
     prices = {"m": (1e6, 0.0)}  # a dollar for each token of the input
@@ -558,34 +540,6 @@ def test_arguments_that_came_as_text_are_sent_as_they_were_run(speaks: str) -> N
     controller = ContinuationController(provider, tools=[(SEARCH, lambda call: "found")], format=speaks)
     controller.run(ask())
     assert '"x"' in json.dumps(format_of(speaks).encode(provider.requests[1])).replace('\\"', '"')
-
-
-@pytest.mark.behaviour(17)
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"thinking": {"type": "enabled", "budget_tokens": 400}},
-        {"thinking": {"type": "enabled", "token_budget": 400}},
-        {"reasoning": {"max_tokens": 400}},
-        {"generationConfig": {"thinkingConfig": {"thinkingBudget": 400}}},
-        {"additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 400}}},
-    ],
-    ids=["anthropic", "cohere", "openrouter", "gemini", "bedrock"],
-)
-def test_every_formats_thinking_budget_is_left_room_for(extra: dict[str, Any]) -> None:
-    """What is left must hold the thinking and an answer; else the turn ends before a call that could not help."""
-    request = ask(max_tokens=500, extra=extra)
-    provider, result = played(
-        cut("a ", tokens=500), said("never"), request=request, continuation_max_total_completion_tokens=1000
-    )
-    assert (len(provider.requests), result.outcome) == (1, "token_budget")
-
-
-@pytest.mark.behaviour(17)
-def test_a_usage_of_nothing_is_no_measure() -> None:
-    """Servers that count zero tokens do not end the turn at once."""
-    provider, result = played(cut("a ", usage=Usage(0, 0)), said("b"), request=ask(max_tokens=None))
-    assert (len(provider.requests), result.text) == (2, "a b")
 
 
 @pytest.mark.behaviour(17)

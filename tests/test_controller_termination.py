@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall
+from endturn.chat import ChatResponse, Delta, Request, Tool, ToolCall
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.termination import (
     FINISH_RESPONSE,
@@ -20,7 +20,6 @@ from endturn.continuation.termination import (
 from endturn.continuation.tool_gate import Fault, parse
 from endturn.controller import ContinuationController, TurnResult
 from endturn.events import Record, TerminationSignalled, ToolEnded, TurnEnded
-from endturn.stop import StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, call, calling, cut, heard, said
 
 LONG = "Here is all that I found."
@@ -128,17 +127,6 @@ def test_a_response_ends_completed() -> None:
     assert [(record.signal, record.status, record.requires_review) for record in records] == [
         ("finish_response", "done", False)
     ]
-
-
-@pytest.mark.behaviour(39)
-@pytest.mark.parametrize("status", ["partial", "blocked"])
-def test_a_tasks_status_travels_in_a_field(status: str) -> None:
-    """Whatever the status, the task waits for review; a summary that quotes a marker does not change it."""
-    arguments = f'{{"summary": "not [FINISH_STATUS:done]", "status": "{status}"}}'
-    _, result, _ = play(calling(finishing(arguments)))
-    assert result.finish == Finish("finish_task", status, "not [FINISH_STATUS:done]")
-    assert result.status == "pending_review"
-    assert result.tool_results[0].text.endswith(f"[FINISH_STATUS:{status}]")
 
 
 @pytest.mark.behaviour(39)
@@ -310,22 +298,3 @@ def test_an_answer_in_json_is_not_trivial() -> None:
     """However short, it is what was asked for."""
     _, result, _ = play(said("{}"), request=ask(format={"type": "json_object"}))
     assert (result.text, result.outcome) == ("{}", "implicit_completion")
-
-
-@pytest.mark.behaviour(41)
-@pytest.mark.parametrize(
-    ("reason", "outcome"), [(StopReason.REFUSED, "refused"), (StopReason.SAFETY_BLOCKED, "safety_blocked")]
-)
-def test_the_guard_leaves_other_ends_alone(reason: StopReason, outcome: str) -> None:
-    """A refusal is no completion."""
-    _, result, _ = play(said(LONG, reason))
-    assert (result.outcome, result.finish) == (outcome, None)
-
-
-@pytest.mark.behaviour(20)
-def test_a_history_with_a_finished_turn_can_be_gone_on_with() -> None:
-    """The next question follows the results of the calls that ended the turn."""
-    _, result, _ = play(calling(finishing()))
-    follow_up = ask().but(messages=(*result.messages, Message(role="user", content="And now?")))
-    _, second, _ = play(said(LONG), request=follow_up)
-    assert second.messages[: len(follow_up.messages)] == follow_up.messages

@@ -18,7 +18,7 @@ import pytest
 from endturn.chat import Blocks, ChatResponse, Message, Request
 from endturn.continuation.policy import PROMPT, ContinuationPolicy
 from endturn.continuation.result import Answered, Entered
-from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
+from endturn.controller import ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Record, Strategy
 from endturn.formats.anthropic import FORMAT as anthropic
@@ -146,19 +146,6 @@ def test_a_turn_is_read_back_as_it_was(script: Sequence[ChatResponse | BaseExcep
     assert_resumable_or_over(turn)
 
 
-async def test_every_way_to_run_a_turn_writes_the_same(tmp_path: Path) -> None:
-    """run and stream, plain and async, leave the same lines."""
-    script = SCRIPTS["tools between the halves"]
-    paths = [tmp_path / f"{number}.jsonl" for number in range(4)]
-    play(paths[0], script)
-    list(ContinuationController(Played(*script, chunk=2), **settings(paths[1])).stream(REQUEST))
-    await AsyncContinuationController(Played(*script).coroutine, **settings(paths[2])).run(REQUEST)
-    controller = AsyncContinuationController(Played(*script, chunk=2).asynchronous, **settings(paths[3]))
-    async for _ in controller.stream(REQUEST):
-        pass
-    assert len({path.read_bytes() for path in paths}) == 1
-
-
 def test_a_line_is_one_json_object_that_says_what_it_is(tmp_path: Path) -> None:
     """Version, turn, number, and one kind of content; an answer that entered as it came is not written twice."""
     path = tmp_path / "turns.jsonl"
@@ -194,16 +181,6 @@ def test_several_turns_of_one_file_are_told_apart(tmp_path: Path) -> None:
     assert [(turn.turn_id, turn.text) for turn in recover(path)] == [("a", "1"), ("b", "2"), ("a", "3")]
     assert [turn.text for turn in recover(path, "a")] == ["1", "3"]
     assert recover(path, "c") == []
-
-
-def test_a_turn_that_was_taken_up_again_has_what_came_before(tmp_path: Path) -> None:
-    """A resumed turn's lines begin with the segments, counters and usage that it had."""
-    path = tmp_path / "turns.jsonl"
-    controller = ContinuationController(Played(*SCRIPTS["a failed continuation"], said("world.")), **settings(path))
-    result = controller.run(controller.run(REQUEST).resume())
-    turn = recover(path)[-1]
-    assert (turn.segments, turn.messages, turn.text) == (result.segments, result.messages, "Hello, world.")
-    assert turn.usage == result.usage
 
 
 # --- Damage -------------------------------------------------------------------------------------------------------
@@ -353,15 +330,6 @@ def test_a_turn_that_is_over_is_not_taken_up(name: str, tmp_path: Path) -> None:
     play(path, SCRIPTS[name])
     with pytest.raises(UsageError, match="cannot be taken up again"):
         only(path).resume()
-
-
-def test_a_response_that_is_being_made_is_fetched_after_a_crash(tmp_path: Path) -> None:
-    """Its id is in the transcript, though it left no message: a resend would start a second paid job."""
-    path = tmp_path / "turns.jsonl"
-    play(path, [paused(resume=Resume.RETRIEVE_SAME_ID, id="job-1")])
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    resumption = only(path).resume()
-    assert (resumption.next.retrieve, resumption.strategy) == ("job-1", Strategy.RETRIEVE)
 
 
 @pytest.mark.behaviour(13)
@@ -556,16 +524,6 @@ def test_a_turn_is_on_the_disk_when_it_ends(tmp_path: Path, monkeypatch: pytest.
 
 # --- Processes and threads ----------------------------------------------------------------------------------------
 
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from tests.test_transcript import cut, play, said, varied
-path = Path(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
-result = play(path, [cut(varied(500)), said(" end")])
-print(result.text == varied(500) + " end", path.stat().st_size)
-"""
-
 
 WRITER = """
 import sys
@@ -596,17 +554,6 @@ def done(started: subprocess.Popen[str]) -> str:
 def varied(words: int) -> str:
     """So many words, no passage of them twice."""
     return " ".join(str(word * 7_919) for word in range(words))
-
-
-def test_a_disk_that_fills_up_in_mid_line_breaks_no_turn(tmp_path: Path) -> None:
-    """Half a line was written: the turn ends well, and the next one is whole."""
-    path = tmp_path / "turns.jsonl"
-    assert done(process(LIMITED, path)) == "True 3000\n"
-    assert not path.read_bytes().endswith(b"\n")
-    play(path, [said("again")])
-    cut_short, again = recover(path)
-    assert (cut_short.ended, again.text) == (False, "again")
-    assert_sendable(cut_short.messages)
 
 
 def test_two_processes_may_append_to_one_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

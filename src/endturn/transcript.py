@@ -50,7 +50,7 @@ from endturn.continuation.continuation_request import repair_prompt
 from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import RESUMING, Counters
 from endturn.continuation.policy import PROMPT
-from endturn.continuation.result import AFRESH, Answered, Began, Ended, Entered, Entry, Resumption, Tell
+from endturn.continuation.result import AFRESH, RESUMABLE, Answered, Began, Ended, Entered, Entry, Resumption, Tell
 from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected, UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
@@ -232,12 +232,6 @@ def _why(error: Exception) -> str:
 
 # --- Reading ------------------------------------------------------------------------------------------------------
 
-_RESUMABLE: Final = AFRESH | {
-    TurnOutcome.PROVIDER_ERROR,
-    TurnOutcome.STREAM_CUT,
-    TurnOutcome.CANCELLED,
-    TurnOutcome.LEFT_PAUSED,
-}
 _KEEPING: Final = frozenset({Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN})
 """The pauses after which the rest comes: what had come enters the turn. After any other, all of it comes again."""
 _CUT: Final = frozenset(
@@ -415,7 +409,7 @@ class Recovered:
     def _strategy(self, last: Message | None, paused: ChatResponse | None) -> Strategy | None:
         """How the next call asks; None for an ordinary one. `last`: the turn's last message."""
         over = UsageError(f"the turn {self.turn_id!r} cannot be taken up again: it has its answer, start another")
-        if self.outcome is not None and self.outcome not in _RESUMABLE:
+        if self.outcome is not None and self.outcome not in RESUMABLE:
             raise over
         if paused is not None and paused.stop.resume not in RESUMING:
             raise over

@@ -59,10 +59,10 @@ def known(state: State) -> set[Signal]:
     return {signal for origin, signal in TRANSITIONS if origin is state}
 
 
-def reached(rows: Mapping[tuple[State, Signal], Any], start: State) -> set[State]:
+def reached(rows: Mapping[tuple[State, Signal], State], start: State) -> set[State]:
     """The states that can follow, by these rows, in one step or more."""
     found: set[State] = set()
-    while more := {row.state for (state, _), row in rows.items() if state is start or state in found} - found:
+    while more := {leads_to for (state, _), leads_to in rows.items() if state is start or state in found} - found:
         found |= more
     return found
 
@@ -71,8 +71,8 @@ def reached(rows: Mapping[tuple[State, Signal], Any], start: State) -> set[State
 def test_a_pending_state_asks_about_limits_and_nothing_else(state: State) -> None:
     """It knows leave and refusal; leave leads to a call, refusal to the partial answer."""
     assert known(state) == {Signal.UNDER_LIMITS, Signal.LIMIT_REACHED}
-    assert TRANSITIONS[state, Signal.UNDER_LIMITS].state in CALLING
-    assert TRANSITIONS[state, Signal.LIMIT_REACHED].state is State.ABORT_PARTIAL
+    assert TRANSITIONS[state, Signal.UNDER_LIMITS] in CALLING
+    assert TRANSITIONS[state, Signal.LIMIT_REACHED] is State.ABORT_PARTIAL
 
 
 @pytest.mark.parametrize("state", sorted(CALLING), ids=lambda state: state.value)
@@ -80,13 +80,13 @@ def test_a_call_is_answered_or_fails_or_is_interrupted(state: State) -> None:
     """Every answer is evaluated; only a continuation may find that its way of asking is not taken, and asks anew."""
     own = {Signal.PREFILL_REFUSED} if state is State.REQUEST_CONTINUATION else set()
     assert known(state) == {Signal.RESPONSE, Signal.FAILED, Signal.INTERRUPTED} | own
-    assert TRANSITIONS[state, Signal.RESPONSE].state is State.EVALUATE_STOP
-    assert all(TRANSITIONS[state, signal].state in PENDING for signal in own)
+    assert TRANSITIONS[state, Signal.RESPONSE] is State.EVALUATE_STOP
+    assert all(TRANSITIONS[state, signal] in PENDING for signal in own)
 
 
 def test_a_call_beyond_the_first_needs_leave() -> None:
     """Every way into a state that calls the provider asks about a limit first."""
-    ways = {signal for (_, signal), row in TRANSITIONS.items() if row.state in CALLING}
+    ways = {signal for (_, signal), leads_to in TRANSITIONS.items() if leads_to in CALLING}
     assert ways == LEAVE
 
 

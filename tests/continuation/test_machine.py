@@ -18,11 +18,8 @@ from endturn.continuation.machine import (
     Machine,
     Signal,
     State,
-    Step,
-    Transition,
 )
 from endturn.continuation.policy import ContinuationPolicy
-from endturn.continuation.tool_gate import Answer, Refused, Repair, Run
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
 from endturn.stop import Resume, Stop, StopReason
@@ -35,14 +32,13 @@ def test_every_pair_of_state_and_signal(state: State, signal: Signal) -> None:
     """A pair has a row and is followed, or is illegal, raises and changes nothing."""
     machine = Machine()
     machine.state = state
-    row = TRANSITIONS.get((state, signal))
-    if row is None:
+    leads_to = TRANSITIONS.get((state, signal))
+    if leads_to is None:
         with pytest.raises(IllegalTransition, match=repr(signal.value)):
             machine.on(signal)
         assert machine.state is state
     else:
-        assert machine.on(signal) is row.step
-        assert machine.state is row.state
+        assert machine.on(signal) is machine.state is leads_to
 
 
 DIAGRAM = [
@@ -74,22 +70,21 @@ DIAGRAM = [
 @pytest.mark.parametrize(("state", "signal", "target"), DIAGRAM, ids=lambda value: value)
 def test_the_source_designs_diagram_is_in_the_table(state: str, signal: str, target: str) -> None:
     """Every arrow of the source design's diagram, and of the contract's, is a row."""
-    assert TRANSITIONS[State(state), Signal(signal)].state is State(target)
+    assert TRANSITIONS[State(state), Signal(signal)] is State(target)
 
 
 def test_the_shape_of_the_table() -> None:
     """The two final states know no signal, every other state is left again and can be reached, every signal is used."""
     sources = {state for state, _ in TRANSITIONS}
     assert sources == set(State) - FINAL
-    assert {row.state for row in TRANSITIONS.values()} | {INITIAL.state} == set(State)
+    assert {*TRANSITIONS.values(), INITIAL} == set(State)
     assert {signal for _, signal in TRANSITIONS} == set(Signal)
-    assert {row.step for row in TRANSITIONS.values()} | {INITIAL.step} == set(Step)
 
 
 def test_tools_are_run_only_behind_the_gate() -> None:
-    """One row alone runs tools, and its signal is the gate's."""
-    rows = [key for key, row in TRANSITIONS.items() if row.step is Step.RUN_TOOLS]
-    assert rows == [(State.EVALUATE_STOP, Signal.TOOL_CALL)]
+    """Two rows lead to tools, and their signals are the gate's."""
+    rows = {key for key, leads_to in TRANSITIONS.items() if leads_to is State.EXECUTE_TOOLS}
+    assert rows == {(State.EVALUATE_STOP, Signal.TOOL_CALL), (State.EVALUATE_STOP, Signal.INVALID_CALLS)}
 
 
 @pytest.mark.behaviour(12)
@@ -98,44 +93,15 @@ def test_every_reason_is_classified(reason: StopReason) -> None:
     """A reason signals itself, but for a promise of calls that did not come; max_tokens alone is continued."""
     signal = classify(Stop(reason), None)
     assert signal.value == ("gate_refused" if reason is StopReason.TOOL_CALL else reason.value)
-    follows = TRANSITIONS[State.EVALUATE_STOP, signal].state
+    follows = TRANSITIONS[State.EVALUATE_STOP, signal]
     assert (follows is State.CONTINUE_PENDING) == (reason is StopReason.MAX_TOKENS)
-
-
-@pytest.mark.parametrize("reason", StopReason, ids=lambda value: value.value)
-def test_the_gates_verdict_outranks_the_reason(reason: StopReason) -> None:
-    """Run, answer and repair are followed whatever the reason; a refusal leaves it to the reason."""
-    stop = Stop(reason)
-    assert classify(stop, Run(())) is Signal.TOOL_CALL
-    assert classify(stop, Run(()), hand_over=True) is Signal.HAND_OVER
-    assert classify(stop, Answer((), "unknown_tool")) is Signal.INVALID_CALLS
-    assert classify(stop, Repair("suspected", "suspected")) is Signal.GATE_REFUSED
-    assert classify(stop, Refused()) is classify(stop, None)
-
-
-@pytest.mark.behaviour(36)
-@pytest.mark.parametrize("reason", [StopReason.MAX_TOKENS, StopReason.MISSING])
-def test_a_cut_repair_is_a_refused_payload(reason: StopReason) -> None:
-    """A repair response that is cut off without any call is refused like a cut payload, not continued as text."""
-    assert classify(Stop(reason), None, repairing=True) is Signal.GATE_REFUSED
-
-
-@pytest.mark.behaviour(36)
-@pytest.mark.parametrize("reason", [StopReason.REFUSED, StopReason.SAFETY_BLOCKED])
-@pytest.mark.parametrize("verdict", [None, Refused()])
-def test_a_refused_repair_ends_the_turn_with_what_there_is(reason: StopReason, verdict: Refused | None) -> None:
-    """A refusal, or a filter, in answer to a repair keeps the partial answer, and asks no further."""
-    signal = classify(Stop(reason), verdict, repairing=True)
-    assert signal is Signal.REPAIR_REFUSED
-    assert TRANSITIONS[State.EVALUATE_STOP, signal] == Transition(State.ABORT_PARTIAL, Step.KEEP_PARTIAL)
-    assert OUTCOMES[signal] is TurnOutcome.TOOL_REPAIR_FAILED
 
 
 def test_every_signal_that_ends_a_turn_has_an_outcome() -> None:
     """Whatever leads from a response or call straight to an end says with which outcome."""
     ends = {State.COMPLETE, State.ABORT, State.ABORT_PARTIAL}
     own = {Signal.LIMIT_REACHED, Signal.RETURNED}
-    assert {s for (_, s), row in TRANSITIONS.items() if row.state in ends} - own == set(OUTCOMES)
+    assert {s for (_, s), leads_to in TRANSITIONS.items() if leads_to in ends} - own == set(OUTCOMES)
 
 
 # --- Limits -------------------------------------------------------------------------------------------------------
@@ -177,30 +143,6 @@ def test_the_deadline_holds_for_every_further_call(elapsed_s: float, late: bool)
     assert allowed.before_repair() is expected
     assert allowed.before_resume(Resume.RESEND_UNCHANGED) is expected
     assert allowed.before_iteration() is expected
-
-
-@pytest.mark.behaviour(15)
-@pytest.mark.parametrize(
-    ("progress", "outcome"),
-    [
-        (Progress(visible=False), TurnOutcome.NO_PROGRESS),
-        (Progress(visible=False, reasoned=True), TurnOutcome.REASONING_EXHAUSTED),
-        (Progress(visible=True, repetitive=True), TurnOutcome.REPETITION),
-        (Progress(visible=True, reasoned=True), None),
-    ],
-)
-def test_what_brought_nothing_is_not_continued(progress: Progress, outcome: TurnOutcome | None) -> None:
-    """Only visible, new text is continued."""
-    assert limits(Counters(ceiling=1000)).before_continuation(progress) is outcome
-
-
-@pytest.mark.behaviour(13)
-@pytest.mark.parametrize("able", [True, False])
-@pytest.mark.parametrize("resume", Resume, ids=lambda value: value.value)
-def test_only_what_the_provider_function_can_do_is_driven(resume: Resume, able: bool) -> None:
-    """A pause is taken up by resending, by its token or by its id, if it can be; anything else is left to the host."""
-    driven = able and resume in (Resume.RESEND_UNCHANGED, Resume.NATIVE_TOKEN, Resume.RETRIEVE_SAME_ID)
-    assert limits(Counters()).before_resume(resume, able=able) is (None if driven else TurnOutcome.LEFT_PAUSED)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -20,39 +21,6 @@ from tests.support.processes import REPOSITORY
 from tests.support.turns import Played, ask, cut, said
 
 
-def test_the_defaults_are_the_contracts() -> None:
-    """The source design's limits, and ours where it has none."""
-    assert ContinuationPolicy().model_dump(exclude={"prompt"}) == {
-        "continuation_max_attempts": 3,
-        "continuation_attempts_per": "turn",
-        "continuation_max_total_completion_tokens": None,
-        "continuation_max_output_chars": 120_000,
-        "continuation_strategies": ("native_token", "resend", "prefill", "prompt"),
-        "json_reask": True,
-        "continuation_tool_repair_attempts": 1,
-        "continuation_max_resumes": 10,
-        "deadline_s": None,
-        "max_iterations": 50,
-        "max_identical_calls": None,
-        "dispatch": "verified_terminal",
-        "suspect_full_budget": True,
-        "promote": True,
-        "on_cut_call": "repair",
-        "history": "collapsed",
-        "min_overlap": 16,
-        "max_overlap": 1_024,
-        "max_cost": None,
-        "prices": {},
-        "on_reasoning_only": "stop",
-        "on_context_exceeded": "abort",
-        "stream_json": "held",
-        "mode": None,
-        "text_signals": False,
-        "wallet_guard": True,
-        "transcript": None,
-    }
-
-
 @pytest.mark.behaviour(26)
 def test_the_recovery_prompt_is_the_source_designs() -> None:
     """The nudge is the four lines of the source design."""
@@ -62,78 +30,6 @@ def test_the_recovery_prompt_is_the_source_designs() -> None:
         "If you intended a tool call, emit one complete tool call payload only.",
         "Do not repeat already-sent text.",
     ]
-
-
-def test_the_environment_sets_a_key_and_a_keyword_wins() -> None:
-    """ENDTURN_AGENT_ and the key in upper case; keywords are stronger; empty is unset."""
-    environ = {
-        "ENDTURN_AGENT_CONTINUATION_MAX_ATTEMPTS": "5",
-        "ENDTURN_AGENT_MAX_ITERATIONS": "7",
-        "ENDTURN_AGENT_DEADLINE_S": "",
-        "PATH": "/bin",
-    }
-    policy = ContinuationPolicy.from_environment(environ, max_iterations=9)
-    assert (policy.continuation_max_attempts, policy.max_iterations, policy.deadline_s) == (5, 9, None)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        pytest.param({"continuation_max_attempts": -1}, "continuation_max_attempts cannot be -1", id="negative"),
-        pytest.param({"dispatch": "always"}, "dispatch cannot be 'always'", id="unknown word"),
-        pytest.param({"xyz": 3}, "'xyz' is no setting; there are: continuation_attempts_per, co", id="no key"),
-        pytest.param(
-            {"max_attempts": 3},
-            r"'max_attempts' is no setting; did you mean 'continuation_max_attempts'\?",
-            id="nearly a key",
-        ),
-        pytest.param({"prompt": "  "}, "prompt cannot be '  '", id="blank prompt"),
-        pytest.param({"min_overlap": 20, "max_overlap": 10}, r"min_overlap \(20\) is larger", id="overlaps crossed"),
-        pytest.param({"max_cost": 1}, "max_cost needs prices: prices=", id="money without prices"),
-        pytest.param({"prices": {"m": (1, -1)}}, "prices.m.1 cannot be -1: it should be greater", id="negative price"),
-        pytest.param({"prices": {"m": (1,)}}, "prices.m.1 is missing", id="half a price"),
-        pytest.param({"prices": {"m": (1, float("nan"))}}, "prices.m.1 cannot be nan", id="no price"),
-        pytest.param({"deadline_s": float("nan")}, "deadline_s cannot be nan", id="no time"),
-        pytest.param({"on_context_exceeded": 3}, "it should be 'abort', or, in code, a function", id="no hook"),
-        pytest.param({"transcript": ""}, "transcript cannot be '': it should be the path to a file", id="no file"),
-        pytest.param({"preset": "mine"}, "there is no preset 'mine'; the presets are: anthropic, b", id="no preset"),
-        pytest.param(
-            {"max_iterations": 0, "mode": "x"},
-            "max_iterations cannot be 0: .*; mode cannot be 'x': it should be 'response' or 'task'",
-            id="two at once",
-        ),
-    ],
-)
-def test_a_wrong_value_is_refused_with_a_sentence(values: dict[str, Any], message: str) -> None:
-    """The error names the key and the value."""
-    with pytest.raises(UsageError, match=message):
-        ContinuationPolicy(**values)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("CONTINUATION_MAX_ATEMPTS", "3", "'continuation_max_atempts' is no setting (from ENDTURN_AGENT_CONTINUATION_"
-         "MAX_ATEMPTS); did you mean 'continuation_max_attempts'?"),
-        ("MAX_ITERATIONS", "many", "max_iterations cannot be 'many' (from ENDTURN_AGENT_MAX_ITERATIONS): it should be a"
-         " valid integer"),
-        ("MAX_ITERATIONS", "0", "cannot be '0' (from ENDTURN_AGENT_MAX_ITERATIONS): it should be greater than"),
-        ("WALLET_GUARD", "maybe", "wallet_guard cannot be 'maybe' (from ENDTURN_AGENT_WALLET_GUARD): it should be a"),
-        ("DISPATCH", "all", "it should be 'verified_terminal', 'tool_call_only' or 'any_parsed'"),
-        ("PRICES", "cheap", "ENDTURN_AGENT_PRICES is not JSON: write it like {"),
-        ("PRICES", "[1, 2]", "prices cannot be [1, 2] (from ENDTURN_AGENT_PRICES): it should be a"),
-        ("PRICES", '{"m": [1]}', "prices.m.1 is missing (from ENDTURN_AGENT_PRICES)"),
-        ("ON_CONTEXT_EXCEEDED", "compact", "on_context_exceeded cannot be 'compact' (from ENDTURN_AGENT_ON_CONTEXT_EXCE"
-         "EDED): it should be 'abort', or, in code, a function"),
-        ("PRESET", "mine", "there is no preset 'mine' (from ENDTURN_AGENT_PRESET); the presets are: anthropic, "),
-    ],
-)  # fmt: skip
-def test_a_wrong_variable_is_refused_with_a_sentence(key: str, value: str, message: str) -> None:
-    """The sentence names the variable, its value and what it should be; a misspelt variable is said, not ignored."""
-    environ = {f"ENDTURN_AGENT_{key}": value}
-    for read in (ContinuationPolicy.from_environment, lambda environ: ContinuationPolicy.load(environ=environ)):
-        with pytest.raises(UsageError, match=re.escape(message)):
-            read(environ)
 
 
 def test_every_kind_of_value_can_be_a_variable() -> None:
@@ -197,34 +93,24 @@ def test_the_example_in_the_guide_is_a_policy(tmp_path: Path) -> None:
     assert policy.model_fields_set > presets()["forgeflare"].keys()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("[agent]\nmax_attempts = 3", "'max_attempts' is no setting (from the", id="no key"),
-        pytest.param("[agent.price]\nm = [1, 2]", "; did you mean 'prices'?", id="no table of the policy"),
-        pytest.param(
-            "[agents]\nmax_iterations = 3", "has an unknown key 'agents'; did you mean 'agent'?", id="no such table"
-        ),
-        pytest.param("[other]", "has an unknown key 'other'; there are: agent, alerts", id="another's table"),
-        pytest.param("max_iteration = 3", "has an unknown key 'max_iteration'; there are: agent", id="no key, out"),
-        pytest.param("[agent]\nmode = 'x'", "mode cannot be 'x' (from the configuration file ", id="wrong value"),
-        pytest.param("[agent.prices]\ngpt-4.1 = [2, 8]", "prices.gpt-4 cannot be {'1': [2, 8]}", id="unquoted model"),
-        pytest.param("[agent]\non_context_exceeded = 'compact'", "it should be 'abort', or, in code", id="no hook"),
-        pytest.param("[agent]\npreset = 'mine'", "there is no preset 'mine' (from the configuration file", id="preset"),
-        pytest.param(
-            "max_iterations = 3", "has 'max_iterations' outside of its table `agent`: write [agent]", id="out"
-        ),
-        pytest.param("agent = 3", "is a table: write [agent]", id="no table"),
-        pytest.param("[agent", "is not TOML: ", id="no TOML"),
-    ],
-)
-def test_a_wrong_file_is_refused_with_a_sentence(tmp_path: Path, text: str, message: str) -> None:
-    """The sentence names the file, the key and what it should be."""
-    path = written(tmp_path, text)
-    with pytest.raises(UsageError, match=re.escape(message)) as raised:
-        ContinuationPolicy.load(path, environ={})
-    assert repr(str(path)) in str(raised.value)
-    assert "\n" not in str(raised.value)
+WRONG = [json.loads(line) for line in Path(__file__).with_name("wrong_policies.jsonl").read_text("utf-8").splitlines()]
+"""Keys, variables and files that make no sense, each with what is said of it: a text, or its parts."""
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong["why"])
+def test_what_makes_no_sense_is_refused_with_a_sentence(wrong: dict[str, Any], tmp_path: Path) -> None:
+    """It names the key, the value and what that should be; also the variable or the file where it is from."""
+    keys, environ, path = wrong.get("keys", {}), wrong.get("environ", {}), None
+    if "file" in wrong:
+        path = written(tmp_path, wrong["file"])
+    with pytest.raises(UsageError) as raised:
+        ContinuationPolicy.load(path, environ, **keys)
+    told, says = str(raised.value), wrong["says"]
+    assert all(part in told for part in ([says] if isinstance(says, str) else says))
+    assert path is None or (repr(str(path)) in told and "\n" not in told)
+    if "file" not in wrong:
+        with pytest.raises(UsageError, match=re.escape(told)):
+            ContinuationPolicy(**keys) if keys else ContinuationPolicy.from_environment(environ)
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -212,26 +212,8 @@ def test_a_preset_is_had_by_its_name(name: str) -> None:
     assert policy.model_fields_set == presets()[name].keys()
 
 
-def test_the_names_are_the_sources() -> None:
-    """Five, in order."""
-    assert list(presets()) == ["anthropic", "botnexus", "forgeflare", "wave", "zeroclaw"]
-
-
-def test_a_key_that_is_given_wins_over_the_presets() -> None:
-    """The others stay the preset's."""
-    policy = ContinuationPolicy.preset("forgeflare", prompt="Go on.", continuation_max_attempts=5)
-    given = {**presets()["forgeflare"], "prompt": "Go on.", "continuation_max_attempts": 5}
-    assert policy == ContinuationPolicy(**given)
-
-
 @pytest.mark.parametrize("name", ["claude", "ZeroClaw", "", 3, ["wave"]])
 def test_an_unknown_name_is_refused_with_the_names(name: object) -> None:
     """The error lists what there is."""
     with pytest.raises(UsageError, match="the presets are: anthropic, botnexus, forgeflare, wave, zeroclaw"):
         ContinuationPolicy.preset(name)  # type: ignore[arg-type]
-
-
-def test_a_preset_sets_only_what_its_source_says() -> None:
-    """The rest is the contract's: the seams, the money, the time."""
-    ours = {"min_overlap", "max_overlap", "max_cost", "deadline_s", "mode"}
-    assert all(not preset.keys() & ours for preset in presets().values())

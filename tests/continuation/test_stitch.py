@@ -19,7 +19,6 @@ from endturn.continuation.text_heuristics import (
     Overlap,
     is_preamble,
     loop_start,
-    may_become_preamble,
     open_fence,
 )
 from endturn.controller import ContinuationController, TurnResult
@@ -176,17 +175,6 @@ def test_a_response_that_is_fetched_again_is_taken_as_it_is() -> None:
         assert not stitcher.restarted
 
 
-@pytest.mark.behaviour(29)
-@pytest.mark.parametrize("dots", ["...", "…", " ...", "\n\n… ", "...\n"])
-@pytest.mark.parametrize("size", [1, 2, 10_000])
-def test_leading_dots_go_where_a_restart_stands_behind_them(dots: str, size: int) -> None:
-    """Without one they are text."""
-    assert in_chunks(LONG, f"{dots}{LONG}And more.", size).text == f"{LONG}And more."
-    other = f"{dots}{LONG[:3_000]}something else"
-    restarted = in_chunks(LONG, other, size)
-    assert (restarted.text, restarted.restarted) == (LONG + other, True)
-
-
 def longest_overlap(a: str, b: str, most: int) -> int:
     """By definition, slowly."""
     return next(size for size in range(min(len(a), len(b), most), -1, -1) if a.endswith(b[:size]))
@@ -240,21 +228,37 @@ def test_the_size_of_the_chunks_changes_nothing(a: str, keep: int, b: str, size:
     assert whole.text == stitch(a, b, min_overlap=4, max_overlap=16)
 
 
+OTHER = LONG[:3_000] + "something else"
+DOTS = ("...", "…", " ...", "\n\n… ", "...\n")
+
+
+@pytest.mark.behaviour(29)
 @pytest.mark.behaviour(30)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_a_restart_that_reaches_the_end_is_swallowed(size: int) -> None:
-    """A continuation that says all again and goes on adds only what is new."""
-    stitcher = in_chunks(LONG, LONG + "And more.", size)
-    assert (stitcher.text, stitcher.restarted) == (LONG + "And more.", False)
+@pytest.mark.parametrize(
+    ("again", "added", "restarted"),
+    [
+        pytest.param(LONG + "And more.", "And more.", False, id="it reaches the end"),
+        pytest.param(LONG[:3_000], "", False, id="it is cut before the end"),
+        pytest.param(OTHER, OTHER, True, id="it turns out different"),
+        pytest.param(LONG[:1_000], LONG[:1_000], False, id="it is too short to be one"),
+        *(pytest.param(dots + LONG + "And more.", "And more.", False, id=f"behind {dots!r}") for dots in DOTS),
+        *(pytest.param(dots + OTHER, dots + OTHER, True, id=f"another behind {dots!r}") for dots in DOTS),
+    ],
+)
+def test_a_restart_adds_what_is_new(again: str, added: str, restarted: bool, size: int) -> None:
+    """What says all again and goes on is swallowed by position; what goes on differently is appended, and marked."""
+    stitcher = in_chunks(LONG, again, size)
+    assert (stitcher.text, stitcher.restarted) == (LONG + added, restarted)
 
 
 @pytest.mark.behaviour(30)
-@pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_a_restart_that_turns_out_different_is_appended_whole_and_marked(size: int) -> None:
-    """Where the repetition stops repeating, all of it is another text."""
-    other = LONG[:3_000] + "something else"
-    stitcher = in_chunks(LONG, other, size)
-    assert (stitcher.text, stitcher.restarted) == (LONG + other, True)
+def test_a_restart_holds_nothing_once_it_is_known() -> None:
+    """A restart is swallowed by position."""
+    stitcher = Stitcher(LONG)
+    stitcher.seam()
+    assert stitcher.feed(LONG[:1_024]) is None
+    assert stitcher.held == 0
 
 
 @pytest.mark.behaviour(30)
@@ -277,35 +281,6 @@ def test_white_space_alone_is_no_restart() -> None:
     text = "x " + LONG
     assert stitch(text, " " * 2_000 + "y") == text + " " * 2_000 + "y"
     assert stitch(text, "x" + " " * 2_000 + "y") == text + "x" + " " * 2_000 + "y"
-
-
-@pytest.mark.behaviour(30)
-def test_a_restart_that_is_cut_before_the_end_adds_nothing() -> None:
-    """A second cut within the repetition leaves the answer as it was."""
-    assert in_chunks(LONG, LONG[:3_000], 10).text == LONG
-
-
-@pytest.mark.behaviour(30)
-@pytest.mark.parametrize("size", [1, 100])
-def test_a_short_repetition_of_the_beginning_is_no_restart(size: int) -> None:
-    """Below `max_overlap` characters, a continuation that begins like the answer is text."""
-    assert in_chunks(LONG, LONG[:1_000], size).text == LONG + LONG[:1_000]
-
-
-@pytest.mark.behaviour(30)
-def test_a_restart_holds_nothing_once_it_is_known() -> None:
-    """A restart is swallowed by position."""
-    stitcher = Stitcher(LONG)
-    stitcher.seam()
-    assert stitcher.feed(LONG[:1_024]) is None
-    assert stitcher.held == 0
-
-
-def test_a_preamble_is_known_as_long_as_it_may_become_one() -> None:
-    """Every beginning of a preamble may still become one."""
-    line = "Sure, continuing from where I left off:"
-    assert is_preamble(line)
-    assert all(may_become_preamble(line[:size]) for size in range(len(line) + 1))
 
 
 @pytest.mark.parametrize(

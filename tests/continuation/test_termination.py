@@ -9,11 +9,7 @@ from endturn.chat import ToolCall
 from endturn.continuation.schema_check import mismatch
 from endturn.continuation.termination import (
     EMPTY,
-    FINISH_RESPONSE,
-    FINISH_TASK,
-    FUNCTIONS,
     IMPLICIT,
-    TASK_COMPLETED,
     Finish,
     Mode,
     WalletGuard,
@@ -124,15 +120,6 @@ def test_the_tools_of_a_mode(mode: Mode, name: str) -> None:
 
 
 @pytest.mark.behaviour(39)
-def test_the_schema_of_a_status_is_closed() -> None:
-    """The alias takes what finish_task takes."""
-    for tool in (FINISH_TASK, TASK_COMPLETED):
-        assert mismatch({"status": "blocked"}, tool.parameters) is None
-        assert mismatch({"status": "failed"}, tool.parameters) is not None
-    assert FINISH_RESPONSE.name not in FUNCTIONS["task"]
-
-
-@pytest.mark.behaviour(39)
 @pytest.mark.parametrize(
     ("name", "mode", "finish"),
     [
@@ -216,13 +203,6 @@ def test_an_outcome_in_the_source_designs_words(
 
 LONG = "I have looked at all of it."
 FOUND = [("search", "nothing of the kind was found")]
-
-
-@pytest.mark.behaviour(41)
-@pytest.mark.parametrize("mode", ["response", "task"])
-def test_an_answer_without_action_completes(mode: Mode) -> None:
-    """A model that says something and asks for nothing is done."""
-    assert WalletGuard(mode).see(LONG) == Finish(IMPLICIT, "no_action")
 
 
 @pytest.mark.behaviour(41)

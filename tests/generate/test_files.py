@@ -99,7 +99,7 @@ def test_the_reference_names_everything() -> None:
 def test_the_diagram_has_every_row_of_the_table() -> None:
     """Each transition is an arrow with its signal; the diagram begins in the first state and ends in the final ones."""
     arrows = dict(line.strip().partition(": ")[::2] for line in docs.state_diagram().splitlines())
-    for (state, signal), transition in machine.TRANSITIONS.items():
-        assert signal.value in arrows[f"{state.value} --> {transition.state.value}"].split(", ")
-    assert f"[*] --> {machine.INITIAL.state.value}" in arrows
+    for (state, signal), leads_to in machine.TRANSITIONS.items():
+        assert signal.value in arrows[f"{state.value} --> {leads_to.value}"].split(", ")
+    assert f"[*] --> {machine.INITIAL.value}" in arrows
     assert all(f"{state.value} --> [*]" in arrows for state in machine.FINAL)

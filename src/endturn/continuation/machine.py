@@ -1,4 +1,4 @@
-"""The continuation machine: one flat table of (state, signal) → (state, step).
+"""The continuation machine: one flat table of (state, signal) → state.
 
 The rules:
 
@@ -18,7 +18,7 @@ The rules:
 
 No clock, no I/O, no telemetry. What is not here: what a response signals (evaluation), when a limit is reached
 (limits), which text is kept (stitch), which calls are good (tool_gate), what ends a turn on purpose (termination), and
-what a step does (turn). A signal that a stop reason gives has its name.
+what is done in a state (turn). A signal that a stop reason gives has its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from endturn.errors import IllegalTransition
 from endturn.events import TurnOutcome
@@ -101,109 +101,55 @@ class Signal(StrEnum):
     RETURNED = "return_partial_with_notice"
 
 
-class Step(StrEnum):
-    """What is to be done on entering a state."""
-
-    SEND = "send"
-    EVALUATE = "evaluate"
-    RUN_TOOLS = "run_tools"
-    ANSWER_CALLS = "answer_calls"
-    CHECK_CONTINUATION = "check_continuation"
-    SEND_CONTINUATION = "send_continuation"
-    CHECK_RESUME = "check_resume"
-    SEND_RESUME = "send_resume"
-    CHECK_REPAIR = "check_repair"
-    SEND_REPAIR = "send_repair"
-    CHECK_ASK_AGAIN = "check_ask_again"
-    SEND_AGAIN = "send_again"
-    CHECK_ITERATION = "check_iteration"
-    KEEP_PARTIAL = "keep_partial"
-    FINISH = "finish"
-
-
-class Transition(NamedTuple):
-    """Where a signal leads, and what is to be done there."""
-
-    state: State
-    step: Step
-
-
-INITIAL: Final = Transition(State.REQUEST, Step.SEND)
+INITIAL: Final = State.REQUEST
 FINAL: Final = frozenset({State.COMPLETE, State.ABORT})
 
-_EVALUATE: Final = Transition(State.EVALUATE_STOP, Step.EVALUATE)
-_KEEP: Final = Transition(State.ABORT_PARTIAL, Step.KEEP_PARTIAL)
-_ABORT: Final = Transition(State.ABORT, Step.FINISH)
-_COMPLETE: Final = Transition(State.COMPLETE, Step.FINISH)
+_PENDING: Final = {
+    State.CONTINUE_PENDING: State.REQUEST_CONTINUATION,
+    State.RESUME_PENDING: State.RESUME_UNCHANGED,
+    State.REPAIR_PENDING: State.REPAIR,
+    State.ASK_AGAIN_PENDING: State.ASK_AGAIN,
+    State.ITERATE_PENDING: State.REQUEST,
+}
+"""The states that ask about limits, and the call that each leads to."""
 
-TRANSITIONS: Final[Mapping[tuple[State, Signal], Transition]] = MappingProxyType(
+_AFTER_RESPONSE: Final = {
+    State.COMPLETE: (Signal.END_TURN, Signal.HAND_OVER, Signal.IMPLICIT, Signal.FINISHED),
+    State.EXECUTE_TOOLS: (Signal.TOOL_CALL, Signal.INVALID_CALLS),
+    State.REPAIR_PENDING: (Signal.GATE_REFUSED,),
+    State.CONTINUE_PENDING: (Signal.MAX_TOKENS,),
+    State.ASK_AGAIN_PENDING: (Signal.WORTHLESS,),
+    State.RESUME_PENDING: (Signal.PAUSED,),
+    State.ITERATE_PENDING: (Signal.TRIVIAL,),
+    State.ABORT: (Signal.CONTEXT_WINDOW_EXCEEDED, Signal.SAFETY_BLOCKED, Signal.REFUSED, Signal.UNKNOWN),
+    State.ABORT_PARTIAL: (
+        Signal.INVALID_JSON, Signal.EMPTY, Signal.REPEATED, Signal.NO_PROGRESS, Signal.LIMIT_REACHED,
+        Signal.REPAIR_REFUSED, Signal.MISSING, Signal.ERROR, Signal.CANCELLED,
+    ),
+}  # fmt: skip
+"""Where what a response says leads."""
+
+TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = MappingProxyType(
     {
-        (State.REQUEST, Signal.RESPONSE): _EVALUATE,
-        (State.REQUEST, Signal.FAILED): _KEEP,
-        (State.REQUEST, Signal.INTERRUPTED): _KEEP,
-        #
-        (State.EVALUATE_STOP, Signal.END_TURN): _COMPLETE,
-        (State.EVALUATE_STOP, Signal.TOOL_CALL): Transition(State.EXECUTE_TOOLS, Step.RUN_TOOLS),
-        (State.EVALUATE_STOP, Signal.INVALID_CALLS): Transition(State.EXECUTE_TOOLS, Step.ANSWER_CALLS),
-        (State.EVALUATE_STOP, Signal.HAND_OVER): _COMPLETE,
-        (State.EVALUATE_STOP, Signal.GATE_REFUSED): Transition(State.REPAIR_PENDING, Step.CHECK_REPAIR),
-        (State.EVALUATE_STOP, Signal.MAX_TOKENS): Transition(State.CONTINUE_PENDING, Step.CHECK_CONTINUATION),
-        (State.EVALUATE_STOP, Signal.WORTHLESS): Transition(State.ASK_AGAIN_PENDING, Step.CHECK_ASK_AGAIN),
-        (State.EVALUATE_STOP, Signal.INVALID_JSON): _KEEP,
-        (State.EVALUATE_STOP, Signal.PAUSED): Transition(State.RESUME_PENDING, Step.CHECK_RESUME),
-        (State.EVALUATE_STOP, Signal.CONTEXT_WINDOW_EXCEEDED): _ABORT,
-        (State.EVALUATE_STOP, Signal.SAFETY_BLOCKED): _ABORT,
-        (State.EVALUATE_STOP, Signal.REFUSED): _ABORT,
-        (State.EVALUATE_STOP, Signal.UNKNOWN): _ABORT,
-        (State.EVALUATE_STOP, Signal.IMPLICIT): _COMPLETE,
-        (State.EVALUATE_STOP, Signal.TRIVIAL): Transition(State.ITERATE_PENDING, Step.CHECK_ITERATION),
-        (State.EVALUATE_STOP, Signal.EMPTY): _KEEP,
-        (State.EVALUATE_STOP, Signal.FINISHED): _COMPLETE,
-        (State.EVALUATE_STOP, Signal.REPEATED): _KEEP,
-        (State.EVALUATE_STOP, Signal.NO_PROGRESS): _KEEP,
-        (State.EVALUATE_STOP, Signal.LIMIT_REACHED): _KEEP,
-        (State.EVALUATE_STOP, Signal.REPAIR_REFUSED): _KEEP,
-        (State.EVALUATE_STOP, Signal.MISSING): _KEEP,
-        (State.EVALUATE_STOP, Signal.ERROR): _KEEP,
-        (State.EVALUATE_STOP, Signal.CANCELLED): _KEEP,
-        #
-        (State.EXECUTE_TOOLS, Signal.RESULTS_APPENDED): Transition(State.REQUEST, Step.SEND),
-        (State.EXECUTE_TOOLS, Signal.FINISHED): _COMPLETE,
-        (State.EXECUTE_TOOLS, Signal.IMPLICIT): _COMPLETE,
-        (State.EXECUTE_TOOLS, Signal.LIMIT_REACHED): _KEEP,
-        (State.EXECUTE_TOOLS, Signal.INTERRUPTED): _KEEP,
-        #
-        (State.CONTINUE_PENDING, Signal.UNDER_LIMITS): Transition(State.REQUEST_CONTINUATION, Step.SEND_CONTINUATION),
-        (State.CONTINUE_PENDING, Signal.LIMIT_REACHED): _KEEP,
-        (State.REQUEST_CONTINUATION, Signal.RESPONSE): _EVALUATE,
-        (State.REQUEST_CONTINUATION, Signal.PREFILL_REFUSED): Transition(
-            State.CONTINUE_PENDING, Step.CHECK_CONTINUATION
-        ),
-        (State.REQUEST_CONTINUATION, Signal.FAILED): _KEEP,
-        (State.REQUEST_CONTINUATION, Signal.INTERRUPTED): _KEEP,
-        #
-        (State.RESUME_PENDING, Signal.UNDER_LIMITS): Transition(State.RESUME_UNCHANGED, Step.SEND_RESUME),
-        (State.RESUME_PENDING, Signal.LIMIT_REACHED): _KEEP,
-        (State.RESUME_UNCHANGED, Signal.RESPONSE): _EVALUATE,
-        (State.RESUME_UNCHANGED, Signal.FAILED): _KEEP,
-        (State.RESUME_UNCHANGED, Signal.INTERRUPTED): _KEEP,
-        #
-        (State.REPAIR_PENDING, Signal.UNDER_LIMITS): Transition(State.REPAIR, Step.SEND_REPAIR),
-        (State.REPAIR_PENDING, Signal.LIMIT_REACHED): _KEEP,
-        (State.REPAIR, Signal.RESPONSE): _EVALUATE,
-        (State.REPAIR, Signal.FAILED): _KEEP,
-        (State.REPAIR, Signal.INTERRUPTED): _KEEP,
-        #
-        (State.ASK_AGAIN_PENDING, Signal.UNDER_LIMITS): Transition(State.ASK_AGAIN, Step.SEND_AGAIN),
-        (State.ASK_AGAIN_PENDING, Signal.LIMIT_REACHED): _KEEP,
-        (State.ASK_AGAIN, Signal.RESPONSE): _EVALUATE,
-        (State.ASK_AGAIN, Signal.FAILED): _KEEP,
-        (State.ASK_AGAIN, Signal.INTERRUPTED): _KEEP,
-        #
-        (State.ITERATE_PENDING, Signal.UNDER_LIMITS): INITIAL,
-        (State.ITERATE_PENDING, Signal.LIMIT_REACHED): _KEEP,
-        #
-        (State.ABORT_PARTIAL, Signal.RETURNED): _COMPLETE,
+        (state, signal): leads_to
+        for state in dict.fromkeys((INITIAL, *_PENDING.values()))
+        for signal, leads_to in (
+            (Signal.RESPONSE, State.EVALUATE_STOP),
+            (Signal.FAILED, State.ABORT_PARTIAL),
+            (Signal.INTERRUPTED, State.ABORT_PARTIAL),
+        )
+    }
+    | {(State.EVALUATE_STOP, signal): state for state, signals in _AFTER_RESPONSE.items() for signal in signals}
+    | {(state, Signal.UNDER_LIMITS): call for state, call in _PENDING.items()}
+    | {(state, Signal.LIMIT_REACHED): State.ABORT_PARTIAL for state in _PENDING}
+    | {
+        (State.REQUEST_CONTINUATION, Signal.PREFILL_REFUSED): State.CONTINUE_PENDING,
+        (State.EXECUTE_TOOLS, Signal.RESULTS_APPENDED): State.REQUEST,
+        (State.EXECUTE_TOOLS, Signal.FINISHED): State.COMPLETE,
+        (State.EXECUTE_TOOLS, Signal.IMPLICIT): State.COMPLETE,
+        (State.EXECUTE_TOOLS, Signal.LIMIT_REACHED): State.ABORT_PARTIAL,
+        (State.EXECUTE_TOOLS, Signal.INTERRUPTED): State.ABORT_PARTIAL,
+        (State.ABORT_PARTIAL, Signal.RETURNED): State.COMPLETE,
     }
 )
 
@@ -214,10 +160,10 @@ class Machine:
     __slots__ = ("state",)
 
     def __init__(self) -> None:
-        self.state: State = INITIAL.state
+        self.state: State = INITIAL
 
-    def on(self, signal: Signal) -> Step:
-        """Follow a signal; returns what is to be done now.
+    def on(self, signal: Signal) -> State:
+        """Follow a signal; returns where it leads.
 
         Raises:
             IllegalTransition: this state does not know the signal. Nothing was changed.
@@ -226,8 +172,8 @@ class Machine:
         if found is None:
             known = ", ".join(repr(row.value) for state, row in TRANSITIONS if state is self.state) or "no signal"
             raise IllegalTransition(f"{self.state.value!r} does not know {signal.value!r}; it knows {known}")
-        self.state = found.state
-        return found.step
+        self.state = found
+        return found
 
 
 OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = MappingProxyType(

@@ -13,6 +13,7 @@ from endturn.continuation.termination import Finish
 from endturn.errors import UsageError
 from endturn.events import Strategy, TurnOutcome
 from endturn.stop import Stop
+from endturn.tables import lines, shipped
 
 # --- What a turn asks of its driver -------------------------------------------------------------------------------
 
@@ -236,47 +237,14 @@ class TurnResult:
 Steps = Generator[Act, Reply, TurnResult]
 
 
-AFRESH: Final = frozenset(
-    {
-        TurnOutcome.RETRY_LIMIT,
-        TurnOutcome.TOKEN_BUDGET,
-        TurnOutcome.CHAR_BUDGET,
-        TurnOutcome.COST_BUDGET,
-        TurnOutcome.DEADLINE,
-        TurnOutcome.RESUME_LIMIT,
-        TurnOutcome.TOOL_REPAIR_FAILED,
-        TurnOutcome.TOOL_CALL_CUT,
-        TurnOutcome.MAX_ITERATIONS,
-    }
-)
-"""The outcomes that are limits: who takes such a turn up again wants more than they allowed."""
-
-NOTICES: Final = {
-    TurnOutcome.RETRY_LIMIT: "The answer was cut off, and is incomplete after all continuations that are allowed.",
-    TurnOutcome.TOKEN_BUDGET: "The answer was cut off: its token budget is used up.",
-    TurnOutcome.CHAR_BUDGET: "The answer was cut off: it reached the largest size that is allowed.",
-    TurnOutcome.COST_BUDGET: "The answer was cut off: its cost budget is used up.",
-    TurnOutcome.DEADLINE: "The answer is incomplete: its time is up.",
-    TurnOutcome.RESUME_LIMIT: "The answer is incomplete: the provider paused it more often than is allowed.",
-    TurnOutcome.NO_PROGRESS: "The answer was cut off, and asking for more brought nothing new.",
-    TurnOutcome.REPETITION: "The answer was stopped: the model repeated itself.",
-    TurnOutcome.REASONING_EXHAUSTED: "The model used the whole token limit for thinking and gave no answer.",
-    TurnOutcome.INVALID_JSON: "The answer is not the JSON that was asked for.",
-    TurnOutcome.CONTEXT_WINDOW_EXCEEDED: "The conversation has filled the model's context window.",
-    TurnOutcome.SAFETY_BLOCKED: "The answer was withheld by a content filter.",
-    TurnOutcome.REFUSED: "The model declined to answer.",
-    TurnOutcome.CANCELLED: "The answer was stopped before it was complete.",
-    TurnOutcome.STOPPED: "The answer was stopped before it was complete.",
-    TurnOutcome.PROVIDER_ERROR: "The answer is incomplete: the provider failed.",
-    TurnOutcome.STREAM_CUT: "The answer is incomplete: the connection ended before the provider said that it was over.",
-    TurnOutcome.UNKNOWN_REASON: "The provider ended the answer for a reason that is not known.",
-    TurnOutcome.EMPTY_RESPONSE: "The model gave no answer.",
-    TurnOutcome.LEFT_PAUSED: "The provider paused the answer; it can be taken up later.",
-    TurnOutcome.TOOL_REPAIR_FAILED: "A tool call was cut off and could not be repaired; it was not run.",
-    TurnOutcome.TOOL_CALL_CUT: "A tool call was cut off, or may have been; it was not run.",
-    TurnOutcome.MAX_ITERATIONS: "The turn reached the largest number of calls that is allowed.",
-    TurnOutcome.NOT_CONTINUED: "The answer was cut off, and not continued.",
+_OUTCOMES: Final = {
+    TurnOutcome(outcome): (resumes, notice)
+    for _, (outcome, resumes, notice) in lines(shipped(), "outcomes.tsv", range(3, 4))
 }
+AFRESH: Final = frozenset(outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes == "afresh")
+"""The outcomes that are limits: who takes such a turn up again wants more than they allowed."""
+RESUMABLE: Final = frozenset(outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes != "no")
+NOTICES: Final = {outcome: notice for outcome, (_, notice) in _OUTCOMES.items()}
 """What the user is told. An outcome without a notice is a whole answer."""
 
 NOT_ALLOWED: Final = "The answer was cut off; continuing it is not allowed."

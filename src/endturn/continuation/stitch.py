@@ -237,12 +237,9 @@ class Stitcher:
         if self._is_cut:
             self._drop_half()
         self._parts.append(text)
-        whole = text.rstrip(HALF)
-        given = self.end() + whole if whole else ""
-        self._waiting += len(text) - len(whole)
-        too_many = max(0, self._waiting - self._most)
-        self._waiting -= too_many
-        return given + HALF * too_many
+        text = self.end() + text
+        self._waiting = min(len(text) - len(text.rstrip(HALF)), self._most)
+        return text[: len(text) - self._waiting]
 
     def _drop_half(self) -> None:
         """Text comes after a seam: half a character before it goes, from the answer alone where it was given out."""

@@ -12,6 +12,8 @@ from itertools import product
 from typing import Final, NamedTuple
 from unicodedata import category
 
+from endturn.tables import lines, shipped
+
 _SAYS_NOTHING: Final = frozenset(string.digits + string.whitespace + string.punctuation)
 
 
@@ -92,36 +94,11 @@ PREAMBLE: Final = 120
 """Characters that a preamble has at most."""
 
 _ALONE: Final = ("continuing", "continued", "continuation", "resuming")
-_LEFT_OFF: Final = ("where i left off", "where we left off", "where it was cut off", "the previous response",
-                    "the previous message", "the cutoff", "the cut off point")  # fmt: skip
-_PHRASES: Final = (
-    *_ALONE,
-    "continuing on",
-    "continuing the response",
-    "continuing the previous response",
-    "let me continue",
-    "i'll continue",
-    "i will continue",
-    *(
-        f"{verb} {way}{place}"
-        for verb, way, place in product(
-            (*_ALONE[:2], *_ALONE[3:], "picking up", "let me continue", "i'll continue", "i will continue"),
-            ("", "from ", "right ", "exactly ", "right from ", "exactly from "),
-            _LEFT_OFF,
-        )
-    ),
-    *(
-        f"{here} {what}{of}"
-        for here, what, of in product(
-            ("here's", "here is"),
-            ("the rest", "the continuation", "the remainder", "the remaining part"),
-            ("", " of the response", " of the answer", " of the code", " of the document"),
-        )
-    ),
+_KNOWN: Final = frozenset(
+    " ".join(filter(None, words))
+    for _, cells in lines(shipped(), "preambles.tsv", range(4, 5))
+    for words in product(*(cell.split("|") for cell in cells))
 )
-_OPENERS: Final = ("", "sure ", "certainly ", "of course ", "okay ", "ok ", "absolutely ", "understood ", "sorry ",
-                   "apologies ", "my apologies ")  # fmt: skip
-_KNOWN: Final = frozenset(opener + phrase for opener, phrase in product(_OPENERS, _PHRASES))
 _SORTED: Final = sorted(_KNOWN)
 _WORDS: Final = re.compile(r"[a-z']+")
 _PLAIN: Final = re.compile(r"[a-z' .,:;!…*_()\[\]>#–—\t\r-]*")

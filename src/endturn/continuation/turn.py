@@ -35,7 +35,7 @@ from endturn.continuation.continuation_request import (
 )
 from endturn.continuation.evaluation import evaluate, report_repair
 from endturn.continuation.history import without_empty
-from endturn.continuation.machine import Signal, State, Step
+from endturn.continuation.machine import FINAL, Signal, State
 from endturn.continuation.response import IncomingResponse
 from endturn.continuation.result import (
     Act,
@@ -53,7 +53,7 @@ from endturn.continuation.result import (
     Wait,
 )
 from endturn.continuation.termination import Finish
-from endturn.continuation.tool_gate import Answer, Repair, Run
+from endturn.continuation.tool_gate import Answer, Repair
 from endturn.continuation.turn_state import Retry, Setup, TurnState
 from endturn.errors import ProviderError
 from endturn.events import COMPLETE, Strategy, TerminationSignalled, Turn, TurnOutcome, plausible
@@ -97,7 +97,7 @@ class Course:
         clock: Callable[[], float],
         tell: Tell | None = None,
     ) -> None:
-        self.state = TurnState.begin(start, setup, turn=turn, clock=clock, tell=tell)
+        self.state = TurnState(start, setup, turn=turn, clock=clock, tell=tell)
 
     def steps(self) -> Steps:
         """Run the turn.
@@ -109,15 +109,14 @@ class Course:
         state.write(_beginning(state))
         if state.strategy is not None:
             announce(state, state.strategy)
-        step = Step.SEND
-        while step is not Step.FINISH:
-            signal = yield from _do(state, step)
-            step = state.machine.on(signal)
+        while state.machine.state not in FINAL:
+            signal = yield from _do(state)
+            state.machine.on(signal)
         _let_stand(state)
         state.end_text()
         yield from _release(state)
-        if state.machine.state is State.COMPLETE and isinstance(state.verdict, Run):
-            yield from _show_calls(state, state.verdict)
+        if state.machine.state is State.COMPLETE:
+            yield from _show_calls(state)
         return _result(state)
 
     def interrupt(self, error: BaseException | None) -> TurnResult:
@@ -166,60 +165,39 @@ def _beginning(state: TurnState) -> Began:
     )  # fmt: skip
 
 
-def _do(state: TurnState, step: Step) -> Generator[Act, Reply, Signal]:
-    """Do what a step calls for. Returns what came of it."""
-    match step:
-        case Step.SEND:
+def _do(state: TurnState) -> Generator[Act, Reply, Signal]:
+    """Do what is to be done where the turn stands. Returns what came of it."""
+    match state.machine.state:
+        case State.REQUEST:
             if state.strategy is None:  # else a turn is taken up in the middle of an answer
                 state.counters.count(None)
             state.number = state.counters.calls
-            return (yield from _call(state))
-        case Step.EVALUATE:
+        case State.EVALUATE_STOP:
             signal = evaluate(state)
             return (yield from _make_room(state)) if signal is Signal.CONTEXT_WINDOW_EXCEEDED else signal
-        case Step.SEND_CONTINUATION | Step.SEND_REPAIR:
-            ask_for_rest(state)
-            return (yield from _call(state))
-        case Step.SEND_RESUME:
+        case State.EXECUTE_TOOLS:
+            return (yield from _execute(state))
+        case State.ASK_AGAIN:
+            ask_again(state)
+        case State.REQUEST_CONTINUATION | State.REPAIR | State.RESUME_UNCHANGED:
             ask_for_rest(state)
             if state.strategy is Strategy.RETRIEVE:
                 yield Wait(min(2.0 ** (state.counters.resumes - 1), LONGEST_WAIT_S))
-            return (yield from _call(state))
-        case Step.SEND_AGAIN:
-            ask_again(state)
-            return (yield from _call(state))
-        case Step.RUN_TOOLS:
-            assert isinstance(state.verdict, Run)
-            state.end_text()
-            yield from _release(state)
-            yield from _show_calls(state, state.verdict)
-            yield from _run_tools(state)
-            return _after_calls(state)
-        case Step.ANSWER_CALLS:
-            assert isinstance(state.verdict, Answer)
-            state.end_text()
-            for call, error in state.verdict.errors:
-                state.note_answer(call, error, is_error=True)
-            return _after_calls(state)
-        case Step.KEEP_PARTIAL:
+        case State.ABORT_PARTIAL:
             return Signal.RETURNED
-        case _:
-            return _check(state, step)
+        case pending:
+            return _check(state, pending)
+    return (yield from _call(state))
 
 
 # --- Limits -------------------------------------------------------------------------------------------------------
 
-_POINTLESS: Final = frozenset(
-    {TurnOutcome.NO_PROGRESS, TurnOutcome.REPETITION, TurnOutcome.REASONING_EXHAUSTED, TurnOutcome.INVALID_JSON}
-)
-"""The outcomes after which asking again would bring the same."""
 
-
-def _check(state: TurnState, step: Step) -> Signal:
+def _check(state: TurnState, pending: State) -> Signal:
     """Whether a further call is made: at a limit the turn ends with its outcome."""
     limits, policy = state.limits, state.policy
-    match step:
-        case Step.CHECK_CONTINUATION:
+    match pending:
+        case State.CONTINUE_PENDING:
             limit = limits.before_continuation(state.progress)
             if limit is None and chosen(state) is None:
                 limit = TurnOutcome.NOT_CONTINUED
@@ -229,20 +207,20 @@ def _check(state: TurnState, step: Step) -> Signal:
                 log.info("[continue] Response truncated at max_tokens, requesting continuation (%d/%d)", attempt, most)
             else:
                 log_given_up(limit, allowed=most > 0)
-        case Step.CHECK_REPAIR:
+        case State.REPAIR_PENDING:
             limit = limits.before_repair()
-        case Step.CHECK_RESUME:
+        case State.RESUME_PENDING:
             resume = state.last.stop.resume
             limit = limits.before_resume(resume, able=can_resume(state, resume))
             if limit is TurnOutcome.RESUME_LIMIT and policy.continuation_max_resumes:
                 log.warning("[continue] Response paused, max resumes reached, breaking")
             elif limit is TurnOutcome.RESUME_LIMIT:
                 log.info("[continue] Response paused, resuming is not allowed")
-        case Step.CHECK_ASK_AGAIN:
+        case State.ASK_AGAIN_PENDING:
             assert state.retry is not None
             limit = limits.before_asking_again(state.retry.otherwise)
         case _:
-            assert step is Step.CHECK_ITERATION
+            assert pending is State.ITERATE_PENDING
             limit = limits.before_iteration()
             if limit is None:  # the same once more, as an ordinary call
                 state.put_aside()
@@ -250,9 +228,9 @@ def _check(state: TurnState, step: Step) -> Signal:
     if limit is None:
         return Signal.UNDER_LIMITS
     state.outcome = limit
-    if step is not Step.CHECK_ITERATION:
-        state.resumption = None if limit in _POINTLESS else onward(state)
-    if step is Step.CHECK_REPAIR and state.strategy is not Strategy.REPAIR:
+    if pending is not State.ITERATE_PENDING:
+        state.resumption = onward(state) if limit in result.RESUMABLE else None
+    if pending is State.REPAIR_PENDING and state.strategy is not Strategy.REPAIR:
         report_repair(state, attempted=False, succeeded=False)
     return Signal.LIMIT_REACHED
 
@@ -346,9 +324,21 @@ def _release(state: TurnState) -> Generator[Delta, Reply, None]:
 # --- Tools --------------------------------------------------------------------------------------------------------
 
 
-def _show_calls(state: TurnState, verdict: Run) -> Generator[Delta, Reply, None]:
+def _execute(state: TurnState) -> Generator[Act, Reply, Signal]:
+    """Run the calls that the gate passed, or answer those that it refused for what they say."""
+    state.end_text()
+    if isinstance(state.verdict, Answer):
+        for call, error in state.verdict.errors:
+            state.note_answer(call, error, is_error=True)
+    else:
+        yield from _release(state)
+        yield from _show_calls(state)
+        yield from _run_tools(state)
+    return _after_calls(state)
+
+
+def _show_calls(state: TurnState) -> Generator[Delta, Reply, None]:
     """Show the consumer the calls, now that they have passed the gate."""
-    state.calls = verdict.calls
     for index, call in enumerate(state.calls):
         raw = call.arguments_raw or json.dumps(call.arguments, ensure_ascii=False)
         yield Delta(call=CallFragment(index, call.id, call.name, raw))

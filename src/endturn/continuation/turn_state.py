@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from endturn import hooks
-from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
+from endturn.chat import ChatResponse, Delta, Message, Request, ToolCall, Usage
 from endturn.continuation import termination
 from endturn.continuation.history import collapse, record
 from endturn.continuation.limits import Counters, Limits, Progress, measured
@@ -17,11 +17,10 @@ from endturn.continuation.response import IncomingResponse
 from endturn.continuation.result import Answered, Entered, Entry, Resumption, Tell
 from endturn.continuation.stitch import Stitcher
 from endturn.continuation.termination import FINISH_TASK, TASK_COMPLETED, Finish, WalletGuard
-from endturn.continuation.tool_gate import Verdict
+from endturn.continuation.tool_gate import Run, Verdict
 from endturn.errors import UsageError
 from endturn.events import Strategy, Turn, TurnOutcome
 from endturn.formats import RequestSummary, capabilities
-from endturn.formats.capabilities import Capability
 from endturn.formats.format import Format
 from endturn.formats.settings import limit_in, thinking_budget, tool_schemas, with_setting
 from endturn.stop import StopReason
@@ -66,7 +65,6 @@ class Setup:
         return request.max_tokens if asked is None or not limit_in(request.extra) else asked.maximum
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What a turn's request settles for the whole of it.
 
@@ -78,23 +76,12 @@ class Terms:
         is_json: the answer is to be JSON; the request says so in either way.
         is_held: it is, and is not shown before it is known to be.
         is_offered: a tool to end the turn with is declared.
+
+    Raises:
+        UsageError: the policy limits money, and gives no price for the model.
     """
 
-    capability: Capability
-    names_calls: bool
-    tools: Mapping[str, Tool]
-    maximum: int | None
-    is_json: bool
-    is_held: bool
-    is_offered: bool
-
-    @classmethod
-    def of(cls, base: Request, setup: Setup) -> Terms:
-        """The terms on which a request is answered.
-
-        Raises:
-            UsageError: the policy limits money, and gives no price for the model.
-        """
+    def __init__(self, base: Request, setup: Setup) -> None:
         policy, format = setup.policy, setup.format
         if policy.max_cost is not None and policy.price(base.model) is None:
             raise UsageError(f"max_cost is set, and prices has no price for {base.model!r}")
@@ -102,18 +89,15 @@ class Terms:
         if policy.mode == "task" and FINISH_TASK.name in tools:
             tools.setdefault(TASK_COMPLETED.name, TASK_COMPLETED.but(parameters=tools[FINISH_TASK.name].parameters))
         asked = setup.asked_in(base)
-        is_json = base.format is not None or (asked is not None and asked.json_format)
-        return cls(
-            capability=capabilities.of(format.name, setup.dialect, base.model, json_format=base.format),
-            names_calls=any(
-                row.reason is StopReason.TOOL_CALL for rows in format.reasons.values() for row in rows.values()
-            ),
-            tools=tools,
-            maximum=setup.maximum_of(base),
-            is_json=is_json,
-            is_held=is_json and policy.stream_json == "held",
-            is_offered=termination.is_offered(policy.mode, tools),
+        self.capability = capabilities.of(format.name, setup.dialect, base.model, json_format=base.format)
+        self.names_calls = any(
+            row.reason is StopReason.TOOL_CALL for rows in format.reasons.values() for row in rows.values()
         )
+        self.tools = tools
+        self.maximum = setup.maximum_of(base)
+        self.is_json = base.format is not None or (asked is not None and asked.json_format)
+        self.is_held = self.is_json and policy.stream_json == "held"
+        self.is_offered = termination.is_offered(policy.mode, tools)
 
 
 def limited(request: Request, maximum: int | None) -> Request:
@@ -133,7 +117,6 @@ class Retry:
     otherwise: TurnOutcome
 
 
-@dataclass(slots=True, kw_only=True)
 class TurnState:
     """All that changes in a turn.
 
@@ -158,107 +141,67 @@ class TurnState:
             than what may be kept of it; verdict: the gate's on it.
         retry: asked in place of the latest answer, if limits allow.
         number: of the ordinary call that the present answer began with.
-        calls: those that run now; answers: what they were answered with so far.
+        answers: what the calls that run now were answered with so far.
         same: the tool calls of the latest batch, as text, and how often in a row they came.
     """
 
-    setup: Setup
-    terms: Terms
-    turn: Turn
-    elapsed: Callable[[], float]
-    tell: Tell | None
-    guard: WalletGuard | None
-    limits: Limits
-    machine: Machine = field(default_factory=Machine)
-
-    asked: Request
-    base: Request
-    sent: Request
-    pending: tuple[Message, ...]
-    written: int = 0
-    segments: list[Message]
-    results: list[Message]
-    usage: Usage
-    earlier: str
-    stitcher: Stitcher
-    restarted: bool
-    ran: set[tuple[int, str]]
-    passing: ChatResponse | None
-    aside: bool
-
-    strategy: Strategy | None
-    issue: str | None
-    wanted: tuple[str, ...]
-    unmade: str | None
-    held: list[Delta] = field(default_factory=list)
-    kept: int = 0
-    before: tuple[Request, ChatResponse] | None = None
-    incoming: IncomingResponse | None = None
-    response: ChatResponse | None = None
-    overflowed: bool = False
-    verdict: Verdict | None = None
-    progress: Progress = field(default_factory=lambda: Progress(visible=False))
-    retry: Retry | None = None
-
-    number: int = 0
-    calls: tuple[ToolCall, ...] = ()
-    answers: list[Message] = field(default_factory=list)
-    same: tuple[list[str], int] = field(default_factory=lambda: ([], 0))
-
-    outcome: TurnOutcome = TurnOutcome.COMPLETED
-    finish: Finish | None = None
-    error: BaseException | None = None
-    resumption: Resumption | None = None
-
-    @classmethod
-    def begin(
-        cls, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float], tell: Tell | None
-    ) -> TurnState:
-        """The state of a turn that begins, or is taken up again; see `Course` for the arguments."""
-        policy, began_s = setup.policy, clock()
-
-        def elapsed() -> float:
-            return clock() - began_s
-
+    def __init__(
+        self, start: Request | Resumption, setup: Setup, *, turn: Turn, clock: Callable[[], float], tell: Tell | None
+    ) -> None:
+        began_s, policy = clock(), setup.policy
         asked = start if isinstance(start, Request) else start.request
         messages = _collapsed(asked.messages, policy)  # it may hold segments of a turn, given back as they are
         base = asked if messages == asked.messages else asked.but(messages=messages)
         if isinstance(start, Request):
             start = Resumption(request=asked, next=base)
-        terms = Terms.of(base, setup)
-        guarded = policy.wallet_guard and terms.is_offered
-        stitcher = Stitcher(start.text, start.replaced, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap)
-        aside = start.passing is not None and stitcher.is_put_aside
-        if start.seam:
-            stitcher.seam(prefilled=start.strategy is Strategy.PREFILL)
-        elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not aside:
-            stitcher.again(start.passing.text)
-        return cls(
-            setup=setup,
-            terms=terms,
-            turn=turn,
-            elapsed=elapsed,
-            tell=tell,
-            guard=WalletGuard(policy.mode) if guarded and policy.mode else None,
-            limits=Limits(policy, replace(start.counters), elapsed, base.model, thinking_budget(base)),
-            asked=asked,
-            base=base,
-            sent=start.next,
-            pending=start.pending,
-            segments=list(start.segments),
-            results=list(start.tool_results),
-            usage=start.usage,
-            earlier=start.earlier,
-            stitcher=stitcher,
-            restarted=start.restarted,
-            ran=set(start.ran),
-            passing=start.passing,
-            aside=aside,
-            strategy=start.strategy,
-            issue="unverified_terminal" if start.strategy is Strategy.REPAIR else None,
-            wanted=start.wanted,
-            unmade=start.unmade,
+
+        self.setup = setup
+        self.terms = terms = Terms(base, setup)
+        self.turn = turn
+        self.elapsed: Callable[[], float] = lambda: clock() - began_s
+        self.tell = tell
+        guarded = policy.mode if policy.wallet_guard and terms.is_offered else None
+        self.guard = None if guarded is None else WalletGuard(guarded)
+        self.limits = Limits(policy, replace(start.counters), self.elapsed, base.model, thinking_budget(base))
+        self.machine = Machine()
+
+        self.asked, self.base, self.sent = asked, base, start.next
+        self.pending, self.written = start.pending, 0
+        self.segments, self.results = list(start.segments), list(start.tool_results)
+        self.usage = start.usage
+        self.ran = set(start.ran)
+        self.earlier, self.restarted = start.earlier, start.restarted
+        self.stitcher = Stitcher(
+            start.text, start.replaced, min_overlap=policy.min_overlap, max_overlap=policy.max_overlap
         )
+        self.passing = start.passing
+        self.aside = start.passing is not None and self.stitcher.is_put_aside
+        self.strategy = start.strategy
+        if start.seam:
+            self.stitcher.seam(prefilled=start.strategy is Strategy.PREFILL)
+        elif start.strategy is Strategy.RETRIEVE and start.passing is not None and not self.aside:
+            self.stitcher.again(start.passing.text)
+        self.issue = "unverified_terminal" if start.strategy is Strategy.REPAIR else None
+        self.wanted, self.unmade = start.wanted, start.unmade
+
+        self.held: list[Delta] = []
+        self.kept = 0
+        self.before: tuple[Request, ChatResponse] | None = None
+        self.incoming: IncomingResponse | None = None
+        self.response: ChatResponse | None = None
+        self.overflowed = False
+        self.verdict: Verdict | None = None
+        self.progress = Progress(visible=False)
+        self.retry: Retry | None = None
+
+        self.number = 0
+        self.answers: list[Message] = []
+        self.same: tuple[list[str], int] = [], 0
+
+        self.outcome = TurnOutcome.COMPLETED
+        self.finish: Finish | None = None
+        self.error: BaseException | None = None
+        self.resumption: Resumption | None = None
 
     @property
     def policy(self) -> ContinuationPolicy:
@@ -275,6 +218,11 @@ class TurnState:
         """The latest response; there must have been one."""
         assert self.response is not None
         return self.response
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the latest response that passed the gate."""
+        return self.verdict.calls if isinstance(self.verdict, Run) else ()
 
     @property
     def reported(self) -> Usage | None:
@@ -413,7 +361,7 @@ class TurnState:
             self.stitcher = Stitcher(min_overlap=self.policy.min_overlap, max_overlap=self.policy.max_overlap)
         if self.policy.continuation_attempts_per == "answer":
             self.counters.attempts = 0
-        self.answers, self.calls, self.verdict, self.strategy, self.wanted = [], (), None, None, ()
+        self.answers, self.verdict, self.strategy, self.wanted = [], None, None, ()
 
     def resume_with(self, request: Request, strategy: Strategy | None, pending: Sequence[Message] = ()) -> Resumption:
         """The turn as it stands, to be taken up with this request."""

@@ -128,9 +128,9 @@ def _keys(attributes: Iterable[Attribute]) -> str:
 def state_diagram() -> str:
     """The continuation machine's table as a Mermaid state diagram: one arrow for all signals between two states."""
     arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, signal), transition in machine.TRANSITIONS.items():
-        arrows.setdefault((state.value, transition.state.value), []).append(signal.value)
-    lines = ["stateDiagram-v2", f"    {OUTSIDE} --> {machine.INITIAL.state.value}"]
+    for (state, signal), leads_to in machine.TRANSITIONS.items():
+        arrows.setdefault((state.value, leads_to.value), []).append(signal.value)
+    lines = ["stateDiagram-v2", f"    {OUTSIDE} --> {machine.INITIAL.value}"]
     lines += [f"    {start} --> {end}: {', '.join(signals)}" for (start, end), signals in arrows.items()]
     lines += [f"    {state.value} --> {OUTSIDE}" for state in machine.State if state in machine.FINAL]
     return "\n".join(lines)
@@ -139,10 +139,10 @@ def state_diagram() -> str:
 def diagram_page() -> str:
     """The diagram, and the table that it is drawn from."""
     rows = [
-        (f"`{state.value}`", f"`{signal.value}`", f"`{transition.state.value}`", f"`{transition.step.value}`")
-        for (state, signal), transition in machine.TRANSITIONS.items()
+        (f"`{state.value}`", f"`{signal.value}`", f"`{leads_to.value}`")
+        for (state, signal), leads_to in machine.TRANSITIONS.items()
     ]
-    transitions = table(("in state", "signal", "leads to", "and there"), rows)
+    transitions = table(("in state", "signal", "leads to"), rows)
     return page("state-diagram", diagram=state_diagram(), transitions=transitions)
 
 
