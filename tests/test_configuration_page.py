@@ -9,7 +9,7 @@ from dataclasses import fields
 import endturn
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.instrumentation.sdk_providers import SIGNALS
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.otel_providers import Options, OptionsGiven
 from tests.support.processes import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "configuration.md").read_text()
@@ -44,3 +44,8 @@ def test_every_keyword_stands_on_the_page() -> None:
     keywords |= {field.name for field in fields(Options)} | set(ContinuationPolicy.model_fields)
     told = set(re.findall(r"`(\w+)(?:=\w+)?`", PAGE))
     assert keywords - {"options"} - told == set()
+
+
+def test_every_option_is_a_keyword_that_editors_know() -> None:
+    """`configure(…)` and `instrument(…)` complete the options that there are."""
+    assert OptionsGiven.__annotations__.keys() == {field.name for field in fields(Options)}

@@ -54,3 +54,17 @@ endturn.instrument()
 print(*{"pydantic", "httpx", "jsonschema", "endturn.clients", "endturn.controller"} & sys.modules.keys())
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_the_version_is_said_at_once() -> None:
+    """`endturn --version` loads the parser alone."""
+    code = """
+import sys
+from endturn.cli import main
+try:
+    main(["--version"])
+except SystemExit:
+    print(*sorted({"pydantic", "httpx", "opentelemetry", "endturn.formats", "endturn.demo"} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"endturn {endturn.__version__}\n\n"

@@ -6,86 +6,74 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from endturn.chat import ChatResponse, Delta, Message, Request, Tool, ToolCall, Usage
-    from endturn.clients import AsyncClient, Client
-    from endturn.continuation.policy import ContinuationPolicy
-    from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
-    from endturn.errors import EndturnError, ProviderError, UsageError
-    from endturn.events import TurnOutcome
-    from endturn.instrumentation.configure import configure
-    from endturn.instrumentation.decorators import observe_provider_call, observe_turn
-    from endturn.instrumentation.instrument import instrument, uninstrument
-    from endturn.reasons import explain, normalize
-    from endturn.replies import read
-    from endturn.scripted import ScriptedProvider
-    from endturn.stop import Resume, Stop, StopReason
-    from endturn.telemetry.span_processor import AdoptingSpanProcessor
+    from endturn.chat import (
+        ChatResponse as ChatResponse,
+        Delta as Delta,
+        Message as Message,
+        Request as Request,
+        Tool as Tool,
+        ToolCall as ToolCall,
+        Usage as Usage,
+    )
+    from endturn.clients import AsyncClient as AsyncClient, Client as Client
+    from endturn.continuation.policy import ContinuationPolicy as ContinuationPolicy
+    from endturn.controller import (
+        AsyncContinuationController as AsyncContinuationController,
+        ContinuationController as ContinuationController,
+        TurnResult as TurnResult,
+    )
+    from endturn.errors import EndturnError as EndturnError, ProviderError as ProviderError, UsageError as UsageError
+    from endturn.events import TurnOutcome as TurnOutcome
+    from endturn.instrumentation.configure import configure as configure
+    from endturn.instrumentation.decorators import (
+        observe_provider_call as observe_provider_call,
+        observe_turn as observe_turn,
+    )
+    from endturn.instrumentation.instrument import instrument as instrument, uninstrument as uninstrument
+    from endturn.reasons import explain as explain, normalize as normalize
+    from endturn.replies import read as read
+    from endturn.scripted import ScriptedProvider as ScriptedProvider
+    from endturn.stop import Resume as Resume, Stop as Stop, StopReason as StopReason
+    from endturn.telemetry.span_processor import AdoptingSpanProcessor as AdoptingSpanProcessor
 
 __version__: Final = "0.1.0"
 
-__all__ = [
-    "AdoptingSpanProcessor",
-    "AsyncClient",
-    "AsyncContinuationController",
-    "ChatResponse",
-    "Client",
-    "ContinuationController",
-    "ContinuationPolicy",
-    "Delta",
-    "EndturnError",
-    "Message",
-    "ProviderError",
-    "Request",
-    "Resume",
-    "ScriptedProvider",
-    "Stop",
-    "StopReason",
-    "Tool",
-    "ToolCall",
-    "TurnOutcome",
-    "TurnResult",
-    "Usage",
-    "UsageError",
-    "configure",
-    "explain",
-    "instrument",
-    "normalize",
-    "observe_provider_call",
-    "observe_turn",
-    "read",
-    "uninstrument",
-]
-
 _HOME: Final = {
-    "chat": ("ChatResponse", "Delta", "Message", "Request", "Tool", "ToolCall", "Usage"),
-    "clients": ("AsyncClient", "Client"),
-    "continuation.policy": ("ContinuationPolicy",),
-    "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
-    "errors": ("EndturnError", "ProviderError", "UsageError"),
-    "reasons": ("explain", "normalize"),
-    "events": ("TurnOutcome",),
-    "replies": ("read",),
-    "scripted": ("ScriptedProvider",),
-    "stop": ("Resume", "Stop", "StopReason"),
-    "instrumentation.instrument": ("instrument", "uninstrument"),
-    "instrumentation.decorators": ("observe_provider_call", "observe_turn"),
-    "instrumentation.configure": ("configure",),
-    "telemetry.span_processor": ("AdoptingSpanProcessor",),
+    name: module
+    for module, names in {
+        "chat": ("ChatResponse", "Delta", "Message", "Request", "Tool", "ToolCall", "Usage"),
+        "clients": ("AsyncClient", "Client"),
+        "continuation.policy": ("ContinuationPolicy",),
+        "controller": ("AsyncContinuationController", "ContinuationController", "TurnResult"),
+        "errors": ("EndturnError", "ProviderError", "UsageError"),
+        "events": ("TurnOutcome",),
+        "instrumentation.configure": ("configure",),
+        "instrumentation.decorators": ("observe_provider_call", "observe_turn"),
+        "instrumentation.instrument": ("instrument", "uninstrument"),
+        "reasons": ("explain", "normalize"),
+        "replies": ("read",),
+        "scripted": ("ScriptedProvider",),
+        "stop": ("Resume", "Stop", "StopReason"),
+        "telemetry.span_processor": ("AdoptingSpanProcessor",),
+    }.items()
+    for name in names
 }
+"""The module in which each public name is."""
+
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            try:
-                found = import_module(f"endturn.{module}")
-            except ModuleNotFoundError as error:
-                if not (error.name or "").startswith("opentelemetry.sdk"):
-                    raise
-                return _without_sdk(name)
-            value = globals()[name] = getattr(found, name)
-            return value
-    raise AttributeError(f"module 'endturn' has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'endturn' has no attribute {name!r}")
+    try:
+        found = import_module(f"endturn.{_HOME[name]}")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry.sdk"):
+            raise
+        return _without_sdk(name)
+    value = globals()[name] = getattr(found, name)
+    return value
 
 
 def _without_sdk(name: str) -> type:

@@ -18,7 +18,7 @@ import base64
 import inspect
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,20 +27,19 @@ from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from endturn import provider_calls
 from endturn.chat import ChatResponse, Delta, Json, Request
-from endturn.clients import AsyncClient, Client, cut_by, unreachable
+from endturn.clients import AsyncClient, Client
 from endturn.errors import DecodeError, ProviderError, UsageError
 from endturn.formats import Context, Event, dialect_in, format_of
 from endturn.formats.errors import error_of, shortened
 from endturn.formats.reading import count, member
+from endturn.provider_calls import cut_by, unreachable
 from endturn.providers import provider_at
 from endturn.sdk_errors import ErrorAnswer, answer_in, is_of, lost
 from endturn.sdk_objects import dumped
 
 __all__ = ["SdkProvider", "provider"]
-
-_END: Final = object()
-
 
 # --- Which SDK, and how it is asked -------------------------------------------------------------------------------
 
@@ -321,8 +320,8 @@ class SdkProvider:
         """The response, its coroutine, or the iterator of a stream, sync or async as the client is."""
         call = _SdkCall(self, request)
         if _is_async(self.client):
-            return _astream(call) if self.stream else _acomplete(call)
-        return _stream(call) if self.stream else _complete(call)
+            return provider_calls.astream(call) if self.stream else provider_calls.acomplete(call)
+        return provider_calls.stream(call) if self.stream else provider_calls.complete(call)
 
     def method(self, path: str) -> Callable[..., Any]:
         """A method of the client. Looked up for each call: it may have been instrumented since the last."""
@@ -398,10 +397,11 @@ class _SdkCall:
             rejection.partial = came
             raise rejection from error
 
-    def events(self, answer: Any) -> Any:
+    def opened(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
         """The stream in what the SDK gave."""
         name = self._provider.methods.events
-        return answer[name] if name else answer
+        events = answer[name] if name else answer
+        return events, (events,)
 
     def feed(self, event: Any) -> Iterator[Delta]:
         """The deltas of one of the SDK's events.
@@ -430,60 +430,6 @@ class _SdkCall:
             raise DecodeError(what, provider=name, status=status)
         return self._format.decode(dumped(answer), ctx=self._context, headers=member(about, "HTTPHeaders"))
 
-    def response(self) -> ChatResponse:
+    def finish(self) -> Iterator[ChatResponse]:
         """What a stream came to."""
-        return cut_by(self._lost, self._decoder.close())
-
-
-def _complete(call: _SdkCall) -> ChatResponse:
-    with call.io():
-        answer = call.send()
-    return call.whole(answer)
-
-
-async def _acomplete(call: _SdkCall) -> ChatResponse:
-    with call.io():
-        answer = await call.send()
-    return call.whole(answer)
-
-
-def _stream(call: _SdkCall) -> Generator[Delta | ChatResponse]:
-    with call.io():
-        events = call.events(call.send())
-    try:
-        pulled = iter(events)
-        while True:
-            event = _END
-            with call.io():
-                event = next(pulled, _END)
-            if event is _END:
-                break
-            yield from call.feed(event)
-    finally:
-        getattr(events, "close", _nothing)()
-    yield call.response()
-
-
-async def _astream(call: _SdkCall) -> AsyncGenerator[Delta | ChatResponse]:
-    with call.io():
-        answer = call.send()
-        events = call.events(await answer if inspect.isawaitable(answer) else answer)
-    try:
-        pulled = aiter(events)
-        while True:
-            event = _END
-            with call.io():
-                event = await anext(pulled, _END)
-            if event is _END:
-                break
-            for delta in call.feed(event):
-                yield delta
-    finally:
-        closed = getattr(events, "aclose", getattr(events, "close", _nothing))()
-        if inspect.isawaitable(closed):
-            await closed
-    yield call.response()
-
-
-def _nothing() -> None:
-    """Some streams have nothing to close."""
+        yield cut_by(self._lost, self._decoder.close())

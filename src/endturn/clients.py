@@ -14,19 +14,20 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
-from contextlib import aclosing, closing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from endturn import hooks, signing
+from endturn import hooks, provider_calls, signing
 from endturn.chat import ChatResponse, Delta, Request
-from endturn.errors import DecodeError, ProviderError, ProviderTimeout, ProviderUnavailable, UsageError, did_you_mean
+from endturn.errors import DecodeError, ProviderError, ProviderTimeout, UsageError, did_you_mean
 from endturn.formats import TAIL, Context, Event, capabilities, dialect_in, format_of, framing, known_dialect
 from endturn.formats.errors import error_of, quota, request_id, shortened
 from endturn.formats.format import Format
+from endturn.provider_calls import cut_by, unreachable
 from endturn.providers import PROVIDERS, Auth, ProviderEndpoint, canonical
 from endturn.replies import begins_stream
 from endturn.scopes import Layer, open_call
@@ -166,29 +167,10 @@ def _shown(url: str) -> str:
 # --- One call, without its I/O ------------------------------------------------------------------------------------
 
 
-def unreachable(lost: str, who: str, provider: str, error: Exception) -> ProviderUnavailable:
-    """The exception for a call that got no answer. It has not the library's own words: they may quote what was sent.
-
-    Args:
-        lost: "timeout" or "connection".
-    """
-    kind, what = (
-        (ProviderTimeout, "no answer in time") if lost == "timeout" else (ProviderUnavailable, "the connection failed")
-    )
-    return kind(f"{who}: {what} ({type(error).__name__})", provider=provider)
-
-
-def cut_by(lost: str | None, response: ChatResponse) -> ChatResponse:
-    """A stream's response, with how its connection was lost where that is all that is known of its end."""
-    if lost is None or response.stop.detail not in (None, "stream_cut"):
-        return response
-    return response.with_stop(detail=lost)
-
-
 class _HttpCall:
     """One call without its I/O: what to send, what the answer means, and the scope in which it is announced."""
 
-    def __init__(self, endpoint: _Endpoint, library: Any, request: Request, *, stream: bool) -> None:
+    def __init__(self, endpoint: _Endpoint, library: Any, http: Any, request: Request, *, stream: bool) -> None:
         if not isinstance(request, Request):
             raise UsageError(f"a client is given a Request(model=…, messages=…), not a {type(request).__name__}")
         body = endpoint.format.encode(request, stream=stream, dialect=endpoint.dialect)
@@ -197,7 +179,9 @@ class _HttpCall:
         asked.background = asked.background or request.retrieve is not None
         self._endpoint = endpoint
         self._library = library
+        self._http = http
         self._request = request
+        self._stream = stream
         self._context = Context(endpoint.dialect, endpoint.provider, asked)
         self._method, self._url = endpoint.route(request, stream=stream)
         try:
@@ -206,6 +190,7 @@ class _HttpCall:
             raise UsageError(f"the request cannot be written as JSON: {error}") from None
         self._decoder = endpoint.format.decoder(self._context)
         self._events = framing.decoder(endpoint.format.framing)
+        self._status = 200
         self._headers: Mapping[str, str] = {}
         self._streaming = self._begun = False
         self._lost: str | None = None
@@ -223,10 +208,12 @@ class _HttpCall:
                 server_port=where.port,
             )
 
-    def outgoing(self, http: Any) -> Any:
-        """The HTTP request, built by the client that will send it."""
+    def send(self) -> Any:
+        """Have the HTTP client send the request, which that client has built."""
         headers = self._endpoint.signed(self._method, self._url, self._content)
-        return http.build_request(self._method, self._url, content=self._content or None, headers=headers)
+        http, content = self._http, self._content or None
+        request = http.build_request(self._method, self._url, content=content, headers=headers)
+        return http.send(request, stream=self._stream)
 
     @contextmanager
     def io(self) -> Iterator[None]:
@@ -244,37 +231,41 @@ class _HttpCall:
                 raise unreachable(lost, f"{provider} at {_shown(self._url)}", provider, error) from error
             self._lost = lost
 
-    def whole(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:
+    def whole(self, answer: Any) -> ChatResponse:
         """What a complete answer means.
 
         Raises:
             RequestRejected, ProviderUnavailable: it is an error.
             DecodeError: it is not in the provider's format.
         """
-        if not 200 <= status < 300:
-            raise self.rejection(status, headers, content)
-        response = self._decoded(status, headers, content)
+        self._status, self._headers = answer.status_code, answer.headers
+        if not answer.is_success:
+            raise self._rejection(answer.content)
+        response = self._decoded(answer.content)
         self._end(response)
         return response
 
-    def rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
+    def _rejection(self, content: bytes) -> ProviderError:
         """What an answer says that is not a success. A key that it quotes is taken out before anything is shortened."""
         said = self._endpoint.without_secrets(content.decode("utf-8", "surrogateescape"))
-        return error_of(status, headers, said.encode("utf-8", "surrogateescape"), ctx=self._context)
+        return error_of(self._status, self._headers, said.encode("utf-8", "surrogateescape"), ctx=self._context)
 
-    def _decoded(self, status: int, headers: Mapping[str, str], content: bytes) -> ChatResponse:
-        self._headers = headers
+    def _decoded(self, content: bytes) -> ChatResponse:
         try:
-            return self._endpoint.format.decode(framing.parse(content), ctx=self._context, headers=headers)
+            return self._endpoint.format.decode(framing.parse(content), ctx=self._context, headers=self._headers)
         except DecodeError as error:
-            error.status = status
+            error.status = self._status
             error.body = shortened(self._endpoint.without_secrets(content.decode("utf-8", "replace")))
             raise
 
-    def begin(self, headers: Mapping[str, str]) -> None:
-        """A stream's headers have arrived."""
-        self._headers = headers
-        self._streaming = True
+    def opened(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
+        """A stream's headers have arrived, or an error's, whose body is read as it is."""
+        self._status, self._headers = answer.status_code, answer.headers
+        self._streaming = answer.is_success
+        if not self._streaming:
+            self._begun, self._whole = True, []
+        chunks = answer.aiter_bytes() if iscoroutinefunction(self._http.send) else answer.iter_bytes()
+        return chunks, (chunks, answer)
 
     def feed(self, chunk: bytes) -> Iterator[Delta]:
         """The deltas that the next bytes of a stream complete.
@@ -282,7 +273,7 @@ class _HttpCall:
         Raises:
             DecodeError: the stream is not in the provider's format; `partial` is what came before.
         """
-        if self._scope is not None:
+        if self._scope is not None and self._streaming:
             self._scope.chunk()
         if not self._begun and chunk.strip():
             self._begun = True
@@ -297,10 +288,12 @@ class _HttpCall:
         """What a stream's end completes; the response is the last item.
 
         Raises:
-            ProviderError: what came is no stream, and no response either.
+            ProviderError: what came is an error, or no stream, and no response either.
         """
+        if not self._streaming:
+            raise self._rejection(b"".join(self._whole or ()))
         if self._whole is not None and self._lost is None:
-            response = self._decoded(200, self._headers, b"".join(self._whole))
+            response = self._decoded(b"".join(self._whole))
             if response.text:
                 yield Delta(text=response.text)
         else:
@@ -315,7 +308,7 @@ class _HttpCall:
             for event in events:
                 yield from self._decoder.feed(event)
         except DecodeError as error:
-            error.status, error.partial = 200, error.partial or self._decoder.close()
+            error.status, error.partial = self._status, error.partial or self._decoder.close()
             raise
 
     def failed(self, error: BaseException) -> None:
@@ -357,9 +350,9 @@ class _HttpCall:
 
 
 @contextmanager
-def _calling(endpoint: _Endpoint, library: Any, request: Request, *, stream: bool) -> Iterator[_HttpCall]:
+def _calling(endpoint: _Endpoint, library: Any, http: Any, request: Request, *, stream: bool) -> Iterator[_HttpCall]:
     """One call; its scope is closed whatever happens within."""
-    call = _HttpCall(endpoint, library, request, stream=stream)
+    call = _HttpCall(endpoint, library, http, request, stream=stream)
     try:
         yield call
     except BaseException as error:
@@ -422,10 +415,8 @@ class Client:
         Raises:
             ProviderError: there was none; its type says whose fault that is.
         """
-        with _calling(self._endpoint, self._library, request, stream=False) as call:
-            with call.io():
-                answer = self._http.send(call.outgoing(self._http))
-            return call.whole(answer.status_code, answer.headers, answer.content)
+        with _calling(self._endpoint, self._library, self._http, request, stream=False) as call:
+            return provider_calls.complete(call)
 
     __call__ = complete
 
@@ -437,24 +428,8 @@ class Client:
         Raises:
             ProviderError: no stream began, or (DecodeError) it is not in the provider's format.
         """
-        with _calling(self._endpoint, self._library, request, stream=True) as call:
-            with call.io():
-                answer = self._http.send(call.outgoing(self._http), stream=True)
-            with closing(answer):
-                if not answer.is_success:
-                    with call.io():
-                        answer.read()
-                    raise call.rejection(answer.status_code, answer.headers, answer.content)
-                call.begin(answer.headers)
-                chunks = answer.iter_bytes()
-                while True:
-                    chunk = b""
-                    with call.io():
-                        chunk = next(chunks, b"")
-                    if not chunk:
-                        break
-                    yield from call.feed(chunk)
-            yield from call.finish()
+        with _calling(self._endpoint, self._library, self._http, request, stream=True) as call:
+            yield from provider_calls.stream(call)
 
     def close(self) -> None:
         """Close the connections, unless they are the host's."""
@@ -493,34 +468,17 @@ class AsyncClient:
 
     async def complete(self, request: Request) -> ChatResponse:
         """One request, one whole response; see `Client.complete`."""
-        with _calling(self._endpoint, self._library, request, stream=False) as call:
-            with call.io():
-                answer = await self._http.send(call.outgoing(self._http))
-            return call.whole(answer.status_code, answer.headers, answer.content)
+        with _calling(self._endpoint, self._library, self._http, request, stream=False) as call:
+            return await provider_calls.acomplete(call)
 
     __call__ = complete
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | ChatResponse]:
         """The response's deltas, and at last the response; see `Client.stream`."""
-        with _calling(self._endpoint, self._library, request, stream=True) as call:
-            with call.io():
-                answer = await self._http.send(call.outgoing(self._http), stream=True)
-            async with aclosing(answer), aclosing(answer.aiter_bytes()) as chunks:
-                if not answer.is_success:
-                    with call.io():
-                        await answer.aread()
-                    raise call.rejection(answer.status_code, answer.headers, answer.content)
-                call.begin(answer.headers)
-                while True:
-                    chunk = b""
-                    with call.io():
-                        chunk = await anext(chunks, b"")
-                    if not chunk:
-                        break
-                    for delta in call.feed(chunk):
-                        yield delta
-            for item in call.finish():
-                yield item
+        with _calling(self._endpoint, self._library, self._http, request, stream=True) as call:
+            async with aclosing(provider_calls.astream(call)) as items:
+                async for item in items:
+                    yield item
 
     async def aclose(self) -> None:
         """Close the connections, unless they are the host's."""

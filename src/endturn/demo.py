@@ -28,6 +28,14 @@ PACKAGES: Final = (
 """What the extra `demo` brings."""
 
 
+def command(as_json: bool, once: bool, minutes: float) -> int:
+    """`endturn demo`: with a page where somebody looks on."""
+    if minutes < 0 or (once and minutes):
+        raise UsageError("--minutes takes a positive number, and does not go with --once")
+    with_page = not (once or as_json or minutes) and sys.stdout.isatty()
+    return run(as_json=as_json, minutes=minutes, with_page=with_page)
+
+
 def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False) -> int:
     """Play the demo and print what happened.
 

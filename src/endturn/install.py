@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from endturn import __version__, grafana_rules
+from endturn import __version__, grafana_api, grafana_rules, shipped
 from endturn.errors import UsageError
 from endturn.grafana_api import Done, Grafana
 from endturn.shipped import PREFIX, Uids, rebound
@@ -18,6 +21,36 @@ WRITES: Final = frozenset({"created", "updated", "removed"})
 """What is only said in a dry run."""
 MESSAGE: Final = "endturn dashboards install "
 """How our versions' messages begin in a dashboard's history; the message ends with the content's digest."""
+
+
+def command(
+    url: str, token: str | None, source: Path | None, alerts: bool, dry_run: bool, folder: str, asked: Sequence[str]
+) -> int:
+    """`endturn dashboards install`: the status is 1 where Grafana refuses something."""
+    if not (token := (token or os.environ.get("GRAFANA_TOKEN") or "").strip()):
+        raise UsageError("no token: create a service account in Grafana, and set GRAFANA_TOKEN to a token of it")
+    sources = dict(map(_pair, asked))
+    source = source or shipped.folder()
+    boards = shipped.dashboards(source)
+    groups = shipped.rule_groups(source) if alerts else []
+    refused = False
+    with grafana_api.connect(url, token, dry_run=dry_run) as grafana:
+        if grafana_api.exposes_token(url):
+            print("endturn: the token goes to another machine over plain http", file=sys.stderr)
+        print(f"Grafana {grafana.get('/api/health').get('version', 'of unknown version')} at {grafana.url}")
+        for done in install(grafana, boards, groups, folder=folder, asked=sources):
+            refused |= done.what == "refused"
+            print(f"{'would be ' if dry_run and done.what in WRITES else ''}{done}")
+    if dry_run:
+        print("nothing was changed: --dry-run", file=sys.stderr)
+    return 1 if refused else 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    kind, equals, name = text.partition("=")
+    if not (kind and equals and name):
+        raise UsageError(f"--datasource takes TYPE=NAME, e.g. prometheus=Mimir, not {text!r}")
+    return kind, name
 
 
 def install(

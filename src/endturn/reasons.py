@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Final, Unpack
 
@@ -13,7 +12,7 @@ from endturn.errors import UsageError
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.formats.errors import says_of_stop
 from endturn.providers import ALIASES, PROVIDERS
-from endturn.stop import TRUNCATED, Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop
+from endturn.stop import Resume, Row, Stop, StopFacts, StopReason, find_row, find_stop
 from endturn.stop_reasons import COMPATIBLE, Api, apis as apis_of
 from endturn.tables import lines, shipped
 
@@ -36,11 +35,6 @@ class Entry:
     def normalized(self) -> str:
         """Our word for it; "skip" where the value says that the response is still being made."""
         return self.row.reason.value if self.row.terminal else "skip"
-
-    @property
-    def truncated(self) -> bool:
-        """Whether a response that ends so was cut off."""
-        return self.row.terminal and self.row.reason in TRUNCATED
 
     def as_json(self) -> dict[str, str]:
         """The entry with its members' names and spelling as in the printed table."""
@@ -214,32 +208,3 @@ def of_error(raw: str) -> tuple[Entry, ...]:
 def apis() -> tuple[str, ...]:
     """The names of all APIs."""
     return tuple(dict.fromkeys(entry.api.name for entry in table()))
-
-
-def like(raw: str, provider: str | None = None) -> list[str]:
-    """Known values that a value which is not known may be a misspelling of."""
-    known = {entry.raw for entry in table() if provider is None or is_of(entry, provider)}
-    return get_close_matches(raw, sorted(known), n=3)
-
-
-def explained(entries: tuple[Entry, ...]) -> str:
-    """Entries in sentences, those of one meaning together."""
-    meanings: dict[tuple[str, Row], list[Entry]] = {}
-    for entry in entries:
-        row = entry.row
-        said = Row(row.reason, row.incomplete, row.resume, row.detail, "", row.terminal)
-        meanings.setdefault((entry.raw, said), []).append(entry)
-    return "\n\n".join(_paragraph(raw, row, group) for (raw, row), group in meanings.items())
-
-
-def _paragraph(raw: str, row: Row, group: list[Entry]) -> str:
-    if not row.terminal:
-        lines = [f"{raw}: not an end: the response is still being made"]
-    else:
-        detail = f" ({row.detail})" if row.detail else ""
-        lines = [f"{raw or '(empty)'}: {row.reason.value}{detail}: {MEANING[row.reason]}"]
-        cut = "yes" if row.reason in TRUNCATED else "no, but the output is incomplete" if row.incomplete else "no"
-        lines += [f"  truncated  {cut}", f"  resume     {row.resume.value}: {RESUMES[row.resume]}"]
-    width = max(len(entry.api.name) for entry in group)
-    lines += [f"  {entry.api.name:<{width}}  {entry.api.path}  [{entry.row.source}]" for entry in group]
-    return "\n".join(lines)

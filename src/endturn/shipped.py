@@ -67,6 +67,12 @@ def rule_groups(root: Path) -> list[dict[str, Any]]:
     return groups
 
 
+def command(target: Path, force: bool) -> int:
+    """`endturn dashboards export`."""
+    print(*export(target, force=force), sep="\n")
+    return 0
+
+
 def export(target: Path, *, force: bool = False) -> list[Path]:
     """Copy everything that is shipped (dashboards, rules, provisioning) into a folder, for those who mount files.
 

@@ -109,7 +109,8 @@ def telemetry() -> None:
     """One line to set up, one to instrument, one to undo."""
     with endturn.configure(service_name="s", semconv="gen_ai_latest_experimental") as handle:
         assert_type(handle.force_flush(), bool)
-    endturn.instrument()
+    endturn.configure(event="spans")  # type: ignore[call-arg]  # options are known by name
+    endturn.instrument(prices={"gpt-5": "cheap"})  # type: ignore[dict-item]  # and by type
     endturn.uninstrument()
     assert_type(turn("q"), str)
 

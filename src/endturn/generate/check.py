@@ -70,6 +70,13 @@ class Result:
         return "\n  ".join((head, *self.problems))
 
 
+def command(files: Sequence[Path], promtool: str | None) -> int:
+    """`endturn rules check`: the status is 1 where something is wrong."""
+    results = check(files, promtool=promtool)
+    print(*results, sep="\n")
+    return 1 if any(result.problems for result in results) else 0
+
+
 def check(files: Sequence[Path], *, promtool: str | None = None) -> list[Result]:
     """Check these files, or those of the checkout in the current folder.
 

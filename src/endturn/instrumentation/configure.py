@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from signal import SIG_DFL, SIGTERM, getsignal, signal as on_signal
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from endturn.errors import UsageError
 from endturn.instrumentation import instrument as instrumentation
 from endturn.telemetry import cleanup
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.otel_providers import Options, OptionsGiven
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -225,7 +225,7 @@ def configure(
     metric_exporter: MetricExporter | None = None,
     log_exporter: LogRecordExporter | None = None,
     instrument: bool = True,
-    **options: Any,
+    **options: Unpack[OptionsGiven],
 ) -> Telemetry:
     """Set up traces, metrics and logs, exported over OTLP (HTTP), and observe the model calls of this process.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import wrapt
 from opentelemetry import _logs, metrics, trace
@@ -21,7 +21,7 @@ from endturn.instrumentation import http_clients
 from endturn.scopes import infer_with
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.instruments import is_owned
-from endturn.telemetry.otel_providers import Options, Providers, installed
+from endturn.telemetry.otel_providers import Options, OptionsGiven, Providers, installed
 from endturn.telemetry.recorder import Recorder
 from endturn.telemetry.schema import INSTANCE
 from endturn.telemetry.turn_inference import TurnInference
@@ -102,7 +102,7 @@ def instrument(
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
     logger_provider: _logs.LoggerProvider | None = None,
-    **options: Any,
+    **options: Unpack[OptionsGiven],
 ) -> None:
     """Observe every model call that this process makes over HTTP, and those that endturn itself makes.
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from opentelemetry import metrics, trace
 from opentelemetry._logs import Logger, LoggerProvider, NoOpLogger, get_logger_provider
@@ -84,6 +84,20 @@ class Options:
         """These, and in their place what a later call gives."""
         given = {each.name: getattr(later, each.name) for each in fields(later)}
         return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+
+class OptionsGiven(TypedDict, total=False):
+    """The fields of `Options`, as the keyword arguments that type checkers and editors see."""
+
+    counted: bool | None
+    gen_ai_metrics: bool | None
+    semconv: str | None
+    events: str | None
+    agent: bool | None
+    prices: Prices | None
+    content: str | None
+    content_max_chars: int | None
+    redact: Redact | None
 
 
 class OTelProviders:

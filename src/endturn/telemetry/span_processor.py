@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 from weakref import ref
 
 from opentelemetry._logs import LoggerProvider
@@ -17,7 +17,7 @@ from endturn.events import Record
 from endturn.hooks import log_internal_error
 from endturn.scopes import find_turns_with
 from endturn.telemetry import foreign_spans
-from endturn.telemetry.otel_providers import Options
+from endturn.telemetry.otel_providers import Options, OptionsGiven
 from endturn.telemetry.recorder import Recorder
 
 
@@ -80,7 +80,7 @@ class AdoptingSpanProcessor(_SpanObserver):
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
-        **options: Any,
+        **options: Unpack[OptionsGiven],
     ) -> None:
         self._recorder = Recorder(tracer_provider, meter_provider, logger_provider, options=Options(**options))
         self._stop_listening = hooks.subscribe(self)

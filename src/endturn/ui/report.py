@@ -59,11 +59,11 @@ def limit(text: str) -> Limit:
     return Limit(text.strip(), NAMES[found[1]], OPERATORS[found[2]], float(found[3]) / (100 if found[4] else 1))
 
 
-def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> tuple[str, int]:
-    """The report, and the exit status.
+def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Sequence[str]) -> int:
+    """Print the report.
 
     Returns:
-        The status is 1 where a condition is met, 3 where there are conditions but no metrics to look at, else 0.
+        The exit status: 1 where a condition is met, 3 where there are conditions but no metrics to look at, else 0.
 
     Raises:
         UsageError: a condition or a file cannot be read, or there is nothing to report on.
@@ -78,7 +78,8 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
             files.load(store, path)
         found = _found(store, limits)
     status = 1 if any(each["met"] for each in found["limits"]) else 3 if limits and not found["measured"] else 0
-    return _written(found, format_), status
+    print(_written(found, format_))
+    return status
 
 
 def _copied(file: Path, folder: Path) -> Path:

@@ -48,8 +48,14 @@ def run(
         open_browser: whether to open one; None: where there is a display.
 
     Raises:
-        UsageError: the port or the file is another process's, or an input cannot be read.
+        UsageError: a number is out of range, the port or the file is another process's, or an input cannot be read.
     """
+    if not 0 <= port < 1 << 16:
+        raise UsageError(f"--port takes a number from 0 (any that is free) to 65535, not {port}")
+    if not 0 < keep_days <= 36_500:
+        raise UsageError(f"--keep takes a number of days, more than 0 and at most 36500, not {keep_days:g}")
+    if most_mb < 1:
+        raise UsageError(f"--most takes a number of megabytes, 1 or more, not {most_mb}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs it as a service ends it as Ctrl-C does
     listening = listen(host, port)
     store = Store(file, keep_ns=round(keep_days * DAY_NS), most_bytes=most_mb * 1024**2)

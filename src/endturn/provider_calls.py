@@ -1,0 +1,119 @@
+"""A call to a provider, made in one of four ways: waited for or awaited, whole or as a stream.
+
+What is sent, by which library, and what its answer means is the call's: of `endturn.clients`, or of `endturn.adapters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import AbstractContextManager
+from inspect import isawaitable
+from typing import Any, Final, Protocol
+
+from endturn.chat import ChatResponse, Delta
+from endturn.errors import ProviderTimeout, ProviderUnavailable
+
+_END: Final = object()
+
+
+class ProviderCall(Protocol):
+    """One call without its I/O."""
+
+    def send(self) -> Any:
+        """Ask. What it gives may have to be awaited."""
+
+    def io(self) -> AbstractContextManager[None]:
+        """Around each piece of I/O: what that raises becomes ours; a connection that is lost in a stream ends it."""
+
+    def whole(self, answer: Any) -> ChatResponse:
+        """What a whole answer means."""
+
+    def opened(self, answer: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The pieces of a stream, sync or async, and what is to be closed after them."""
+
+    def feed(self, piece: Any) -> Iterator[Delta]:
+        """The deltas that the next piece completes."""
+
+    def finish(self) -> Iterator[Delta | ChatResponse]:
+        """What a stream's end completes; the response is the last item."""
+
+
+def complete(call: ProviderCall) -> ChatResponse:
+    """The whole response."""
+    with call.io():
+        answer = call.send()
+    return call.whole(answer)
+
+
+async def acomplete(call: ProviderCall) -> ChatResponse:
+    """The whole response, awaited."""
+    with call.io():
+        answer = await call.send()
+    return call.whole(answer)
+
+
+def stream(call: ProviderCall) -> Generator[Delta | ChatResponse]:
+    """The deltas as they arrive, and at last the response."""
+    with call.io():
+        answer = call.send()
+        pieces, closed_after = call.opened(answer)
+    try:
+        pulled = iter(pieces)
+        while True:
+            piece = _END
+            with call.io():
+                piece = next(pulled, _END)
+            if piece is _END:
+                break
+            yield from call.feed(piece)
+    finally:
+        for each in closed_after:
+            getattr(each, "close", _nothing)()
+    yield from call.finish()
+
+
+async def astream(call: ProviderCall) -> AsyncGenerator[Delta | ChatResponse]:
+    """The same from an async library."""
+    with call.io():
+        answer = call.send()
+        pieces, closed_after = call.opened(await answer if isawaitable(answer) else answer)
+    try:
+        pulled = aiter(pieces)
+        while True:
+            piece = _END
+            with call.io():
+                piece = await anext(pulled, _END)
+            if piece is _END:
+                break
+            for delta in call.feed(piece):
+                yield delta
+    finally:
+        for each in closed_after:
+            closing = getattr(each, "aclose", getattr(each, "close", _nothing))()
+            if isawaitable(closing):
+                await closing
+    for item in call.finish():
+        yield item
+
+
+def _nothing() -> None:
+    """Some streams have nothing to close."""
+
+
+def unreachable(lost: str, who: str, provider: str, error: Exception) -> ProviderUnavailable:
+    """The exception for a call that got no answer. It has not the library's own words: they may quote what was sent.
+
+    Args:
+        lost: "timeout" or "connection".
+    """
+    kind, what = (
+        (ProviderTimeout, "no answer in time") if lost == "timeout" else (ProviderUnavailable, "the connection failed")
+    )
+    return kind(f"{who}: {what} ({type(error).__name__})", provider=provider)
+
+
+def cut_by(lost: str | None, response: ChatResponse) -> ChatResponse:
+    """A stream's response, with how its connection was lost where that is all that is known of its end."""
+    if lost is None or response.stop.detail not in (None, "stream_cut"):
+        return response
+    return response.with_stop(detail=lost)
