@@ -23,7 +23,7 @@ from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from endturn.ui.turns import ending
-from tests.ui.support import SECOND, Served, log, span
+from tests.ui.support import SECOND, Served, any_value, log, span
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
 HOSTILE = """</script><img src=x onerror="document.title='hit'">'";--{{7*7}}"""
@@ -116,19 +116,29 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
     """With every gap filled, whatever is known of the turn."""
     for known in (True, False):
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
-        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known}
-        said = ending(turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, repaired=False)
+        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known, "lone": known}
+        cut = {"reason": cut_by, "max_tokens": 40 if known else None, "output_tokens": 8}
+        said = ending(turn, cut, cuts=2, tokens=80, repaired=False, in_tool=known)
         assert said["head"]
         assert said["why"]
         assert not re.search(r"[{}]|None|  ", " ".join(said.values()))
 
 
 CUT = {"endturn.stop.reason": "max_tokens", "endturn.stop.raw": "length", "endturn.stop.truncated": True}
+USED = {"gen_ai.request.max_tokens": 8, "gen_ai.usage.output_tokens": 8}
+IN_TOOL = {"gen_ai.output.messages": '[{"parts": [{"type": "tool_call", "name": "weather", "arguments": {}}]}]'}
 
 
 @pytest.mark.parametrize(
     ("event", "calls", "says"),
     [
+        (
+            "not_continued",
+            [CUT | USED | IN_TOOL],
+            "reached its limit of 8 tokens within a tool call, and nothing asked",
+        ),
+        ("not_continued", [CUT | USED | {"gen_ai.usage.output_tokens": 6}], "broke off after 6 of at most 8 tokens"),
+        ("not_continued", [CUT | USED | {"gen_ai.usage.output_tokens": 6}], "max_tokens is not the cause"),
         ("not_continued", [CUT], "and nothing asked for the rest"),
         ("not_continued", [CUT, CUT | {"endturn.continuation.index": 1}], "asked for the rest once; the last piece"),
         ("", [{"endturn.stop.reason": "tool_call", "endturn.stop.raw": "tool_calls"}], "The model asked for tools"),
@@ -142,6 +152,39 @@ def test_the_sentence_is_true(page: Served, event: str, calls: list[dict[str, An
     if event:
         page.post("logs", log("endturn.continuation_terminated", **{"endturn.turn.outcome": event}))
     assert says in words(page.ask("/turns/t1").text)
+
+
+@pytest.mark.parametrize(("age_s", "head"), [(1, "Cut off, and waiting"), (1260, "nothing took it up")])
+def test_another_instrumentation_s_cut_call_does_not_wait_for_ever(
+    page: Served, monkeypatch: pytest.MonkeyPatch, age_s: int, head: str
+) -> None:
+    """It knows no turns, so nothing will say how they end; without metrics the overview counts them all the same."""
+    request = span(start_ns=time.time_ns() - age_s * SECOND)
+    (found,) = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    known = [each for each in found["attributes"] if not each["key"].startswith("endturn.")]
+    found["attributes"] = [*known, {"key": schema.FINISH_REASONS.key, "value": any_value(["length"])}]
+    page.post("traces", request)
+    (link,) = [link for link in links(page.ask("/turns").text) if link.startswith("/turns/")]
+    assert head in words(page.ask(link).text)
+    left = "1 of 1 turns that were cut off was handed over unfinished" in words(page.ask("/").text)
+    assert left == (age_s > 30)
+    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
+    monkeypatch.setattr("endturn.ui.store.LINGER_NS", 0)
+    for _ in range(2):  # the writer looks for such turns between batches
+        page.store.write(Batch())
+    assert "nothing took it up" in words(page.ask(link).text)
+
+
+def test_a_repair_is_no_continuation(demo: tuple[Served, dict[str, Any]]) -> None:
+    """It is counted by itself, its bar says that it worked, and the call after it is the third."""
+    page, _ = demo
+    ((turn, row),) = page.store.read("SELECT turn_id, (continuations, repairs, calls) FROM turns WHERE repairs LIMIT 1")
+    assert row == (0, 1, 3)
+    said = words(page.ask(f"/turns/{turn}").text)
+    assert "repaired: schema_mismatch" in said
+    assert "Call 3 end turn" in said
+    assert "Call 4" not in said
+    assert "1 repair" in words(page.ask("/turns?range=all").text)
 
 
 def test_a_retry_replaces_the_attempt_that_failed_alone(page: Served) -> None:

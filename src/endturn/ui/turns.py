@@ -14,7 +14,7 @@ from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.ui.rows import MODEL_CALLS, Row, data
 from endturn.ui.store import AGED, Store
-from endturn.ui.views import View
+from endturn.ui.views import View, plural
 
 A_PAGE: Final = 50
 TEXTS: Final[dict[str, Any]] = data("turns.yaml")
@@ -25,6 +25,8 @@ AT_AN_END: Final = 100
 TOOL: Final = "execute_tool"
 TAIL: Final = 160
 """How much of the text is shown on each side of a seam."""
+NEARLY: Final = 0.9
+"""Whose output is less of its limit was cut off by something else."""
 
 
 def listed(view: View, store: Store) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class Step:
         budget: what the policy still allowed then: attempts, tokens, chars.
         continues: the step whose answer it continues.
         replaced: what it said was not used, since it was asked for anew.
-        text: what it said, where that is recorded.
+        text: what it said, where that is recorded; calls_tool: whether a part of that is a tool call.
         share: its part of the answer, in percent.
     """
 
@@ -79,6 +81,7 @@ class Step:
     continues: int | None = None
     replaced: bool = False
     text: str = ""
+    calls_tool: bool = False
     share: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -95,7 +98,8 @@ class Step:
             return str(json.loads(self.row["attributes"]).get(schema.TOOL_NAME.key) or self.row["name"])
         if self.kind == "continuation":
             return "Repair" if self.asked_by == "repair" else f"Continuation {self.row['continuation']}"
-        return "Call" if self.number == 1 else f"Call {self.number}"
+        nth = self.row["iteration"] or 1
+        return "Call" if nth == 1 else f"Call {nth}"
 
 
 def shown(view: View, store: Store) -> dict[str, Any] | None:
@@ -114,18 +118,18 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     cuts = [step for step in calls if step.row["truncated"]]
     pieces = _pieces(calls)
     explicit = any(span["operation"] == "invoke_agent" for span in spans)
-    last = max(calls, key=lambda step: step.row["start_ns"], default=None)
-    turn |= {"raw": last and last.row["raw"], "error": last and last.row["error"]}
+    last = max((step.row for step in calls), key=lambda row: row["start_ns"], default={})
+    turn |= {"raw": last.get("raw"), "error": last.get("error")}
     turn["for_tools"] = turn["reason"] == StopReason.TOOL_CALL and not explicit
     return {
         "turn": turn,
         "ending": ending(
             turn,
-            cut_by=cuts[0].row["reason"] if cuts else None,
+            cuts[0].row if cuts else {},
             cuts=len(cuts),
-            limit=cuts[0].row["max_tokens"] if cuts else None,
             tokens=sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced),
             repaired=any(step.asked_by == Strategy.REPAIR for step in calls),
+            in_tool=bool(cuts and cuts[0].calls_tool),
         ),
         "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
         "answer": "".join(step.text for step in pieces if not step.replaced),
@@ -150,11 +154,13 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
         step = Step(len(steps) + 1, kind, span, left, max((span["end_ns"] - span["start_ns"]) / whole * 100, 0.4))
         if kind == "continuation":
             _ask(step, steps, attempts.get(span["continuation"], {}))
-        if kind != "tool":
-            step.text = _said(span)
+        parts = _parts(span)
+        step.text = "".join(str(part.get("content", "")) for part in parts if part.get("type") == "text")
+        step.calls_tool = any(part.get("type") == "tool_call" for part in parts)
         steps.append(step)
     for event in events:
-        note = TEXTS["notes"].get(event["name"])
+        worked = event["attributes"].get(schema.SUCCEEDED.key) is True
+        note = TEXTS["notes"].get(f"{event['name']}.succeeded" if worked else event["name"])
         near = [step for step in steps if step.kind != "tool" and step.row["start_ns"] <= event["at_ns"]]
         if note and near:
             said = {key.rpartition(".")[2]: value for key, value in event["attributes"].items()}
@@ -182,13 +188,13 @@ def _count(said: Mapping[str, Any], attribute: schema.Attribute) -> int | None:
     return value if type(value := said.get(attribute.key)) is int else None
 
 
-def _said(span: Row) -> str:
-    """The text of a call's answer, where it is recorded: as JSON on the span."""
+def _parts(span: Row) -> list[dict[str, Any]]:
+    """The parts of a call's answer, where it is recorded: as JSON on the span."""
     try:
         messages = json.loads(json.loads(span["attributes"]).get(schema.OUTPUT_MESSAGES.key) or "[]")
-        return "".join(str(part.get("content", "")) for part in messages[0]["parts"] if part.get("type") == "text")
+        return [part for part in messages[0]["parts"] if isinstance(part, dict)]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return ""  # none, or another instrumentation's, in a form of its own
+        return []  # none, or another instrumentation's, in a form of its own
 
 
 def _pieces(calls: Sequence[Step]) -> list[Step]:
@@ -232,24 +238,26 @@ def _ticks(turn: Row) -> list[tuple[float, float]]:
 
 
 def ending(
-    turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int, repaired: bool
+    turn: Mapping[str, Any], cut: Mapping[str, Any], *, cuts: int, tokens: int, repaired: bool, in_tool: bool
 ) -> dict[str, str]:
     """What to say of a turn: its head, why it ended so, and what to change.
 
     Args:
         turn: its row; `for_tools` in it: its last call asked for tools, and nothing says that this was to end it.
-        cut_by: the reason of its first truncated call; cuts: how many there were.
-        limit: that call's max_tokens.
+        cut: its first truncated call, empty where there is none; cuts: how many there were.
         tokens: how many the answer has, all pieces together.
-        repaired: what was cut was a tool call, and it was asked for again.
+        repaired: what was cut was a tool call, and it was asked for again; in_tool: it is known to be one.
     """
     outcome = turn["outcome"] or ""
     whole = bool(turn["complete"])
-    reason = cut_by or StopReason.MAX_TOKENS.value
+    reason = cut.get("reason") or StopReason.MAX_TOKENS.value
+    limit, used = cut.get("max_tokens"), cut.get("output_tokens")
+    if reason == StopReason.MAX_TOKENS and limit and used is not None and used < limit * NEARLY:
+        reason = "another limit"
     said = {
         "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
-        "limit": f"{limit} tokens" if limit else "tokens",
+        "limit": f"{limit} tokens" if limit else "tokens", "used": used,
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
@@ -258,19 +266,15 @@ def ending(
         else "each piece that is asked for pays for the prompt again",
     }  # fmt: skip
     said["cut"] = ENDINGS["cut"].get(reason, "was cut off").format_map(said)
+    said["cut"] += " within a tool call" if in_tool or repaired or outcome == TurnOutcome.TOOL_CALL_CUT else ""
     said["raise_"] = ENDINGS["raise"].get(reason, "").format_map(said)
     name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
     if name == TurnOutcome.COMPLETED and turn["for_tools"]:
         name = "asked for tools"
-    elif name == TurnOutcome.NOT_CONTINUED and turn["continuations"]:
-        name = "not continued again"
+    elif name == TurnOutcome.NOT_CONTINUED and (turn["continuations"] or turn["lone"]):
+        name = "cut off alone" if turn["lone"] else "not continued again"
     texts = ENDINGS.get(name, {"head": outcome.replace("_", " ")})  # of a later version of endturn
     return {part: texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")}
-
-
-def plural(count: int, noun: str) -> str:
-    """A count of things."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def roomy(tokens: int) -> int:

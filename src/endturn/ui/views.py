@@ -98,6 +98,11 @@ def count(value: float | None) -> str:
     return f"{value / 1e6:.3g} M" if abs(value) >= 1e6 else f"{value:,.0f}".replace(",", "\u202f")
 
 
+def plural(number: int, noun: str) -> str:
+    """A count of things."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def share(value: float | None) -> str:
     """A share, in percent."""
     if value is None or math.isnan(value):
@@ -140,7 +145,7 @@ def colour(name: str | None) -> str:
 
 def templates(*, escape: bool = True) -> Environment:
     """The package's templates, with the functions above as filters."""
-    filters: tuple[Callable[..., Any], ...] = (count, share, seconds, clock, words, colour, prose)
+    filters: tuple[Callable[..., Any], ...] = (count, plural, share, seconds, clock, words, colour, prose)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True)
     environment.loader = PackageLoader(__package__)
     environment.autoescape = escape  # Markdown has an escape of its own
