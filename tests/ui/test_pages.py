@@ -187,6 +187,26 @@ def test_a_repair_is_no_continuation(demo: tuple[Served, dict[str, Any]]) -> Non
     assert "1 repair" in words(page.ask("/turns?range=all").text)
 
 
+def test_events_within_a_millisecond_stand_in_the_order_of_cause(page: Served) -> None:
+    """A clock that is read twice does not end a turn before its last call."""
+    at = time.time_ns()
+    page.post("traces", span(start_ns=at - SECOND))
+    names = [schema.STOP_REASON_OBSERVED.name, schema.TOOL_DISPATCH_BLOCKED.name, schema.CONTINUATION_TERMINATED.name]
+    for n, name in enumerate(reversed(names)):
+        page.post("logs", log(name, timeUnixNano=str(at + n * 40_000)))
+    assert re.findall(r'<span class="dim">(endturn\.\w+)</span>', page.ask("/turns/t1").text) == names
+
+
+@pytest.mark.parametrize(("operation", "api"), [("chat", "openai.chat"), ("text_completion", "openai.completions")])
+def test_a_stop_is_counted_under_one_api(page: Served, operation: str, api: str) -> None:
+    """Of a provider whose APIs share a value, under the one that the span's operation is of."""
+    page.post("traces", span(attributes={"gen_ai.operation.name": operation, **CUT}))
+    seen = re.findall(
+        r'<tr class="seen">.*?</td><td>.*?</td><td>([^<]*)</td><td class="n">(\d+)', page.ask("/reasons").text
+    )
+    assert seen == [(api, "1")]
+
+
 def test_a_retry_replaces_the_attempt_that_failed_alone(page: Served) -> None:
     """What had been cut off before it is still a part of the answer."""
     calls: list[dict[str, Any]] = [

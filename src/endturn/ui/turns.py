@@ -113,6 +113,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     spans, events = (store.read_rows(query, asked) for query in ends)
     for event in events:
         event["attributes"] = json.loads(event["attributes"])
+    events.sort(key=lambda event: event["at_ns"] + TEXTS["after"].get(event["name"], 0))
     steps = _steps(turn, spans, events)
     calls = [step for step in steps if step.kind != "tool"]
     cuts = [step for step in calls if step.row["truncated"]]
@@ -257,7 +258,7 @@ def ending(
     said = {
         "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
-        "limit": f"{limit} tokens" if limit else "tokens", "used": used,
+        "limit": f"{limit} tokens" if limit else "tokens", "used": str(used),
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
