@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from html import unescape
 from typing import Any
 
@@ -262,7 +263,38 @@ def test_what_is_empty_says_what_would_fill_it(page: Served) -> None:
         text = page.ask(path).text
         assert f"export OTEL_EXPORTER_OTLP_ENDPOINT={page.url}" in text
         assert "data-copy" in text
-    assert page.ask("/turns/none").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [("/turns/none", 404, "This turn is not here"), ("/metrics", 404, "There is no such page"),
+     ("/turns?range=zzz", 200, "There is no time range zzz : this is all")],
+)  # fmt: skip
+def test_what_is_not_there_is_said_with_a_way_back(page: Served, path: str, status: int, says: str) -> None:
+    """On a page of its own, or above what is shown instead."""
+    answer = page.ask(path)
+    assert (answer.status, says in words(answer.text)) == (status, True)
+    assert any(link in links(answer.text) for link in ("/turns", "/", "?range=all"))
+
+
+def test_a_filter_is_undone(page: Served) -> None:
+    """The link keeps what is no filter."""
+    page.post("traces", span())
+    undo = '<a class="dim" href="?state=whole">Reset</a>'
+    assert [undo in page.ask(f"/turns?state=whole{more}").text for more in ("", "&model=gpt-5", "&range=1h")] == [
+        False, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sort", "says"), [("newest", "← Newer|Older →"), ("worst", "← Back|More →")])
+def test_pages_are_named_by_their_order(page: Served, sort: str, says: str) -> None:
+    """Only under the newest are the next ones older."""
+    (row,) = otlp.read("traces", otlp.JSON, json.dumps(span()).encode()).spans
+    ids = [f"{n:016x}" for n in range(101)]
+    page.store.write(Batch(spans=[row | {"span_id": each, "turn_id": each} for each in ids]))
+    text = page.ask(f"/turns?sort={sort}&page=1").text
+    assert re.findall(r"← \w+|\w+ →", text) == says.split("|")
+    assert '<td class="minor"><span class="name">agent</span></td>' in text
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -326,6 +358,7 @@ def test_tables_come_as_csv_and_parquet(
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert len(rows) == 8
     assert {row["model"] for row in rows} == {"gpt-5"}
+    assert all(datetime.fromisoformat(row["started"]).tzinfo for row in rows)
     assert 'filename="endturn-turns.csv"' in answer.headers["content-disposition"]
     for table in ("turns", "calls", "events", "numbers"):
         file = tmp_path_factory.mktemp("export") / "table.parquet"

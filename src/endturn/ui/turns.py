@@ -23,8 +23,6 @@ ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
 TOOL: Final = "execute_tool"
-TAIL: Final = 160
-"""How much of the text is shown on each side of a seam."""
 NEARLY: Final = 0.9
 """Whose output is less of its limit was cut off by something else."""
 
@@ -218,11 +216,9 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
 
 
 def _seams(pieces: Sequence[Step]) -> list[tuple[str, str]]:
-    """Where pieces meet whose text is known: the end of one, and the beginning of the next."""
+    """Where pieces meet whose text is known: what the one says, and what the next."""
     pairs = itertools.pairwise(pieces)
-    return [
-        (one.text[-TAIL:], other.text[:TAIL]) for one, other in pairs if one.text and other.text and not one.replaced
-    ]
+    return [(one.text, other.text) for one, other in pairs if one.text and other.text and not one.replaced]
 
 
 def _ticks(turn: Row) -> list[tuple[float, float]]:

@@ -72,7 +72,7 @@ function options(known) {
     width: box.clientWidth,
     height: +box.dataset.height,
     legend: { show: false },
-    padding: [8, 18, 0, 0],
+    padding: [8, 32, 0, 0],
     scales: { x: { time: true, range: () => [known.chart.x[0] - known.chart.step, known.chart.x.at(-1)] }, y: { range: highest } },
     axes: [
       { ...axis, space: 84, size: 26, grid: { show: false }, values: (_, times) => (times.length ? timeLabels(times) : []) },
