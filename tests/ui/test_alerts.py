@@ -81,7 +81,7 @@ def test_a_row_says_how_far_it_is_from_its_limit(page: Served) -> None:
         return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.ask("/alerts").text))
 
     text = come(4, "one")
-    assert "10.0% of 7.2% · 4 of at least 10" in text
+    assert "10.0% (limit 7.2%) · 4 (at least 10)" in text
     assert "Unfinished turns of turns 1 h 10.0% above 7.2%" in text
     assert "No condition is true" in text
     assert "make up" not in text

@@ -254,7 +254,8 @@ def ending(
     said = {
         "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
-        "limit": f"{limit} tokens" if limit else "tokens", "used": str(used),
+        "limit": f"limit of {limit} tokens" if limit else "token limit", "most": str(limit), "used": str(used),
+        "within": " within a tool call" if in_tool or repaired or outcome == TurnOutcome.TOOL_CALL_CUT else "",
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
@@ -262,8 +263,7 @@ def ending(
         "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
         else "each piece that is asked for pays for the prompt again",
     }  # fmt: skip
-    said["cut"] = ENDINGS["cut"].get(reason, "was cut off").format_map(said)
-    said["cut"] += " within a tool call" if in_tool or repaired or outcome == TurnOutcome.TOOL_CALL_CUT else ""
+    said["cut"] = ENDINGS["cut"].get(reason, "was cut off{within}").format_map(said)
     said["raise_"] = ENDINGS["raise"].get(reason, "").format_map(said)
     name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
     if name == TurnOutcome.COMPLETED and turn["for_tools"]:

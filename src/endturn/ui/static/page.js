@@ -123,7 +123,7 @@ function draw(anew) {
     box.style.height = `${box.dataset.height}px`;
     box.classList.toggle("none", !chart.series.length);
     if (!chart.series.length) {
-      box.textContent = box.dataset.empty;
+      box.textContent = box.parentNode.dataset.empty;
     } else if (known.plot) {
       known.plot.setData(columns(chart));
     } else {
