@@ -5,9 +5,10 @@ How long a condition must hold before somebody is told is the rules' business; h
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from endturn.telemetry.indicators import INDICATORS, TURNS, Count
 from endturn.ui.numbers import BY_MODEL, SERVICE, Labels, Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store
-from endturn.ui.views import RANGES, View, count, share
+from endturn.ui.views import RANGES, View
 
 ROWS: Final = {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
 CONDITIONS: Final[Mapping[str, list[list[list[Any]]]]] = data("conditions.yaml")
@@ -43,11 +44,6 @@ class Clause:
         """The value that comes nearest to the limit, or is furthest beyond it."""
         return max(self.values.values(), default=None if self.whole else 0.0)
 
-    @property
-    def written(self) -> Callable[[float | None], str]:
-        """How its values are written for people."""
-        return share if self.whole else count
-
 
 def shown(view: View, store: Store) -> dict[str, Any]:
     """Every alert, those that are true now first."""
@@ -58,11 +54,11 @@ def shown(view: View, store: Store) -> dict[str, Any]:
         groups = measured(asked, name, limits)
         texts: dict[str, Any] = {key: _said(row[key], limits) for key in ("meaning", "impact", "description")}
         texts |= {key: [_said(each, limits) for each in row[key]] for key in ("look", "act")}
-        clauses = [clause for group in groups for clause in group]
-        firing = [(clauses[0].written(value), labels, _turns(view, clauses[0], labels))
-                  for labels, value in evaluate(groups).items()]  # fmt: skip
-        about = {"clauses": clauses, "firing": firing, "runbook": f"{SITE}/docs/runbooks/{name}.md"}
-        found.append(row | texts | about)
+        about = texts | {"clauses": list(itertools.chain(*groups)), "runbook": f"{SITE}/docs/runbooks/{name}.md"}
+        about["firing"] = [
+            (value, labels, _turns(view, groups[0][0], labels)) for labels, value in evaluate(groups).items()
+        ]
+        found.append(row | about)
     found.sort(key=lambda alert: (not alert["firing"], not alert["clauses"]))
     return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found), "indicators": INDICATORS}
 

@@ -41,11 +41,7 @@ def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -
     """What a call ended with, of the API that it is most likely of where several of its provider have that value."""
     fits = [entry for entry in table() if (entry.raw.lower(), entry.normalized) == (raw, reason)]
     usual = PROVIDERS[provider].format if provider and provider in PROVIDERS else ""
-    return min(
-        [entry for entry in fits if provider and is_of(entry, provider)] or fits,
-        key=lambda entry: (
-            entry.api.name.endswith(".completions") != (operation == "text_completion"),
-            usual not in dict(entry.formats),
-        ),
-        default=None,
-    )
+    own = [entry for entry in fits if provider and is_of(entry, provider)] or fits
+    end = ".completions" if operation == "text_completion" else ".chat"
+    own.sort(key=lambda entry: (not entry.api.name.endswith(end), usual not in dict(entry.formats)))
+    return own[0] if own else None

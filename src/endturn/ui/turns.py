@@ -62,7 +62,7 @@ class Step:
         kind: call, continuation or tool.
         left, width: where its bar is, in percent of the turn.
         asked_by: the strategy by which it was asked for.
-        budget: what the policy still allowed then: attempts, tokens, chars.
+        attempt: what the event says with which it was asked for: what the policy still allowed, among others.
         continues: the step whose answer it continues.
         replaced: what it said was not used, since it was asked for anew.
         text: what it said, where that is recorded; calls_tool: whether a part of that is a tool call.
@@ -75,19 +75,13 @@ class Step:
     left: float
     width: float
     asked_by: str = ""
-    budget: dict[str, int | None] = field(default_factory=dict)
+    attempt: Mapping[str, Any] = field(default_factory=dict)
     continues: int | None = None
     replaced: bool = False
     text: str = ""
     calls_tool: bool = False
     share: float = 0.0
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def used(self) -> float | None:
-        """The part of its limit that it used."""
-        limit, tokens = self.row["max_tokens"], self.row["output_tokens"]
-        return tokens / limit if limit and tokens is not None else None
 
     @property
     def title(self) -> str:
@@ -140,7 +134,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
 def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]:
     whole = max(turn["end_ns"] - turn["start_ns"], 1)
     attempts = {
-        _count(event["attributes"], schema.CONTINUATION_INDEX): event["attributes"]
+        str(event["attributes"].get(schema.CONTINUATION_INDEX.key)): event["attributes"]
         for event in events
         if event["name"] == schema.CONTINUATION_ATTEMPT.name
     }
@@ -152,7 +146,7 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
         left = (span["start_ns"] - turn["start_ns"]) / whole * 100
         step = Step(len(steps) + 1, kind, span, left, max((span["end_ns"] - span["start_ns"]) / whole * 100, 0.4))
         if kind == "continuation":
-            _ask(step, steps, attempts.get(span["continuation"], {}))
+            _ask(step, steps, attempts.get(str(span["continuation"]), {}))
         parts = _parts(span)
         step.text = "".join(str(part.get("content", "")) for part in parts if part.get("type") == "text")
         step.calls_tool = any(part.get("type") == "tool_call" for part in parts)
@@ -168,10 +162,8 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
 
 
 def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None:
-    """Say by what a continuation was asked for, of which step, and what was left."""
-    step.asked_by = str(attempt.get(schema.STRATEGY.key, ""))
-    left = {"attempts": schema.ATTEMPTS_LEFT, "tokens": schema.TOKENS_LEFT, "chars": schema.CHARS_LEFT}
-    step.budget = {name: _count(attempt, attribute) for name, attribute in left.items()}
+    """Say by what a continuation was asked for, and of which step."""
+    step.asked_by, step.attempt = str(attempt.get(schema.STRATEGY.key, "")), attempt
     linked = set(json.loads(step.row["links"]))
     calls = [each for each in before if each.kind != "tool"]
     of = next((each for each in calls if each.row["span_id"] in linked), calls[-1] if calls else None)
@@ -180,11 +172,6 @@ def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None
         failed = [each for each in calls if each.continues == of.number and each.row["error"]]
         (failed[-1] if failed else of).replaced |= step.asked_by in ANEW
         step.continues = of.number
-
-
-def _count(said: Mapping[str, Any], attribute: schema.Attribute) -> int | None:
-    """A whole number among an event's attributes, which anybody may send in another type."""
-    return value if type(value := said.get(attribute.key)) is int else None
 
 
 def _parts(span: Row) -> list[dict[str, Any]]:
@@ -251,6 +238,7 @@ def ending(
     limit, used = cut.get("max_tokens"), cut.get("output_tokens")
     if reason == StopReason.MAX_TOKENS and limit and used is not None and used < limit * NEARLY:
         reason = "another limit"
+    longer = whole and tokens > (limit or 0)
     said = {
         "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
@@ -259,8 +247,8 @@ def ending(
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
-        "to": f" to {roomy(max(tokens, (limit or 0) + 1))} or more" if whole else f" above {limit}" if limit else "",
-        "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
+        "to": f" to {roomy(tokens)} or more" if longer else f" above {limit}" if limit else "",
+        "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if longer
         else "each piece that is asked for pays for the prompt again",
     }  # fmt: skip
     said["cut"] = ENDINGS["cut"].get(reason, "was cut off{within}").format_map(said)
