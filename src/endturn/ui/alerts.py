@@ -32,17 +32,13 @@ class Clause:
     minutes: int
     limit: float
     values: Mapping[Labels, float]
+    highest: float | None
 
     @property
     def true(self) -> dict[Labels, float]:
         """The values of those for whom it is true."""
         passes = operator.gt if self.whole else operator.ge
         return {labels: value for labels, value in self.values.items() if passes(value, self.limit)}
-
-    @property
-    def highest(self) -> float | None:
-        """The value that comes nearest to the limit, or is furthest beyond it."""
-        return max(self.values.values(), default=None if self.whole else 0.0)
 
 
 def shown(view: View, store: Store) -> dict[str, Any]:
@@ -92,7 +88,8 @@ def _clause(asked: Numbers, row: Sequence[Any], by: Sequence[str], limits: Mappi
     if whole:
         wholes = within.number(_count(*whole), by)
         values = {labels: values.get(labels, 0.0) / number for labels, number in wholes.items()}
-    return Clause(part, "".join(whole), minutes, float(limits.get(name, name)), values)
+    highest = max(values.values(), default=None if whole else 0.0)
+    return Clause(part, "".join(whole), minutes, float(limits.get(name, name)), values, highest)
 
 
 def _count(name: str) -> Count:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,16 +82,6 @@ class Step:
     share: float = 0.0
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def title(self) -> str:
-        """What it is called in the drawing."""
-        if self.kind == "tool":
-            return str(json.loads(self.row["attributes"]).get(schema.TOOL_NAME.key) or self.row["name"])
-        if self.kind == "continuation":
-            return "Repair" if self.asked_by == "repair" else f"Continuation {self.row['continuation']}"
-        nth = self.row["iteration"] or 1
-        return "Call" if nth == 1 else f"Call {nth}"
-
 
 def shown(view: View, store: Store) -> dict[str, Any] | None:
     """One turn; None where nothing is known of it."""
@@ -103,8 +92,8 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
     asked |= {"most": AT_AN_END}
     ends = [TEXTS["ends"].format(table=each, at=AGED[each]) for each in ("spans", "events")]
     spans, events = (store.read_rows(query, asked) for query in ends)
-    for event in events:
-        event["attributes"] = json.loads(event["attributes"])
+    for row in (*spans, *events):
+        row["attributes"] = json.loads(row["attributes"])
     events.sort(key=lambda event: event["at_ns"] + TEXTS["after"].get(event["name"], 0))
     steps = _steps(turn, spans, events)
     calls = [step for step in steps if step.kind != "tool"]
@@ -124,9 +113,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
             repaired=any(step.asked_by == Strategy.REPAIR for step in calls),
             in_tool=bool(cuts and cuts[0].calls_tool),
         ),
-        "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
-        "answer": "".join(step.text for step in pieces if not step.replaced),
-        "captured": any(step.text for step in calls), "events": events,
+        "steps": steps, "calls": calls, "pieces": pieces, "ticks": _ticks(turn), "events": events, "schema": schema,
         "explicit": explicit, "left_out": [rows[0]["in_all"] - len(rows) if rows else 0 for rows in (spans, events)],
     }  # fmt: skip
 
@@ -177,7 +164,7 @@ def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None
 def _parts(span: Row) -> list[dict[str, Any]]:
     """The parts of a call's answer, where it is recorded: as JSON on the span."""
     try:
-        messages = json.loads(json.loads(span["attributes"]).get(schema.OUTPUT_MESSAGES.key) or "[]")
+        messages = json.loads(span["attributes"].get(schema.OUTPUT_MESSAGES.key) or "[]")
         return [part for part in messages[0]["parts"] if isinstance(part, dict)]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return []  # none, or another instrumentation's, in a form of its own
@@ -200,12 +187,6 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
     for step in chain:
         step.share = (step.row["output_tokens"] or 0) / whole * 100 if whole else 100 / len(chain)
     return chain
-
-
-def _seams(pieces: Sequence[Step]) -> list[tuple[str, str]]:
-    """Where pieces meet whose text is known: what the one says, and what the next."""
-    pairs = itertools.pairwise(pieces)
-    return [(one.text, other.text) for one, other in pairs if one.text and other.text and not one.replaced]
 
 
 def _ticks(turn: Row) -> list[tuple[float, float]]:
@@ -247,7 +228,7 @@ def ending(
         "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
-        "to": f" to {roomy(tokens)} or more" if longer else f" above {limit}" if limit else "",
+        "to": f" to {1 << max(6, (tokens - 1).bit_length())} or more" if longer else f" above {limit}" if limit else "",
         "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if longer
         else "each piece that is asked for pays for the prompt again",
     }  # fmt: skip
@@ -260,8 +241,3 @@ def ending(
         name = "cut off alone" if turn["lone"] else "not continued again"
     texts = ENDINGS.get(name, {"head": outcome.replace("_", " ")})  # of a later version of endturn
     return {part: texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")}
-
-
-def roomy(tokens: int) -> int:
-    """A round limit in which so many tokens have room."""
-    return next((limit for limit in (2**n for n in range(6, 24)) if limit >= tokens), tokens)
