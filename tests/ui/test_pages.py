@@ -119,7 +119,7 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
         turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known, "lone": known}
         cut = {"reason": cut_by, "max_tokens": 40 if known else None, "output_tokens": 8}
-        said = ending(turn, cut, cuts=2, tokens=80, repaired=False, in_tool=known)
+        said = ending(turn, [cut, cut], tokens=80, repaired=False, in_tool=known)
         assert said["head"]
         assert said["why"]
         assert not re.search(r"[{}]|None|  ", " ".join(said.values()))

@@ -51,9 +51,7 @@ def shown(view: View, store: Store) -> dict[str, Any]:
         texts: dict[str, Any] = {key: _said(row[key], limits) for key in ("meaning", "impact", "description")}
         texts |= {key: [_said(each, limits) for each in row[key]] for key in ("look", "act")}
         about = texts | {"clauses": list(itertools.chain(*groups)), "runbook": f"{SITE}/docs/runbooks/{name}.md"}
-        about["firing"] = [
-            (value, labels, _turns(view, groups[0][0], labels)) for labels, value in evaluate(groups).items()
-        ]
+        about["firing"] = [(value, who, _turns(view, groups[0][0], who)) for who, value in evaluate(groups).items()]
         found.append(row | about)
     found.sort(key=lambda alert: (not alert["firing"], not alert["clauses"]))
     return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found), "indicators": INDICATORS}

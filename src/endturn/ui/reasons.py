@@ -43,5 +43,4 @@ def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -
     usual = PROVIDERS[provider].format if provider and provider in PROVIDERS else ""
     own = [entry for entry in fits if provider and is_of(entry, provider)] or fits
     end = ".completions" if operation == "text_completion" else ".chat"
-    own.sort(key=lambda entry: (not entry.api.name.endswith(end), usual not in dict(entry.formats)))
-    return own[0] if own else None
+    return min(own, key=lambda each: (not each.api.name.endswith(end), usual not in dict(each.formats)), default=None)

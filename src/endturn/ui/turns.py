@@ -36,11 +36,8 @@ def listed(view: View, store: Store) -> dict[str, Any]:
     total = counts.get(state, 0)
     last = max(0, (total - 1) // A_PAGE)
     number = min(int(given) if (given := view.given.get("page", "0")).isdecimal() and len(given) < 7 else 0, last)
-    chosen = f"{where} AND state = $state" if state else where
-    rows = store.read_rows(
-        f"SELECT * FROM turns WHERE {chosen} ORDER BY {SORTS[sort][1]} LIMIT {A_PAGE} OFFSET {number * A_PAGE}",
-        asked | ({"state": state} if state else {}),
-    )
+    chosen = f"SELECT * FROM turns WHERE {where} AND $state IN ('', state) ORDER BY {SORTS[sort][1]}"
+    rows = store.read_rows(f"{chosen} LIMIT {A_PAGE} OFFSET {number * A_PAGE}", asked | {"state": state})
     longest = max((row["end_ns"] - row["start_ns"] for row in rows), default=1) or 1
     return {
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
@@ -64,7 +61,7 @@ class Step:
         attempt: what the event says with which it was asked for: what the policy still allowed, among others.
         continues: the step whose answer it continues.
         replaced: what it said was not used, since it was asked for anew.
-        text: what it said, where that is recorded; calls_tool: whether a part of that is a tool call.
+        text: what it said, where that is recorded.
         share: its part of the answer, in percent.
     """
 
@@ -78,41 +75,35 @@ class Step:
     continues: int | None = None
     replaced: bool = False
     text: str = ""
-    calls_tool: bool = False
     share: float = 0.0
     notes: list[str] = field(default_factory=list)
 
 
 def shown(view: View, store: Store) -> dict[str, Any] | None:
     """One turn; None where nothing is known of it."""
-    asked: dict[str, Any] = {"id": view.given["turn_id"]}
+    asked = {"id": view.given["turn_id"]}
     turn = next(iter(store.read_rows("SELECT * FROM turns WHERE turn_id = $id", asked)), None)
     if turn is None:
         return None
-    asked |= {"most": AT_AN_END}
-    ends = [TEXTS["ends"].format(table=each, at=AGED[each]) for each in ("spans", "events")]
+    ends = [TEXTS["ends"].format(table=each, at=AGED[each], most=AT_AN_END) for each in ("spans", "events")]
     spans, events = (store.read_rows(query, asked) for query in ends)
     for row in (*spans, *events):
         row["attributes"] = json.loads(row["attributes"])
     events.sort(key=lambda event: event["at_ns"] + TEXTS["after"].get(event["name"], 0))
     steps = _steps(turn, spans, events)
     calls = [step for step in steps if step.kind != "tool"]
-    cuts = [step for step in calls if step.row["truncated"]]
+    cuts = [step.row for step in calls if step.row["truncated"]]
     pieces = _pieces(calls)
+    tokens = sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced)
+    repaired = any(step.asked_by == Strategy.REPAIR for step in calls)
+    in_tool = any(part.get("type") == "tool_call" for cut in cuts[:1] for part in _parts(cut))
     explicit = any(span["operation"] == "invoke_agent" for span in spans)
     last = max((step.row for step in calls), key=lambda row: row["start_ns"], default={})
-    turn |= {"raw": last.get("raw"), "error": last.get("error")}
-    turn["for_tools"] = turn["reason"] == StopReason.TOOL_CALL and not explicit
+    for_tools = turn["reason"] == StopReason.TOOL_CALL and not explicit
+    turn |= {"raw": last.get("raw"), "error": last.get("error"), "for_tools": for_tools}
     return {
         "turn": turn,
-        "ending": ending(
-            turn,
-            cuts[0].row if cuts else {},
-            cuts=len(cuts),
-            tokens=sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced),
-            repaired=any(step.asked_by == Strategy.REPAIR for step in calls),
-            in_tool=bool(cuts and cuts[0].calls_tool),
-        ),
+        "ending": ending(turn, cuts, tokens=tokens, repaired=repaired, in_tool=in_tool),
         "steps": steps, "calls": calls, "pieces": pieces, "ticks": _ticks(turn), "events": events, "schema": schema,
         "explicit": explicit, "left_out": [rows[0]["in_all"] - len(rows) if rows else 0 for rows in (spans, events)],
     }  # fmt: skip
@@ -134,9 +125,7 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
         step = Step(len(steps) + 1, kind, span, left, max((span["end_ns"] - span["start_ns"]) / whole * 100, 0.4))
         if kind == "continuation":
             _ask(step, steps, attempts.get(str(span["continuation"]), {}))
-        parts = _parts(span)
-        step.text = "".join(str(part.get("content", "")) for part in parts if part.get("type") == "text")
-        step.calls_tool = any(part.get("type") == "tool_call" for part in parts)
+        step.text = "".join(str(part.get("content", "")) for part in _parts(span) if part.get("type") == "text")
         steps.append(step)
     for event in events:
         worked = event["attributes"].get(schema.SUCCEEDED.key) is True
@@ -202,19 +191,18 @@ def _ticks(turn: Row) -> list[tuple[float, float]]:
 # --- Why a turn ended as it did, and what to change ----------------------------------------------------------------
 
 
-def ending(
-    turn: Mapping[str, Any], cut: Mapping[str, Any], *, cuts: int, tokens: int, repaired: bool, in_tool: bool
-) -> dict[str, str]:
+def ending(turn: Row, cuts: Sequence[Row], *, tokens: int, repaired: bool, in_tool: bool) -> dict[str, str]:
     """What to say of a turn: its head, why it ended so, and what to change.
 
     Args:
         turn: its row; `for_tools` in it: its last call asked for tools, and nothing says that this was to end it.
-        cut: its first truncated call, empty where there is none; cuts: how many there were.
+        cuts: its truncated calls.
         tokens: how many the answer has, all pieces together.
         repaired: what was cut was a tool call, and it was asked for again; in_tool: it is known to be one.
     """
     outcome = turn["outcome"] or ""
     whole = bool(turn["complete"])
+    cut = cuts[0] if cuts else {}
     reason = cut.get("reason") or StopReason.MAX_TOKENS.value
     limit, used = cut.get("max_tokens"), cut.get("output_tokens")
     if reason == StopReason.MAX_TOKENS and limit and used is not None and used < limit * NEARLY:
@@ -225,12 +213,12 @@ def ending(
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
         "limit": f"limit of {limit} tokens" if limit else "token limit", "most": str(limit), "used": str(used),
         "within": " within a tool call" if in_tool or repaired or outcome == TurnOutcome.TOOL_CALL_CUT else "",
-        "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
+        "times": "once" if len(cuts) == 1 else "twice" if len(cuts) == 2 else f"{len(cuts)} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
         "to": f" to {1 << max(6, (tokens - 1).bit_length())} or more" if longer else f" above {limit}" if limit else "",
         "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if longer
-        else "each piece that is asked for pays for the prompt again",
+        else "each call that asks for the rest pays for the prompt again",
     }  # fmt: skip
     said["cut"] = ENDINGS["cut"].get(reason, "was cut off{within}").format_map(said)
     said["raise_"] = ENDINGS["raise"].get(reason, "").format_map(said)

@@ -57,8 +57,7 @@ class View:
         lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
         kept = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
-            kept.pop("from", None)
-            kept.pop("to", None)
+            kept |= {"from": "", "to": ""}
         asked = {name: value for name, value in (kept | changed).items() if value}
         return f"{path}?{urlencode(asked)}" if asked else path or "?"
 
