@@ -12,7 +12,7 @@ from typing import Any, Final
 from anthropic import Anthropic
 from openai import OpenAI, OpenAIError
 
-from endturn import ContinuationController, Message, Request, Tool, scripted
+from endturn import ContinuationController, Message, Request, Tool, Usage, scripted
 
 _SENTENCES: Final = (
     "A response that stops at the token limit looks like any other response.",
@@ -62,7 +62,7 @@ def scripted_provider() -> scripted.ScriptedProvider:
             "claude-haiku-4-5": _essayist((1, 1, 2, 6, 1, 2, 1, 1), delay_s=0.03),
             "claude-sonnet-4-5": [
                 # a tool call cut in its arguments: blocked, asked for again, run, answered
-                scripted.partial_call("weather", weather, after=3),
+                scripted.partial_call("weather", weather, after=3).but(usage=Usage(12, 64)),
                 scripted.call("weather", weather),
                 scripted.say("Three mild days, with rain on the second."),
             ],

@@ -78,7 +78,7 @@ class Watch:
         if self._unfinished and item.get_closest_marker(MARK) is None:
             each = "".join(
                 f"\n  {turn.provider or 'a provider'}, {turn.model or 'a model'}: {outcome.value}, "
-                f"{turn.iterations} calls, {turn.output_tokens} tokens"
+                f"{turn.iterations} {'call' if turn.iterations == 1 else 'calls'}, {turn.output_tokens} tokens"
                 for turn, outcome in self._unfinished
             )
             pytest.fail(

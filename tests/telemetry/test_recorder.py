@@ -485,7 +485,7 @@ def test_events_have_a_line_for_people(stage: Stage) -> None:
     said = {one.log_record.event_name: one.log_record.body for one in stage.logs.get_finished_logs()}
     assert said["endturn.stop_reason_observed"] == "gpt-5 stopped: end_turn (stop)"
     assert said["endturn.continuation_attempt"] == "gpt-5 is asked for the rest: continuation 1, prompt"
-    assert said["endturn.continuation_terminated"] == "cut turn of gpt-5 ended: completed, 1 continuations"
+    assert said["endturn.continuation_terminated"] == "cut turn of gpt-5 ended: completed; continuations: 1, repairs: 0"
     assert not [line for line in said.values() if "{" in str(line) or "?" in str(line)]
 
 

@@ -12,11 +12,12 @@ import pytest
 from endturn.generate import promql
 from endturn.generate.alerts import EXAMPLE, Alert, alerts
 from endturn.generate.config import Limits, RuleConfig
-from endturn.ui.alerts import CONDITIONS, evaluate
+from endturn.telemetry import schema
+from endturn.ui.alerts import CONDITIONS, evaluate, measured
 from endturn.ui.numbers import Numbers, Scope
 from endturn.ui.rows import LABELS, Batch, Point, SeriesKey
 from endturn.ui.store import Store
-from tests.ui.support import SECOND, Served
+from tests.ui.support import SECOND, Served, point, write
 
 EVERY: list[tuple[Alert, dict[str, Any], bool]] = [
     (alert, dict(example), fires)
@@ -45,7 +46,9 @@ def test_an_alert_is_true_where_the_rule_fires(alert: Alert, example: dict[str, 
     # A rule goes on firing for a while when its condition is over, which the page does not.
     ago = (0, _seconds(alert.keep)) if fires else (0,)
     tried = (Scope(start_ns=0, end_ns=at - seconds * SECOND) for seconds in ago)
-    found = next(filter(None, (evaluate(Numbers(store, scope), alert.name, Limits().values) for scope in tried)), {})
+    found = next(
+        filter(None, (evaluate(measured(Numbers(store, scope), alert.name, Limits().values)) for scope in tried)), {}
+    )
     store.close()
     assert bool(found) == fires, found
     if fires:
@@ -64,6 +67,26 @@ def test_the_page_lists_every_alert(page: Served) -> None:
         assert f'id="{alert.name}"' in text
     assert text.count("not here") == len(alerts(RuleConfig())) - len(CONDITIONS)
     assert "@" not in re.sub(r"<[^>]+>", "", text)
+
+
+def test_a_row_says_how_far_it_is_from_its_limit(page: Served) -> None:
+    """A quiet one its value, limit and least number; a true one leads to its turns."""
+    outcome: dict[str, Any] = {schema.OUTCOME.label: "not_continued"}
+    truncated = outcome | {schema.TRUNCATED.label: "true"}
+
+    def come(unfinished: int, instance: str) -> str:
+        at = time.time_ns()
+        write(page.store, point(schema.TURNS, 40, at, instance=instance, **truncated))
+        write(page.store, point(schema.TRUNCATION_EXITS, unfinished, at, instance=instance, **outcome))
+        return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.ask("/alerts").text))
+
+    text = come(4, "one")
+    assert "10.0% (limit 7.2%) · 4 (at least 10)" in text
+    assert "Unfinished turns of turns 1 h 10.0% above 7.2%" in text
+    assert "No condition is true" in text
+    assert "make up" not in text
+    come(8, "two")
+    assert 'href="/turns?range=1h&amp;state=unfinished&amp;service=agent"' in page.ask("/alerts").text
 
 
 def _seconds(text: str) -> int:

@@ -124,7 +124,7 @@ def test_everything_on_a_page_is_as_a_reload_would_show_it(page: Served, tab: Pa
     assert page.post("traces", span()).status == 200
     (row,) = otlp.read("traces", otlp.JSON, _json(span())).spans
     for path, before, after in (
-        ("/?range=24h", "There are spans, but no metrics", "were cut off were handed over unfinished"),
+        ("/?range=24h", "There are spans, but no metrics", "were cut off was handed over unfinished"),
         ("/turns?range=24h", "A turn is what", "1–50 of"),
         ("/reasons", "No call|end turn", "In no table: odd"),
         ("/alerts", "Nobody is told", "1 condition is true"),

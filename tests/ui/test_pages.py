@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from html import unescape
 from typing import Any
 
@@ -23,7 +24,7 @@ from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from endturn.ui.turns import ending
-from tests.ui.support import SECOND, Served, log, span
+from tests.ui.support import SECOND, Served, any_value, log, span
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
 HOSTILE = """</script><img src=x onerror="document.title='hit'">'";--{{7*7}}"""
@@ -116,19 +117,29 @@ def test_every_outcome_has_a_sentence(outcome: TurnOutcome, cut_by: str | None) 
     """With every gap filled, whatever is known of the turn."""
     for known in (True, False):
         turn: dict[str, Any] = dict.fromkeys(("model", "provider", "raw", "error", "reason"), "it" if known else None)
-        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known}
-        said = ending(turn, cut_by=cut_by, cuts=2, limit=40 if known else None, tokens=80, repaired=False)
+        turn |= {"outcome": outcome.value, "complete": False, "continuations": 2, "for_tools": known, "lone": known}
+        cut = {"reason": cut_by, "max_tokens": 40 if known else None, "output_tokens": 8}
+        said = ending(turn, [cut, cut], tokens=80, repaired=False, in_tool=known)
         assert said["head"]
         assert said["why"]
         assert not re.search(r"[{}]|None|  ", " ".join(said.values()))
 
 
 CUT = {"endturn.stop.reason": "max_tokens", "endturn.stop.raw": "length", "endturn.stop.truncated": True}
+USED = {"gen_ai.request.max_tokens": 8, "gen_ai.usage.output_tokens": 8}
+IN_TOOL = {"gen_ai.output.messages": '[{"parts": [{"type": "tool_call", "name": "weather", "arguments": {}}]}]'}
 
 
 @pytest.mark.parametrize(
     ("event", "calls", "says"),
     [
+        (
+            "not_continued",
+            [CUT | USED | IN_TOOL],
+            "reached its limit of 8 tokens within a tool call, and nothing asked",
+        ),
+        ("not_continued", [CUT | USED | {"gen_ai.usage.output_tokens": 6}], "broke off after 6 of at most 8 tokens"),
+        ("not_continued", [CUT | USED | {"gen_ai.usage.output_tokens": 6}], "max_tokens is not the cause"),
         ("not_continued", [CUT], "and nothing asked for the rest"),
         ("not_continued", [CUT, CUT | {"endturn.continuation.index": 1}], "asked for the rest once; the last piece"),
         ("", [{"endturn.stop.reason": "tool_call", "endturn.stop.raw": "tool_calls"}], "The model asked for tools"),
@@ -142,6 +153,59 @@ def test_the_sentence_is_true(page: Served, event: str, calls: list[dict[str, An
     if event:
         page.post("logs", log("endturn.continuation_terminated", **{"endturn.turn.outcome": event}))
     assert says in words(page.ask("/turns/t1").text)
+
+
+@pytest.mark.parametrize(("age_s", "head"), [(1, "Cut off, and waiting"), (1260, "nothing took it up")])
+def test_another_instrumentation_s_cut_call_does_not_wait_for_ever(
+    page: Served, monkeypatch: pytest.MonkeyPatch, age_s: int, head: str
+) -> None:
+    """It knows no turns, so nothing will say how they end; without metrics the overview counts them all the same."""
+    request = span(start_ns=time.time_ns() - age_s * SECOND)
+    (found,) = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    known = [each for each in found["attributes"] if not each["key"].startswith("endturn.")]
+    found["attributes"] = [*known, {"key": schema.FINISH_REASONS.key, "value": any_value(["length"])}]
+    page.post("traces", request)
+    (link,) = [link for link in links(page.ask("/turns").text) if link.startswith("/turns/")]
+    assert head in words(page.ask(link).text)
+    left = "1 of 1 turns that were cut off was handed over unfinished" in words(page.ask("/").text)
+    assert left == (age_s > 30)
+    monkeypatch.setattr("endturn.ui.store.SWEEP_S", 0.0)
+    monkeypatch.setattr("endturn.ui.store.LINGER_NS", 0)
+    for _ in range(2):  # the writer looks for such turns between batches
+        page.store.write(Batch())
+    assert "nothing took it up" in words(page.ask(link).text)
+
+
+def test_a_repair_is_no_continuation(demo: tuple[Served, dict[str, Any]]) -> None:
+    """It is counted by itself, its bar says that it worked, and the call after it is the third."""
+    page, _ = demo
+    ((turn, row),) = page.store.read("SELECT turn_id, (continuations, repairs, calls) FROM turns WHERE repairs LIMIT 1")
+    assert row == (0, 1, 3)
+    said = words(page.ask(f"/turns/{turn}").text)
+    assert "repaired: schema_mismatch" in said
+    assert "Call 3 end turn" in said
+    assert "Call 4" not in said
+    assert "1 repair" in words(page.ask("/turns?range=all").text)
+
+
+def test_events_within_a_millisecond_stand_in_the_order_of_cause(page: Served) -> None:
+    """A clock that is read twice does not end a turn before its last call."""
+    at = time.time_ns()
+    page.post("traces", span(start_ns=at - SECOND))
+    names = [schema.STOP_REASON_OBSERVED.name, schema.TOOL_DISPATCH_BLOCKED.name, schema.CONTINUATION_TERMINATED.name]
+    for n, name in enumerate(reversed(names)):
+        page.post("logs", log(name, timeUnixNano=str(at + n * 40_000)))
+    assert re.findall(r'<span class="dim">(endturn\.\w+)</span>', page.ask("/turns/t1").text) == names
+
+
+@pytest.mark.parametrize(("operation", "api"), [("chat", "openai.chat"), ("text_completion", "openai.completions")])
+def test_a_stop_is_counted_under_one_api(page: Served, operation: str, api: str) -> None:
+    """Of a provider whose APIs share a value, under the one that the span's operation is of."""
+    page.post("traces", span(attributes={"gen_ai.operation.name": operation, **CUT}))
+    seen = re.findall(
+        r'<tr class="seen">.*?</td><td>.*?</td><td>([^<]*)</td><td class="n">(\d+)', page.ask("/reasons").text
+    )
+    assert seen == [(api, "1")]
 
 
 def test_a_retry_replaces_the_attempt_that_failed_alone(page: Served) -> None:
@@ -199,7 +263,38 @@ def test_what_is_empty_says_what_would_fill_it(page: Served) -> None:
         text = page.ask(path).text
         assert f"export OTEL_EXPORTER_OTLP_ENDPOINT={page.url}" in text
         assert "data-copy" in text
-    assert page.ask("/turns/none").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [("/turns/none", 404, "This turn is not here"), ("/metrics", 404, "There is no such page"),
+     ("/turns?range=zzz", 200, "There is no time range zzz : this is all")],
+)  # fmt: skip
+def test_what_is_not_there_is_said_with_a_way_back(page: Served, path: str, status: int, says: str) -> None:
+    """On a page of its own, or above what is shown instead."""
+    answer = page.ask(path)
+    assert (answer.status, says in words(answer.text)) == (status, True)
+    assert any(link in links(answer.text) for link in ("/turns", "/", "?range=all"))
+
+
+def test_a_filter_is_undone(page: Served) -> None:
+    """The link keeps what is no filter."""
+    page.post("traces", span())
+    undo = '<a class="dim" href="?state=whole">Reset</a>'
+    assert [undo in page.ask(f"/turns?state=whole{more}").text for more in ("", "&model=gpt-5", "&range=1h")] == [
+        False, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sort", "says"), [("newest", "← Newer|Older →"), ("worst", "← Back|More →")])
+def test_pages_are_named_by_their_order(page: Served, sort: str, says: str) -> None:
+    """Only under the newest are the next ones older."""
+    (row,) = otlp.read("traces", otlp.JSON, json.dumps(span()).encode()).spans
+    ids = [f"{n:016x}" for n in range(101)]
+    page.store.write(Batch(spans=[row | {"span_id": each, "turn_id": each} for each in ids]))
+    text = page.ask(f"/turns?sort={sort}&page=1").text
+    assert re.findall(r"← \w+|\w+ →", text) == says.split("|")
+    assert '<td class="minor"><span class="name">agent</span></td>' in text
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -263,6 +358,7 @@ def test_tables_come_as_csv_and_parquet(
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert len(rows) == 8
     assert {row["model"] for row in rows} == {"gpt-5"}
+    assert all(datetime.fromisoformat(row["started"]).tzinfo for row in rows)
     assert 'filename="endturn-turns.csv"' in answer.headers["content-disposition"]
     for table in ("turns", "calls", "events", "numbers"):
         file = tmp_path_factory.mktemp("export") / "table.parquet"

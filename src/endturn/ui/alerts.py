@@ -5,8 +5,11 @@ How long a condition must hold before somebody is told is the rules' business; h
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from endturn.generate.config import SITE, Limits
@@ -14,59 +17,77 @@ from endturn.telemetry.indicators import INDICATORS, TURNS, Count
 from endturn.ui.numbers import BY_MODEL, SERVICE, Labels, Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store
-from endturn.ui.views import View, count, share
+from endturn.ui.views import RANGES, View
 
-Clause = list[Any]
-"""A share or a number with its window and limit: see conditions.yaml."""
 ROWS: Final = {row["name"]: row for row in data("alerts.yaml", "endturn.generate")}
-CONDITIONS: Final[Mapping[str, list[list[Clause]]]] = data("conditions.yaml")
+CONDITIONS: Final[Mapping[str, list[list[list[Any]]]]] = data("conditions.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A share or a number with its window and limit, as conditions.yaml has it, and the values of whoever has any."""
+
+    part: str
+    whole: str
+    minutes: int
+    limit: float
+    values: Mapping[Labels, float]
+    highest: float | None
+
+    @property
+    def true(self) -> dict[Labels, float]:
+        """The values of those for whom it is true."""
+        passes = operator.gt if self.whole else operator.ge
+        return {labels: value for labels, value in self.values.items() if passes(value, self.limit)}
 
 
 def shown(view: View, store: Store) -> dict[str, Any]:
     """Every alert, those that are true now first."""
     asked = Numbers(store, view.scope)
     limits = Limits().values
-    found = [
-        {
-            **row, "here": name in CONDITIONS,
-            "firing": _shown(evaluate(asked, name, limits), name) if name in CONDITIONS else [],
-            "runbook": f"{SITE}/docs/runbooks/{name}.md",
-            **{key: _said(row[key], limits) for key in ("meaning", "impact", "description")},
-            **{key: [_said(each, limits) for each in row[key]] for key in ("look", "act")},
-        }
-        for name, row in ROWS.items()
-    ]  # fmt: skip
-    found.sort(key=lambda alert: (not alert["firing"], not alert["here"]))
-    return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found)}
+    found = []
+    for name, row in ROWS.items():
+        groups = measured(asked, name, limits)
+        texts: dict[str, Any] = {key: _said(row[key], limits) for key in ("meaning", "impact", "description")}
+        texts |= {key: [_said(each, limits) for each in row[key]] for key in ("look", "act")}
+        about = texts | {"clauses": list(itertools.chain(*groups)), "runbook": f"{SITE}/docs/runbooks/{name}.md"}
+        about["firing"] = [(value, who, _turns(view, groups[0][0], who)) for who, value in evaluate(groups).items()]
+        found.append(row | about)
+    found.sort(key=lambda alert: (not alert["firing"], not alert["clauses"]))
+    return {"alerts": found, "firing": sum(bool(alert["firing"]) for alert in found), "indicators": INDICATORS}
 
 
-def evaluate(asked: Numbers, name: str, limits: Mapping[str, str]) -> dict[Labels, float]:
-    """Of whom an alert's condition is true at the end of the scope, with the value that says how bad it is."""
+def measured(asked: Numbers, name: str, limits: Mapping[str, str]) -> list[list[Clause]]:
+    """The groups of an alert's condition at the end of the scope; none where it needs more than is stored here."""
     by = tuple(BY_MODEL.values()) if ROWS[name]["link"] == "model" else (SERVICE,)
+    return [[_clause(asked, each, by, limits) for each in group] for group in CONDITIONS.get(name, ())]
+
+
+def evaluate(groups: Sequence[Sequence[Clause]]) -> dict[Labels, float]:
+    """Of whom a condition is true, with the value that says how bad it is."""
     found: dict[Labels, float] = {}
-    for group in CONDITIONS[name]:
-        values = [_clause(asked, clause, by, limits) for clause in group]
+    for group in groups:
+        values = [clause.true for clause in group]
         found = {labels: values[0][labels] for labels in set.intersection(*map(set, values))} | found
     return dict(sorted(found.items()))
 
 
-def _shown(found: Mapping[Labels, float], name: str) -> list[tuple[str, Labels]]:
-    """The values as people read them: of a clause with a part and a whole, shares."""
-    written = share if len(CONDITIONS[name][0][0]) == 4 else count
-    return [(written(value), labels) for labels, value in found.items()]
+def _turns(view: View, clause: Clause, labels: Labels) -> str:
+    """Where the turns are of which a clause is true."""
+    range_ = next(each for each, seconds in RANGES.items() if seconds >= 60 * clause.minutes)
+    state = "unfinished" if clause.part in ("unfinished", "given_up") else ""
+    return view.link("/turns", range=range_, state=state, **dict(zip(BY_MODEL, labels, strict=False)))
 
 
-def _clause(asked: Numbers, clause: Clause, by: Sequence[str], limits: Mapping[str, str]) -> dict[Labels, float]:
-    """The values of those for whom a clause is true."""
-    part, *whole, minutes, name = clause
+def _clause(asked: Numbers, row: Sequence[Any], by: Sequence[str], limits: Mapping[str, str]) -> Clause:
+    part, *whole, minutes, name = row
     within = asked.last(60 * minutes)
-    limit = float(limits.get(name, name))
-    parts = within.number(_count(part), by)
-    if not whole:
-        return {labels: value for labels, value in parts.items() if value >= limit}
-    wholes = within.number(_count(*whole), by)
-    shares = {labels: value / wholes[labels] for labels, value in parts.items() if wholes.get(labels)}
-    return {labels: value for labels, value in shares.items() if value > limit}
+    values = within.number(_count(part), by)
+    if whole:
+        wholes = within.number(_count(*whole), by)
+        values = {labels: values.get(labels, 0.0) / number for labels, number in wholes.items()}
+    highest = max(values.values(), default=None if whole else 0.0)
+    return Clause(part, "".join(whole), minutes, float(limits.get(name, name)), values, highest)
 
 
 def _count(name: str) -> Count:

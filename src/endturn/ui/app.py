@@ -104,6 +104,7 @@ class Page:
             Route("/healthz", self.healthz),
             *(Route(f"/v1/{signal}", self._taking(signal), methods=["POST"]) for signal in otlp.SIGNALS),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
+            Route("/{path:path}", self._page("missing", lambda *_: None)),
         ]
 
     # --- In ------------------------------------------------------------------------------------------------------

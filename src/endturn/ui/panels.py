@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 from endturn.telemetry import schema
@@ -21,19 +22,23 @@ def overview(view: View, store: Store) -> dict[str, Any]:
     """Everything that the overview's template shows."""
     asked = Numbers(store, view.scope, step_of(view.scope.end_ns - view.scope.start_ns))
     where, parameters = view.where()
+    values = {name: asked.value(name) for name in INDICATORS}
+    if not asked.measured:
+        whole, *table = store.read_rows(PANELS["unmeasured"].format(where=where), parameters)
+        values |= whole
     return {
         "anything": asked.measured or bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "measured": asked.measured,
         "waiting": store.read(f"SELECT count(*) FROM turns WHERE {where} AND state = 'open'", parameters)[0][0],
-        "values": {name: asked.value(name) for name in PANELS["headline"]},
-        "stats": [_stat(asked, **each) for each in PANELS["stats"]],
-        "remarks": [found for name in PANELS["remarks"] if (found := _stat(asked, name))["value"]],
+        "values": values,
+        "stats": [_stat(values, **each) for each in PANELS["stats"]],
+        "remarks": [_stat(values, name) for name in PANELS["remarks"] if values[name]],
         "bars": PANELS["bars"],
         "indicators": INDICATORS,
         "level": level,
         "histograms": [_histogram(asked, each) for each in PANELS["histograms"]],
         "medians": asked.quantiles(0.5, schema.TURN_DURATION, (schema.CONTINUED.label,)),
-        "table": models(asked),
+        "table": models(asked) if asked.measured else table,
         "charts": [_trend(asked), *(_bars(asked, each) for each in PANELS["bars"]), _waits(asked)],
     }
 
@@ -46,12 +51,10 @@ def level(indicator: Indicator, value: float | None) -> str:
     return "act" if value >= limits.act else "look"
 
 
-def _stat(asked: Numbers, of: str, title: str = "") -> dict[str, Any]:
-    indicator, value = INDICATORS[of], asked.value(of)
-    return {
-        "indicator": indicator, "title": title or indicator.title, "value": value, "level": level(indicator, value),
-        "shown": shown(indicator, value),
-    }  # fmt: skip
+def _stat(values: Mapping[str, float | None], of: str, title: str = "") -> dict[str, Any]:
+    indicator, value = INDICATORS[of], values[of]
+    about = {"indicator": indicator, "title": title or indicator.title}
+    return about | {"level": level(indicator, value), "shown": shown(indicator, value)}
 
 
 def shown(indicator: Indicator, value: float | None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from endturn import reasons
-from endturn.reasons import MEANING, RESUMES, is_of
+from endturn.providers import PROVIDERS
+from endturn.reasons import MEANING, RESUMES, Entry, is_of, table
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
@@ -14,26 +14,33 @@ from endturn.ui.views import View
 def shown(view: View, store: Store) -> dict[str, Any]:
     """Every value of every API, those first that calls of the view ended with; filtered by a text."""
     where, asked = view.where()
-    columns = "provider, lower(raw), reason, count(*)"
+    columns = "provider, operation, lower(raw), reason, count(*)"
     seen = store.read(f"SELECT {columns} FROM spans WHERE {where} AND reason IS NOT NULL GROUP BY ALL", asked)
-    mix: Counter[str] = Counter()
-    for _, _, reason, calls in seen:
+    mix, unknown, found = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    for provider, operation, raw, reason, calls in seen:
         mix[reason] += calls
+        entry = _entry(provider, operation, raw, reason)
+        if entry is not None:
+            found[entry.api.name, entry.raw] += calls
+        elif raw is not None:
+            unknown[raw] += calls
     text = view.given.get("q", "").strip().lower()[:100]
-    table = reasons.table()
     rows = [
-        (entry, sum(
-            calls for provider, raw, reason, calls in seen
-            if (raw, reason) == (entry.raw.lower(), entry.normalized) and (not provider or is_of(entry, provider))
-        ))
-        for entry in table if text in f"{entry.api.name} {entry.raw} {entry.normalized}".lower()
-    ]  # fmt: skip
-    known = {(entry.raw.lower(), entry.normalized) for entry in table}
-    unknown = [
-        {"raw": raw, "seen": calls} for _, raw, reason, calls in seen if raw is not None and (raw, reason) not in known
+        (entry, found[entry.api.name, entry.raw])
+        for entry in table()
+        if text in f"{entry.api.name} {entry.raw} {entry.normalized}".lower()
     ]
     rows.sort(key=lambda row: -row[1])  # stable: within a number of calls as the table has them
     return {
-        "rows": rows, "all": len(table), "resumes": RESUMES, "unknown": unknown, "q": view.given.get("q", "")[:100],
+        "rows": rows, "all": len(table()), "resumes": RESUMES, "unknown": unknown, "q": view.given.get("q", "")[:100],
         "mix": dict(mix.most_common()), "meaning": MEANING,
     }  # fmt: skip
+
+
+def _entry(provider: str | None, operation: str, raw: str | None, reason: str) -> Entry | None:
+    """What a call ended with, of the API that it is most likely of where several of its provider have that value."""
+    fits = [entry for entry in table() if (entry.raw.lower(), entry.normalized) == (raw, reason)]
+    usual = PROVIDERS[provider].format if provider and provider in PROVIDERS else ""
+    own = [entry for entry in fits if provider and is_of(entry, provider)] or fits
+    end = ".completions" if operation == "text_completion" else ".chat"
+    return min(own, key=lambda each: (not each.api.name.endswith(end), usual not in dict(each.formats)), default=None)

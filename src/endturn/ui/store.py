@@ -21,11 +21,13 @@ from endturn.events import COMPLETE
 from endturn.scopes import OUTCOMES
 from endturn.ui.rows import LABELS, Batch, Point, Row, SeriesKey, data
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the tables; a file of another version is refused."""
 HOUR_NS: Final = 3_600_000_000_000
 DAY_NS: Final = 24 * HOUR_NS
-SWEEP_S: Final = 60.0
+SWEEP_S: Final = 30.0
+LINGER_NS: Final = 30_000_000_000
+"""How long a cut answer waits to be continued where nothing will say how its turn ended."""
 _LOG: Final = logging.getLogger(__name__)
 AGED: Final = {"spans": "start_ns", "events": "at_ns", "turns": "start_ns", "increments": "at_ns", "series": "at_ns"}
 """What says how old a row is."""
@@ -166,6 +168,7 @@ class Store:
             if turns:
                 self._db.execute("DELETE FROM turns WHERE turn_id IN (SELECT unnest($1::VARCHAR[]))", [turns])
                 self._db.execute(f"INSERT INTO turns {_TURNS}", {"ids": turns})
+                self._end_lone_turns(time.time_ns())
         self._known |= series
 
     @contextmanager
@@ -229,6 +232,7 @@ class Store:
 
     def _sweep(self, now_ns: int) -> None:
         """Forget what is too old; and where there is too much, the oldest tenth."""
+        self.commits += self._end_lone_turns(now_ns)
         if self._keep_ns:
             self._forget(now_ns - self._keep_ns)
         if self._most_bytes and self.size() > self._most_bytes:
@@ -242,6 +246,11 @@ class Store:
         with suppress(duckdb.TransactionException):  # a reader is at work: what was deleted makes room next time
             self._db.checkpoint()
         self._known = {key: known for key, known in self._known.items() if known[1].at_ns >= before_ns}
+
+    def _end_lone_turns(self, now_ns: int) -> int:
+        """End the cut turns of which nobody will say how they ended; return how many."""
+        ended = "UPDATE turns SET outcome = 'not_continued', state = 'unfinished' WHERE state = 'open' AND lone"
+        return int(self._db.execute(f"{ended} AND end_ns < $1", [now_ns - LINGER_NS]).fetchall()[0][0])
 
     def size(self) -> int:
         """Bytes in use, on the disk or in memory."""

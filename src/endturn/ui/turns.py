@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.ui.rows import MODEL_CALLS, Row, data
 from endturn.ui.store import AGED, Store
-from endturn.ui.views import View
+from endturn.ui.views import View, plural
 
 A_PAGE: Final = 50
 TEXTS: Final[dict[str, Any]] = data("turns.yaml")
@@ -23,8 +22,8 @@ ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
 TOOL: Final = "execute_tool"
-TAIL: Final = 160
-"""How much of the text is shown on each side of a seam."""
+NEARLY: Final = 0.9
+"""Whose output is less of its limit was cut off by something else."""
 
 
 def listed(view: View, store: Store) -> dict[str, Any]:
@@ -37,11 +36,8 @@ def listed(view: View, store: Store) -> dict[str, Any]:
     total = counts.get(state, 0)
     last = max(0, (total - 1) // A_PAGE)
     number = min(int(given) if (given := view.given.get("page", "0")).isdecimal() and len(given) < 7 else 0, last)
-    chosen = f"{where} AND state = $state" if state else where
-    rows = store.read_rows(
-        f"SELECT * FROM turns WHERE {chosen} ORDER BY {SORTS[sort][1]} LIMIT {A_PAGE} OFFSET {number * A_PAGE}",
-        asked | ({"state": state} if state else {}),
-    )
+    chosen = f"SELECT * FROM turns WHERE {where} AND $state IN ('', state) ORDER BY {SORTS[sort][1]}"
+    rows = store.read_rows(f"{chosen} LIMIT {A_PAGE} OFFSET {number * A_PAGE}", asked | {"state": state})
     longest = max((row["end_ns"] - row["start_ns"] for row in rows), default=1) or 1
     return {
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
@@ -62,7 +58,7 @@ class Step:
         kind: call, continuation or tool.
         left, width: where its bar is, in percent of the turn.
         asked_by: the strategy by which it was asked for.
-        budget: what the policy still allowed then: attempts, tokens, chars.
+        attempt: what the event says with which it was asked for: what the policy still allowed, among others.
         continues: the step whose answer it continues.
         replaced: what it said was not used, since it was asked for anew.
         text: what it said, where that is recorded.
@@ -75,61 +71,40 @@ class Step:
     left: float
     width: float
     asked_by: str = ""
-    budget: dict[str, int | None] = field(default_factory=dict)
+    attempt: Mapping[str, Any] = field(default_factory=dict)
     continues: int | None = None
     replaced: bool = False
     text: str = ""
     share: float = 0.0
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def used(self) -> float | None:
-        """The part of its limit that it used."""
-        limit, tokens = self.row["max_tokens"], self.row["output_tokens"]
-        return tokens / limit if limit and tokens is not None else None
-
-    @property
-    def title(self) -> str:
-        """What it is called in the drawing."""
-        if self.kind == "tool":
-            return str(json.loads(self.row["attributes"]).get(schema.TOOL_NAME.key) or self.row["name"])
-        if self.kind == "continuation":
-            return "Repair" if self.asked_by == "repair" else f"Continuation {self.row['continuation']}"
-        return "Call" if self.number == 1 else f"Call {self.number}"
-
 
 def shown(view: View, store: Store) -> dict[str, Any] | None:
     """One turn; None where nothing is known of it."""
-    asked: dict[str, Any] = {"id": view.given["turn_id"]}
+    asked = {"id": view.given["turn_id"]}
     turn = next(iter(store.read_rows("SELECT * FROM turns WHERE turn_id = $id", asked)), None)
     if turn is None:
         return None
-    asked |= {"most": AT_AN_END}
-    ends = [TEXTS["ends"].format(table=each, at=AGED[each]) for each in ("spans", "events")]
+    ends = [TEXTS["ends"].format(table=each, at=AGED[each], most=AT_AN_END) for each in ("spans", "events")]
     spans, events = (store.read_rows(query, asked) for query in ends)
-    for event in events:
-        event["attributes"] = json.loads(event["attributes"])
+    for row in (*spans, *events):
+        row["attributes"] = json.loads(row["attributes"])
+    events.sort(key=lambda event: event["at_ns"] + TEXTS["after"].get(event["name"], 0))
     steps = _steps(turn, spans, events)
     calls = [step for step in steps if step.kind != "tool"]
-    cuts = [step for step in calls if step.row["truncated"]]
+    cuts = [step.row for step in calls if step.row["truncated"]]
     pieces = _pieces(calls)
+    tokens = sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced)
+    repaired = any(step.asked_by == Strategy.REPAIR for step in calls)
+    in_tool = any(part.get("type") == "tool_call" for cut in cuts[:1] for part in _parts(cut))
     explicit = any(span["operation"] == "invoke_agent" for span in spans)
-    last = max(calls, key=lambda step: step.row["start_ns"], default=None)
-    turn |= {"raw": last and last.row["raw"], "error": last and last.row["error"]}
-    turn["for_tools"] = turn["reason"] == StopReason.TOOL_CALL and not explicit
+    last = max((step.row for step in calls), key=lambda row: row["start_ns"], default={})
+    for_tools = turn["reason"] == StopReason.TOOL_CALL and not explicit
+    turn |= {"raw": last.get("raw"), "error": last.get("error"), "for_tools": for_tools}
     return {
         "turn": turn,
-        "ending": ending(
-            turn,
-            cut_by=cuts[0].row["reason"] if cuts else None,
-            cuts=len(cuts),
-            limit=cuts[0].row["max_tokens"] if cuts else None,
-            tokens=sum(step.row["output_tokens"] or 0 for step in pieces if not step.replaced),
-            repaired=any(step.asked_by == Strategy.REPAIR for step in calls),
-        ),
-        "steps": steps, "calls": calls, "pieces": pieces, "seams": _seams(pieces), "ticks": _ticks(turn),
-        "answer": "".join(step.text for step in pieces if not step.replaced),
-        "captured": any(step.text for step in calls), "events": events,
+        "ending": ending(turn, cuts, tokens=tokens, repaired=repaired, in_tool=in_tool),
+        "steps": steps, "calls": calls, "pieces": pieces, "ticks": _ticks(turn), "events": events, "schema": schema,
         "explicit": explicit, "left_out": [rows[0]["in_all"] - len(rows) if rows else 0 for rows in (spans, events)],
     }  # fmt: skip
 
@@ -137,7 +112,7 @@ def shown(view: View, store: Store) -> dict[str, Any] | None:
 def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]:
     whole = max(turn["end_ns"] - turn["start_ns"], 1)
     attempts = {
-        _count(event["attributes"], schema.CONTINUATION_INDEX): event["attributes"]
+        str(event["attributes"].get(schema.CONTINUATION_INDEX.key)): event["attributes"]
         for event in events
         if event["name"] == schema.CONTINUATION_ATTEMPT.name
     }
@@ -149,12 +124,12 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
         left = (span["start_ns"] - turn["start_ns"]) / whole * 100
         step = Step(len(steps) + 1, kind, span, left, max((span["end_ns"] - span["start_ns"]) / whole * 100, 0.4))
         if kind == "continuation":
-            _ask(step, steps, attempts.get(span["continuation"], {}))
-        if kind != "tool":
-            step.text = _said(span)
+            _ask(step, steps, attempts.get(str(span["continuation"]), {}))
+        step.text = "".join(str(part.get("content", "")) for part in _parts(span) if part.get("type") == "text")
         steps.append(step)
     for event in events:
-        note = TEXTS["notes"].get(event["name"])
+        worked = event["attributes"].get(schema.SUCCEEDED.key) is True
+        note = TEXTS["notes"].get(f"{event['name']}.succeeded" if worked else event["name"])
         near = [step for step in steps if step.kind != "tool" and step.row["start_ns"] <= event["at_ns"]]
         if note and near:
             said = {key.rpartition(".")[2]: value for key, value in event["attributes"].items()}
@@ -163,10 +138,8 @@ def _steps(turn: Row, spans: Sequence[Row], events: Sequence[Row]) -> list[Step]
 
 
 def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None:
-    """Say by what a continuation was asked for, of which step, and what was left."""
-    step.asked_by = str(attempt.get(schema.STRATEGY.key, ""))
-    left = {"attempts": schema.ATTEMPTS_LEFT, "tokens": schema.TOKENS_LEFT, "chars": schema.CHARS_LEFT}
-    step.budget = {name: _count(attempt, attribute) for name, attribute in left.items()}
+    """Say by what a continuation was asked for, and of which step."""
+    step.asked_by, step.attempt = str(attempt.get(schema.STRATEGY.key, "")), attempt
     linked = set(json.loads(step.row["links"]))
     calls = [each for each in before if each.kind != "tool"]
     of = next((each for each in calls if each.row["span_id"] in linked), calls[-1] if calls else None)
@@ -177,18 +150,13 @@ def _ask(step: Step, before: Iterable[Step], attempt: Mapping[str, Any]) -> None
         step.continues = of.number
 
 
-def _count(said: Mapping[str, Any], attribute: schema.Attribute) -> int | None:
-    """A whole number among an event's attributes, which anybody may send in another type."""
-    return value if type(value := said.get(attribute.key)) is int else None
-
-
-def _said(span: Row) -> str:
-    """The text of a call's answer, where it is recorded: as JSON on the span."""
+def _parts(span: Row) -> list[dict[str, Any]]:
+    """The parts of a call's answer, where it is recorded: as JSON on the span."""
     try:
-        messages = json.loads(json.loads(span["attributes"]).get(schema.OUTPUT_MESSAGES.key) or "[]")
-        return "".join(str(part.get("content", "")) for part in messages[0]["parts"] if part.get("type") == "text")
+        messages = json.loads(span["attributes"].get(schema.OUTPUT_MESSAGES.key) or "[]")
+        return [part for part in messages[0]["parts"] if isinstance(part, dict)]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return ""  # none, or another instrumentation's, in a form of its own
+        return []  # none, or another instrumentation's, in a form of its own
 
 
 def _pieces(calls: Sequence[Step]) -> list[Step]:
@@ -210,14 +178,6 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
     return chain
 
 
-def _seams(pieces: Sequence[Step]) -> list[tuple[str, str]]:
-    """Where pieces meet whose text is known: the end of one, and the beginning of the next."""
-    pairs = itertools.pairwise(pieces)
-    return [
-        (one.text[-TAIL:], other.text[:TAIL]) for one, other in pairs if one.text and other.text and not one.replaced
-    ]
-
-
 def _ticks(turn: Row) -> list[tuple[float, float]]:
     """Marks of the time axis: where, in percent, and after how many seconds."""
     seconds = max((turn["end_ns"] - turn["start_ns"]) / 1e9, 1e-6)
@@ -231,48 +191,41 @@ def _ticks(turn: Row) -> list[tuple[float, float]]:
 # --- Why a turn ended as it did, and what to change ----------------------------------------------------------------
 
 
-def ending(
-    turn: Mapping[str, Any], *, cut_by: str | None, cuts: int, limit: int | None, tokens: int, repaired: bool
-) -> dict[str, str]:
+def ending(turn: Row, cuts: Sequence[Row], *, tokens: int, repaired: bool, in_tool: bool) -> dict[str, str]:
     """What to say of a turn: its head, why it ended so, and what to change.
 
     Args:
         turn: its row; `for_tools` in it: its last call asked for tools, and nothing says that this was to end it.
-        cut_by: the reason of its first truncated call; cuts: how many there were.
-        limit: that call's max_tokens.
+        cuts: its truncated calls.
         tokens: how many the answer has, all pieces together.
-        repaired: what was cut was a tool call, and it was asked for again.
+        repaired: what was cut was a tool call, and it was asked for again; in_tool: it is known to be one.
     """
     outcome = turn["outcome"] or ""
     whole = bool(turn["complete"])
-    reason = cut_by or StopReason.MAX_TOKENS.value
+    cut = cuts[0] if cuts else {}
+    reason = cut.get("reason") or StopReason.MAX_TOKENS.value
+    limit, used = cut.get("max_tokens"), cut.get("output_tokens")
+    if reason == StopReason.MAX_TOKENS and limit and used is not None and used < limit * NEARLY:
+        reason = "another limit"
+    longer = whole and tokens > (limit or 0)
     said = {
         "model": turn["model"] or "the model", "provider": turn["provider"] or "the provider",
         "raw": turn["raw"] or turn["reason"] or "nothing", "error": turn["error"] or "error",
-        "limit": f"{limit} tokens" if limit else "tokens",
-        "times": "once" if cuts == 1 else "twice" if cuts == 2 else f"{cuts} times",
+        "limit": f"limit of {limit} tokens" if limit else "token limit", "most": str(limit), "used": str(used),
+        "within": " within a tool call" if in_tool or repaired or outcome == TurnOutcome.TOOL_CALL_CUT else "",
+        "times": "once" if len(cuts) == 1 else "twice" if len(cuts) == 2 else f"{len(cuts)} times",
         "continuations": plural(turn["continuations"], "continuation"),
         "asked": "once" if turn["continuations"] == 1 else plural(turn["continuations"], "time"),
-        "to": f" to {roomy(max(tokens, (limit or 0) + 1))} or more" if whole else f" above {limit}" if limit else "",
-        "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if whole
-        else "each piece that is asked for pays for the prompt again",
+        "to": f" to {1 << max(6, (tokens - 1).bit_length())} or more" if longer else f" above {limit}" if limit else "",
+        "gain": f"the whole answer has {tokens} tokens, and would have come in one call" if longer
+        else "each call that asks for the rest pays for the prompt again",
     }  # fmt: skip
-    said["cut"] = ENDINGS["cut"].get(reason, "was cut off").format_map(said)
+    said["cut"] = ENDINGS["cut"].get(reason, "was cut off{within}").format_map(said)
     said["raise_"] = ENDINGS["raise"].get(reason, "").format_map(said)
     name = ("then repaired" if repaired else "then finished") if whole and cuts else outcome or "waiting"
     if name == TurnOutcome.COMPLETED and turn["for_tools"]:
         name = "asked for tools"
-    elif name == TurnOutcome.NOT_CONTINUED and turn["continuations"]:
-        name = "not continued again"
+    elif name == TurnOutcome.NOT_CONTINUED and (turn["continuations"] or turn["lone"]):
+        name = "cut off alone" if turn["lone"] else "not continued again"
     texts = ENDINGS.get(name, {"head": outcome.replace("_", " ")})  # of a later version of endturn
     return {part: texts.get(part, "").format_map(said).strip() for part in ("head", "why", "change")}
-
-
-def plural(count: int, noun: str) -> str:
-    """A count of things."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def roomy(tokens: int) -> int:
-    """A round limit in which so many tokens have room."""
-    return next((limit for limit in (2**n for n in range(6, 24)) if limit >= tokens), tokens)

@@ -9,6 +9,7 @@ calls AS (
         count(*) AS calls,
         max(continuation) AS continuations,
         bool_or(coalesce(truncated, false)) AS truncated,
+        bool_and(turn_id = span_id) AS lone, -- of an instrumentation that knows no turns: each call is one by itself
         sum(input_tokens) AS input_tokens,
         sum(output_tokens) AS output_tokens,
         arg_min(provider, (NOT coalesce(truncated, false), start_ns)) AS provider,
@@ -32,12 +33,17 @@ whole AS (
         any_value(provider) AS provider,
         any_value(model) AS model,
         any_value(outcome) AS outcome,
-        any_value(complete) AS complete
+        any_value(complete) AS complete,
+        max(CASE operation WHEN 'invoke_agent' THEN try_cast(attributes ->> '$."endturn.turn.repairs"' AS BIGINT) END)
+            AS repairs
     FROM spans SEMI JOIN ids USING (turn_id)
     GROUP BY turn_id
 ),
 ended AS (
-    SELECT turn_id, arg_max(outcome, at_ns) AS outcome
+    SELECT
+        turn_id,
+        arg_max(outcome, at_ns) AS outcome,
+        max(try_cast(attributes ->> '$."endturn.turn.repairs"' AS BIGINT)) AS repairs
     FROM events SEMI JOIN ids USING (turn_id)
     WHERE name = 'endturn.continuation_terminated'
     GROUP BY turn_id
@@ -47,8 +53,10 @@ known AS (
         turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls.calls, calls.reason,
         coalesce(calls.provider, whole.provider) AS provider,
         coalesce(calls.model, whole.model) AS model,
-        coalesce(continuations, 0) AS continuations,
+        coalesce(whole.repairs, ended.repairs, 0) AS repairs,
+        greatest(coalesce(continuations, 0) - coalesce(whole.repairs, ended.repairs, 0), 0) AS continuations,
         coalesce(truncated, false) AS truncated,
+        coalesce(lone, false) AS lone,
         coalesce(input_tokens, 0) AS input_tokens,
         coalesce(output_tokens, 0) AS output_tokens,
         coalesce(
@@ -66,7 +74,7 @@ known AS (
 )
 SELECT
     turn_id, start_ns, end_ns, service, environment, cluster, trace_id, agent, calls, reason, provider, model,
-    continuations, truncated, input_tokens, output_tokens, outcome,
+    continuations, repairs, truncated, lone, input_tokens, output_tokens, outcome,
     coalesce(said_complete, outcome IN (@complete@), false) AS complete,
     CASE
         WHEN outcome IS NULL THEN 'open'

@@ -57,8 +57,7 @@ class View:
         lasting = ("range", "from", "to", *OF_WHOM, "state", "sort", "q")
         kept = {name: self.given[name] for name in lasting if self.given.get(name)}
         if "range" in changed:
-            kept.pop("from", None)
-            kept.pop("to", None)
+            kept |= {"from": "", "to": ""}
         asked = {name: value for name, value in (kept | changed).items() if value}
         return f"{path}?{urlencode(asked)}" if asked else path or "?"
 
@@ -96,6 +95,11 @@ def count(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value / 1e6:.3g} M" if abs(value) >= 1e6 else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def plural(number: int, noun: str) -> str:
+    """A count of things."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def share(value: float | None) -> str:
@@ -140,7 +144,7 @@ def colour(name: str | None) -> str:
 
 def templates(*, escape: bool = True) -> Environment:
     """The package's templates, with the functions above as filters."""
-    filters: tuple[Callable[..., Any], ...] = (count, share, seconds, clock, words, colour, prose)
+    filters: tuple[Callable[..., Any], ...] = (count, plural, share, seconds, clock, words, colour, prose)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True)
     environment.loader = PackageLoader(__package__)
     environment.autoescape = escape  # Markdown has an escape of its own

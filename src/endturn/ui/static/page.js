@@ -72,7 +72,7 @@ function options(known) {
     width: box.clientWidth,
     height: +box.dataset.height,
     legend: { show: false },
-    padding: [8, 18, 0, 0],
+    padding: [8, 32, 0, 0],
     scales: { x: { time: true, range: () => [known.chart.x[0] - known.chart.step, known.chart.x.at(-1)] }, y: { range: highest } },
     axes: [
       { ...axis, space: 84, size: 26, grid: { show: false }, values: (_, times) => (times.length ? timeLabels(times) : []) },
@@ -123,7 +123,7 @@ function draw(anew) {
     box.style.height = `${box.dataset.height}px`;
     box.classList.toggle("none", !chart.series.length);
     if (!chart.series.length) {
-      box.textContent = box.dataset.empty || "Nothing in this time range.";
+      box.textContent = box.parentNode.dataset.empty;
     } else if (known.plot) {
       known.plot.setData(columns(chart));
     } else {
