@@ -8,12 +8,14 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -41,6 +43,8 @@ HEADERS: Final = {
 LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|localhost|\[::1\]", re.IGNORECASE)
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
+DRAIN_S: Final = 1.0
+"""How long the rest of a refused body is read, to no end."""
 
 
 _EXPORTS: Final = data("exports.yaml")
@@ -50,7 +54,15 @@ FILES: Final = {
     for kind, how in _EXPORTS["formats"].items()
 }
 """What can be had as a file: the table, and how it is written."""
+
 _ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
+
+
+class _TextConvertor(PathConvertor):
+    regex = "(?s:.*)"  # any text is a turn's id, line breaks too
+
+
+register_url_convertor("text", _TextConvertor())
 
 
 def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
@@ -96,7 +108,7 @@ class Page:
         return [
             Route("/", self._page("overview", panels.overview)),
             Route("/turns", self._page("turns", turns.listed)),
-            Route("/turns/{turn_id:path}", self._page("turn", turns.shown)),
+            Route("/turns/{turn_id:text}", self._page("turn", turns.shown)),
             Route("/reasons", self._page("reasons", reasons.shown)),
             Route("/alerts", self._page("alerts", alerts.shown)),
             Route("/export/{name}", self.export),
@@ -120,7 +132,11 @@ class Page:
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             except otlp.BadRequest as error:
-                # What is left of the body is not read: the connection ends with the answer.
+                # Many senders read an answer only when they have sent everything. RuntimeError: they have.
+                with suppress(TimeoutError, ClientDisconnect, RuntimeError):
+                    async with asyncio.timeout(DRAIN_S):
+                        async for _ in request.stream():
+                            pass
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
                 return Response(otlp.refusal(kind, str(error), error.status), error.status, headers, media)
             except duckdb.Error as error:  # a full disk: 503 has the sender try again
