@@ -26,6 +26,8 @@ BY_MODEL: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model
 OF_WHOM: Final = BY_MODEL | {name: label for name, (label, _) in WHERE.items()}
 """The labels by which a view is restricted, by the words of its address."""
 STEP: Final = "step"
+MOST: Final = 50
+"""How many rows a table has, and series a chart: names may be anything, and as many as a sender likes."""
 Label = str
 """`service`, an attribute as a label, or `step`."""
 Labels = tuple[Any, ...]
@@ -104,10 +106,13 @@ class Numbers:
         return bool(self.store.read("SELECT 1 FROM increments LIMIT 1"))
 
     def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
-        """How many there were in each step of the range, by labels, zeros included."""
+        """How many there were in each step of the range, by labels, zeros included; those with few as `others`."""
+        whole = self.number(count, by)
+        largest = sorted(whole, key=lambda labels: -whole[labels])[:MOST]
         found: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * self.number_of_steps)
-        for (*labels, step), added in self.number(count, (*by, STEP)).items():
-            found[tuple(labels)][step] = added
+        for (*names, step), added in self.number(count, (*by, STEP)).items():
+            labels = tuple(names) if tuple(names) in largest else ("others",) * len(by)
+            found[labels][step] += added
         return dict(found)
 
     def buckets(self, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, dict[float, float]]:

@@ -100,7 +100,7 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
         "version": __version__,
         "measured": asked.measured,
         "values": values,
-        "models": panels.models(asked),
+        "models": [{k: v for k, v in row.items() if k != "only"} for row in panels.models(asked)],
         "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
         "limits": [
             {"text": each.text, "value": values[each.name], "met": each.is_met(values[each.name])} for each in limits
