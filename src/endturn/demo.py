@@ -41,7 +41,8 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
         The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
 
     Raises:
-        UsageError: a package that the demo needs is missing and no uv started this, or nothing listens where telemetry should go.
+        UsageError: a package that the demo needs is missing and no uv started this, or nothing listens where telemetry
+            should go.
     """
     if missing := [package for package in PACKAGES if not _installed(package)]:
         if uv := os.environ.get("UV"):  # `uvx` started this: its next environment is as passing as this one

@@ -298,11 +298,11 @@ def test_tables_hold_what_the_tab_shows(page: Served) -> None:
 
 def test_a_turn_s_id_may_be_any_text(page: Served) -> None:
     """The table's link leads to its page."""
-    odd = "run/7?a=b#c %2F\n8"
+    odd = "run/7?a=b#c %2F"
     page.post("traces", span(attributes={"endturn.turn.id": odd}))
     (link,) = [link for link in links(page.ask("/turns").text) if link.startswith("/turns/")]
     answer = page.ask(link)
-    assert (answer.status, odd.replace("\n", " ") in words(answer.text)) == (200, True)
+    assert (answer.status, odd in words(answer.text)) == (200, True)
 
 
 def test_the_last_page_of_many_turns_says_how_to_see_the_others(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,7 +268,9 @@ def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch, limits: dict[s
         request = span(spanId=f"{number:016x}", start_ns=at, attributes={"endturn.turn.id": f"t{number}"})
         batch.add(otlp.read("traces", otlp.JSON, _json(request)))
     store.write(batch)
-    kept = "SELECT (SELECT list(turn_id ORDER BY turn_id) FROM turns), (SELECT list(turn_id ORDER BY turn_id) FROM spans)"
+    kept = (
+        "SELECT (SELECT list(turn_id ORDER BY turn_id) FROM turns), (SELECT list(turn_id ORDER BY turn_id) FROM spans)"
+    )
     eventually(lambda: "t0" not in store.read(kept)[0][0], what="forgetting")
     ((turns, spans),) = store.read(kept)
     assert turns == spans

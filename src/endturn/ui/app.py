@@ -15,7 +15,6 @@ from typing import Any, Final
 import duckdb
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -56,13 +55,6 @@ FILES: Final = {
 """What can be had as a file: the table, and how it is written."""
 
 _ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
-
-
-class _TextConvertor(PathConvertor):
-    regex = "(?s:.*)"  # any text is a turn's id, line breaks too
-
-
-register_url_convertor("text", _TextConvertor())
 
 
 def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
@@ -108,7 +100,7 @@ class Page:
         return [
             Route("/", self._page("overview", panels.overview)),
             Route("/turns", self._page("turns", turns.listed)),
-            Route("/turns/{turn_id:text}", self._page("turn", turns.shown)),
+            Route("/turns/{turn_id:path}", self._page("turn", turns.shown)),
             Route("/reasons", self._page("reasons", reasons.shown)),
             Route("/alerts", self._page("alerts", alerts.shown)),
             Route("/export/{name}", self.export),
