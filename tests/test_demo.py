@@ -85,6 +85,30 @@ def test_a_wrong_call_says_what_is_wrong(arguments: list[str], says: str, capsys
     assert says in capsys.readouterr().err
 
 
+def test_what_uvx_started_fetches_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By starting itself again, from where it was installed; without uv the message says the command."""
+    started: list[list[str]] = []
+
+    def execv(path: str, arguments: list[str]) -> None:
+        started.append([path, *arguments])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("endturn.demo.PACKAGES", ("not_there",))
+    monkeypatch.setattr(os, "execv", execv)
+    monkeypatch.setattr(sys, "argv", ["endturn", "demo", "--once"])
+    monkeypatch.setenv("UV", "/bin/uv")
+    assert cli.main(["demo", "--once"]) == 130
+    ((*command, requirement, name, word, option),) = started
+    assert command == ["/bin/uv", "/bin/uv", "tool", "run", "--from"]
+    assert requirement == f"endturn[demo] @ {REPOSITORY.as_uri()}"
+    assert (name, word, option) == ("endturn", "demo", "--once")
+    monkeypatch.delenv("UV")
+    assert cli.main(["demo", "--once"]) == 2
+    assert "uvx --from endturn endturn demo" in capsys.readouterr().err
+
+
 def test_an_endpoint_where_nothing_listens_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
@@ -48,12 +49,14 @@ def run(*, as_json: bool = False, minutes: float = 0.0, with_page: bool = False)
         The exit status: 0, or 130 where it was interrupted; what happened until then is printed.
 
     Raises:
-        UsageError: a package that the demo needs is not installed, or nothing listens where telemetry should go.
+        UsageError: a package that the demo needs is missing and no uv started this, or nothing listens where telemetry
+            should go.
     """
     if missing := [package for package in PACKAGES if not _installed(package)]:
-        raise UsageError(
-            f"the demo needs {', '.join(missing)}: pip install 'endturn[demo]', or uvx --from 'endturn[demo]' …"
-        )
+        if uv := os.environ.get("UV"):  # `uvx` started this: its next environment is as passing as this one
+            os.execv(uv, [uv, "tool", "run", "--from", _requirement(), "endturn", *sys.argv[1:]])  # noqa: S606
+        needed = ", ".join(missing)
+        raise UsageError(f"the demo needs {needed}: pip install 'endturn[demo]', or uvx --from endturn endturn demo")
     os.environ.setdefault("OTEL_SERVICE_NAME", "endturn-demo")
     if with_page and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         return _with_page()
@@ -146,6 +149,13 @@ def _progress(turns: int, responses: int) -> None:
         print(f"\r{line}", end="", file=sys.stderr, flush=True)
     elif turns % 10 == 0:
         print(line, file=sys.stderr, flush=True)
+
+
+def _requirement() -> str:
+    """This very endturn with what the demo needs, from where it was installed."""
+    found = distribution("endturn")
+    origin = json.loads(found.read_text("direct_url.json") or "{}").get("url")  # a wheel or a checkout, not an index
+    return f"endturn[demo] @ {origin}" if origin else f"endturn[demo]=={found.version}"
 
 
 def _installed(package: str) -> bool:

@@ -20,11 +20,12 @@ import pytest
 
 from endturn.events import TurnOutcome
 from endturn.telemetry import schema
+from endturn.telemetry.indicators import INDICATORS
 from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from endturn.ui.turns import ending
-from tests.ui.support import SECOND, Served, any_value, log, span
+from tests.ui.support import SECOND, Served, any_value, log, numbers, point, span
 
 PAGES = ("/", "/turns", "/turns?sort=worst", "/reasons", "/alerts")
 HOSTILE = """</script><img src=x onerror="document.title='hit'">'";--{{7*7}}"""
@@ -398,6 +399,39 @@ def test_a_turn_s_id_may_be_any_text(page: Served) -> None:
     (link,) = [link for link in links(page.ask("/turns").text) if link.startswith("/turns/")]
     answer = page.ask(link)
     assert (answer.status, odd in words(answer.text)) == (200, True)
+
+
+def test_the_last_page_of_many_turns_says_how_to_see_the_others(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far an address goes: a page costs a sort of all those before it."""
+    monkeypatch.setattr("endturn.ui.turns.DEEPEST", 1)
+    batch = Batch()
+    for number in range(120):
+        request = span(spanId=f"{number:016x}", attributes={"endturn.turn.id": f"t{number}"})
+        batch.add(otlp.read("traces", otlp.JSON, json.dumps(request).encode()))
+    page.store.write(batch)
+    assert "Choose a shorter time" not in page.ask("/turns").text
+    deepest = words(page.ask("/turns?page=10000").text)
+    assert "51–100 of 120" in deepest
+    assert "Choose a shorter time" in deepest
+
+
+def test_many_names_leave_a_page_its_size(page: Served) -> None:
+    """The largest of them have a row and a colour, the others are counted together."""
+    now = time.time_ns()
+    named = {"gen_ai_request_model": "m{n}", "endturn_stop_reason": "r{n}"}
+    points = [
+        point(schema.RESPONSES, n + 1, now, **{label: name.format(n=n) for label, name in named.items()})
+        for n in range(300)
+    ]
+    page.store.write(Batch(points=points))
+    text = page.ask("/").text
+    assert len(text) < 100_000
+    assert "250 others" in text
+    assert "m299</a>" in text
+    assert "m249</a>" not in text
+    found = numbers(page.store).steps(INDICATORS["responses"].count, ("endturn_stop_reason",))
+    assert len(found) == 51
+    assert found["others",] == [sum(range(1, 251))]
 
 
 def test_a_search_outlives_another_range(page: Served) -> None:

@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ HEADERS: Final = {
 LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|localhost|\[::1\]", re.IGNORECASE)
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
+DRAIN_S: Final = 1.0
+"""How long the rest of a refused body is read, to no end."""
 
 
 _EXPORTS: Final = data("exports.yaml")
@@ -50,6 +53,7 @@ FILES: Final = {
     for kind, how in _EXPORTS["formats"].items()
 }
 """What can be had as a file: the table, and how it is written."""
+
 _ALIASES: Final = ", ".join(f"{label} AS {name}" for name, label in OF_WHOM.items() if name != label)
 
 
@@ -121,7 +125,11 @@ class Page:
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             except otlp.BadRequest as error:
-                # What is left of the body is not read: the connection ends with the answer.
+                # Many senders read an answer only when they have sent everything. RuntimeError: they have.
+                with suppress(TimeoutError, ClientDisconnect, RuntimeError):
+                    async with asyncio.timeout(DRAIN_S):
+                        async for _ in request.stream():
+                            pass
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}
                 return Response(otlp.refusal(kind, str(error), error.status), error.status, headers, media)
             except duckdb.Error as error:  # a full disk: 503 has the sender try again

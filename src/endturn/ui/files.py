@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,8 @@ def _batches(path: Path) -> Iterator[Batch]:
             signals = [signal for member, signal in MEMBERS.items() if isinstance(request, dict) and member in request]
             if not signals:
                 raise UsageError(f"{path}, line {number}: no {', '.join(MEMBERS)} in it, so it is no OTLP JSON")
-            yield from (otlp.read(signal, otlp.JSON, json.dumps(request).encode()) for signal in signals)
+            content = json.dumps(request).encode()
+            yield from (otlp.read(signal, otlp.JSON, content, math.inf) for signal in signals)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     except otlp.BadRequest as error:

@@ -29,12 +29,16 @@ from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, WHERE, Batch, Point, R
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
-MOST_BYTES: Final = 32 * 1024 * 1024
-"""The longest body, before and after it is unpacked."""
+MOST_BYTES: Final = 20 * 1024 * 1024
+"""The longest body, before and after it is unpacked: what a Collector takes by default."""
 MOST_AT_ONCE: Final = 2 * MOST_BYTES
 """The longest that all bodies may be together that are being read, or not yet written."""
-BODY_S: Final = 30.0
-"""How long a body may take to come."""
+SMALL: Final = 512 * 1024
+"""A body up to this length always has room; how many come at once is for the server to limit."""
+MOST_ROWS: Final = 100_000
+"""How many spans, log records and points one request may hold: a row takes far more memory than its bytes."""
+BODY_S: Final = 10.0
+"""How long a body may take to come: what exporters wait for an answer if nobody tells them otherwise."""
 SIGNALS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[], Any], str]]] = {
     "traces": (traces.ExportTraceServiceRequest, traces.ExportTraceServiceResponse, "rejected_spans"),
     "logs": (logs.ExportLogsServiceRequest, logs.ExportLogsServiceResponse, "rejected_log_records"),
@@ -66,7 +70,10 @@ class BadRequest(Exception):
 
 
 class Room:
-    """The memory for bodies, all together: senders that come at once wait for one another instead of filling it."""
+    """The memory for bodies, all together: senders that come at once wait for one another instead of filling it.
+
+    What a body's first `SMALL` bytes take is not counted: whoever sends much, and stalls, stops no small export.
+    """
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._left = most
@@ -78,22 +85,24 @@ class Room:
         Raises:
             BadRequest: as soon as it is too long, too late, or not what it says it is, or no room is left for it.
         """
-        found = bytearray()
+        found, taken = bytearray(), 0
         late = asyncio.timeout(BODY_S)
         try:
             async with late:
                 async for part in _unpacked(chunks, encoding, most):
-                    if len(part) > self._left:
-                        raise BadRequest(503, "too much is coming at once: send this again in a moment")
-                    self._left -= len(part)
                     found += part
+                    more = max(len(found) - SMALL, 0) - taken
+                    if more > self._left:
+                        raise BadRequest(503, "too much is coming at once: send this again in a moment")
+                    taken += more
+                    self._left -= more
             yield bytes(found)
         except TimeoutError:
             if late.expired():
                 raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
             raise
         finally:
-            self._left += len(found)
+            self._left += taken
 
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
@@ -116,14 +125,16 @@ async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> A
         raise BadRequest(400, "the gzipped body ends too early, or goes on after its end: send one gzip member")
 
 
-def read(signal: str, content_type: str, content: bytes) -> Batch:
-    """The rows of one export request; raises BadRequest for what is none."""
+def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST_ROWS) -> Batch:
+    """The rows of one export request; raises BadRequest for what is none, or has too many."""
     request = SIGNALS[signal][0]()
     kind = content_type.partition(";")[0].strip().lower()
     try:
         if kind == PROTOBUF:
             request.ParseFromString(content)
         elif kind == JSON:
+            if (objects := content.count(b"{")) > 10 * most_rows:
+                raise BadRequest(413, f"the body has {objects} objects: export smaller batches")
             tree = json.loads(content)
             if not isinstance(tree, dict):
                 raise ParseError("it is no JSON object")
@@ -132,7 +143,18 @@ def read(signal: str, content_type: str, content: bytes) -> Batch:
             raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
     except (DecodeError, ParseError, ValueError, RecursionError) as error:
         raise BadRequest(400, f"the body is no {type(request).__name__}: {error}") from None
+    if (rows := _count(signal, request)) > most_rows:
+        raise BadRequest(413, f"the body has {rows} spans, log records or points: export at most {most_rows} at once")
     return _batch(signal, request)
+
+
+def _count(signal: str, request: Any) -> int:
+    """How many rows a request may become; nothing is made of it yet."""
+    resources, (scopes, each) = getattr(request, f"resource_{_GROUPS[signal][0]}"), _GROUPS[signal]
+    held = [getattr(scope, each) for resource in resources for scope in getattr(resource, f"scope_{scopes}")]
+    if signal != "metrics":
+        return sum(map(len, held))
+    return sum(len(getattr(m, m.WhichOneof("data") or "gauge").data_points) for metrics_ in held for m in metrics_)
 
 
 def answer(signal: str, content_type: str, batch: Batch) -> bytes:
@@ -270,7 +292,8 @@ def _add_points(batch: Batch, metric: Any, who: Row, instance: str) -> None:
     expected = {"counter": "sum", "histogram": "histogram"}[METRICS[metric.name].instrument]
     if kind != expected:
         count = len(getattr(metric, kind).data_points) if kind else 1
-        batch.reject(count, f"{metric.name} is a {expected} with explicit bounds, not {kind or 'without data'}")
+        wanted = expected if expected == "sum" else "histogram with explicit bounds"
+        batch.reject(count, f"{metric.name} is a {wanted}, not {kind or 'without data'}")
         return
     data = getattr(metric, kind)
     delta = data.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA

@@ -26,7 +26,6 @@ from endturn.ui.views import View
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq,
 }  # fmt: skip
-FORMATS: Final = ("md", "html", "json")
 NAMES: Final = {
     written: name
     for name, indicator in INDICATORS.items()
@@ -43,10 +42,6 @@ class Limit:
     name: str
     compare: Callable[[float, float], bool]
     limit: float
-
-    def is_met(self, value: float | None) -> bool:
-        """Whether the build fails; not where there is no value, since nothing happened."""
-        return value is not None and self.compare(value, self.limit)
 
 
 def limit(text: str) -> Limit:
@@ -101,12 +96,14 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
         "version": __version__,
         "measured": asked.measured,
         "values": values,
-        "models": panels.models(asked),
+        "models": [{k: v for k, v in row.items() if k != "only"} for row in panels.models(asked)],
         "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
         "limits": [
-            {"text": each.text, "value": values[each.name], "met": each.is_met(values[each.name])} for each in limits
+            # Without a value nothing has happened, so no condition is met.
+            {"text": each.text, "value": value, "met": value is not None and each.compare(value, each.limit)}
+            for each in limits for value in (values[each.name],)
         ],
-    }
+    }  # fmt: skip
 
 
 def _written(found: dict[str, Any], format_: str) -> str:

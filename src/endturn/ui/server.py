@@ -26,6 +26,8 @@ from endturn.ui.store import DAY_NS, Store
 
 PORT: Final = 4318
 """Where OTLP over HTTP goes if nobody says otherwise."""
+MOST_CONNECTIONS: Final = 500
+"""How many may be open at once; who comes then is told 503. Half of the files that a process may usually have open."""
 
 
 def run(
@@ -79,11 +81,11 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104 (compared, not bound)
     page = Page(store, address=address, traces=traces)
     app = application(page, only_here=LOOPBACK.fullmatch(shown) is not None)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=2, server_header=False
-        )
-    )
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", http="h11", ws="none", server_header=False,
+        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endturn-ui", daemon=True)
     thread.start()
     try:

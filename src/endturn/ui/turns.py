@@ -16,6 +16,8 @@ from endturn.ui.store import AGED, Store
 from endturn.ui.views import View, plural
 
 A_PAGE: Final = 50
+DEEPEST: Final = 99
+"""The last page that can be asked for: each one costs a sort of all those before it."""
 TEXTS: Final[dict[str, Any]] = data("turns.yaml")
 STATES, SORTS = TEXTS["states"], TEXTS["sorts"]
 ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
@@ -34,7 +36,7 @@ def listed(view: View, store: Store) -> dict[str, Any]:
     counts = dict(store.read(f"SELECT state, count(*) FROM turns WHERE {where} GROUP BY state", asked))
     counts[""] = sum(counts.values())
     total = counts.get(state, 0)
-    last = max(0, (total - 1) // A_PAGE)
+    last = min(max(0, (total - 1) // A_PAGE), DEEPEST)
     number = min(int(given) if (given := view.given.get("page", "0")).isdecimal() and len(given) < 7 else 0, last)
     chosen = f"SELECT * FROM turns WHERE {where} AND $state IN ('', state) ORDER BY {SORTS[sort][1]}"
     rows = store.read_rows(f"{chosen} LIMIT {A_PAGE} OFFSET {number * A_PAGE}", asked | {"state": state})
@@ -43,7 +45,7 @@ def listed(view: View, store: Store) -> dict[str, Any]:
         "anything": bool(store.read("SELECT 1 FROM turns LIMIT 1")),
         "rows": rows, "longest": longest, "total": total, "counts": counts,
         "states": STATES, "state": state, "sorts": SORTS, "sort": sort, "number": number, "last": last,
-        "first": number * A_PAGE + 1,
+        "first": number * A_PAGE + 1, "deepest": DEEPEST,
     }  # fmt: skip
 
 
