@@ -246,9 +246,8 @@ async def test_a_body_that_is_too_long_is_refused_while_it_is_read(encoding: str
     assert len(read) == (1 if encoding else 6)
 
 
-async def test_bodies_that_come_at_once_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bodies_that_come_at_once_fill_no_memory() -> None:
     """Where no room is left one is told to come again; when another is done with, there is room."""
-    monkeypatch.setattr("endturn.ui.otlp.SMALL", 0)
     room = otlp.Room(3000)
     async with room.body(_chunks(bytes(1000), 2, []), ""):
         with pytest.raises(otlp.BadRequest, match="send this again") as refused:
@@ -259,33 +258,16 @@ async def test_bodies_that_come_at_once_fill_no_memory(monkeypatch: pytest.Monke
         assert len(content) == 3000
 
 
-async def test_who_sends_much_stops_no_small_export() -> None:
-    """What a body's first half megabyte takes is not counted."""
-    room = otlp.Room(0)
-    async with room.body(_chunks(bytes(otlp.SMALL), 1, []), "") as content:
-        assert len(content) == otlp.SMALL
-    with pytest.raises(otlp.BadRequest, match="send this again"):
-        async with room.body(_chunks(bytes(otlp.SMALL), 2, []), ""):
-            pass
-
-
-PARTS = {"traces": ("Spans", "spans"), "logs": ("Logs", "logRecords"), "metrics": ("Metrics", "metrics")}
-
-
-@pytest.mark.parametrize("signal", PARTS)
-def test_a_body_of_many_small_rows_is_refused(signal: str) -> None:
-    """Before rows are made of it, which take a hundred times as much memory; and before JSON is read into objects."""
-    kind, each = PARTS[signal]
-    row = {"name": schema.TURNS.name, "sum": {"dataPoints": [{}, {}]}} if signal == "metrics" else {}
-    scope = {each: [row] * 2}
-    body = json.dumps({f"resource{kind}": [{f"scope{kind}": [scope, scope]}]}).encode()
-    rows = 8 if signal == "metrics" else 4
-    assert otlp.read(signal, otlp.JSON, body, most_rows=rows).rejected in (0, 4, 8)
-    with pytest.raises(otlp.BadRequest, match=f"has {rows} spans, log records or points: export at most 3") as refused:
-        otlp.read(signal, otlp.JSON, body, most_rows=3)
+def test_a_body_of_many_small_rows_is_refused() -> None:
+    """While rows are made of it, which take a hundred times as much memory."""
+    body = span()
+    (scope,) = body["resourceSpans"][0]["scopeSpans"]
+    scope["spans"] *= 4
+    content = json.dumps(body).encode()
+    assert otlp.read("traces", otlp.JSON, content, most_rows=4).size == 4
+    with pytest.raises(otlp.BadRequest, match="more than 3 spans, events or points") as refused:
+        otlp.read("traces", otlp.JSON, content, most_rows=3)
     assert refused.value.status == 413
-    with pytest.raises(otlp.BadRequest, match="smaller batches"):
-        otlp.read(signal, otlp.JSON, body, most_rows=0)
 
 
 def test_an_oversized_body_is_answered(page: Served) -> None:

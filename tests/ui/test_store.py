@@ -22,7 +22,7 @@ from endturn import cli
 from endturn.errors import UsageError
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
-from endturn.ui import files, otlp, server
+from endturn.ui import otlp, server
 from endturn.ui.rows import Batch
 from endturn.ui.store import DAY_NS, HOUR_NS, Store
 from tests.support.processes import eventually, free_port
@@ -305,17 +305,17 @@ def test_files_of_otlp_json_are_read(page: Served, tmp_path: Path) -> None:
     """A request a line, or one over many lines; gzipped or not; what is none is refused by its line."""
     lines = tmp_path / "traces.jsonl"
     lines.write_text("\n".join(json.dumps(span(spanId=f"{n:016x}")) for n in range(3)) + "\n\n")
-    assert files.load(page.store, lines) == "3 spans, 0 events, 0 metric points"
+    assert otlp.load(page.store, lines) == "3 spans, 0 events, 0 metric points"
     whole = tmp_path / "one.json.gz"
     whole.write_bytes(gzip.compress(json.dumps(span(spanId="ff" * 8), indent=1).encode()))
-    assert files.load(page.store, whole) == "1 spans, 0 events, 0 metric points"
+    assert otlp.load(page.store, whole) == "1 spans, 0 events, 0 metric points"
     cut = tmp_path / "cut.json.gz"
     cut.write_bytes(whole.read_bytes()[:-20])
     with pytest.raises(UsageError, match=r"cut\.json\.gz cannot be read"):
-        files.load(page.store, cut)
+        otlp.load(page.store, cut)
     lines.write_text(json.dumps(span()) + '\n{"a": 1}\n')
     with pytest.raises(UsageError, match="line 2: no resourceSpans"):
-        files.load(page.store, lines)
+        otlp.load(page.store, lines)
     with pytest.raises(UsageError, match="cannot be read"):
-        files.load(page.store, tmp_path / "none.jsonl")
+        otlp.load(page.store, tmp_path / "none.jsonl")
     assert page.store.read("SELECT count(*) FROM spans") == [(4,)]

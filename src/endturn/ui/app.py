@@ -29,28 +29,12 @@ from endturn.ui.rows import LABELS, data
 from endturn.ui.store import Store
 from endturn.ui.views import View
 
-CSP: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-HEADERS: Final = {
-    "Content-Security-Policy": CSP,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|localhost|\[::1\]", re.IGNORECASE)
 LIVE_S: Final = 1.0
 """A page is told of news at most so often."""
-DRAIN_S: Final = 1.0
-"""How long the rest of a refused body is read, to no end."""
-
-
-_EXPORTS: Final = data("exports.yaml")
+_DATA: Final = data("app.yaml")
 FILES: Final = {
-    f"{table}.{kind}": (of, how)
-    for table, of in _EXPORTS["tables"].items()
-    for kind, how in _EXPORTS["formats"].items()
+    f"{table}.{kind}": (of, how) for table, of in _DATA["tables"].items() for kind, how in _DATA["formats"].items()
 }
 """What can be had as a file: the table, and how it is written."""
 
@@ -74,7 +58,7 @@ def guarded(app: ASGIApp, *, only_here: bool) -> ASGIApp:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(_DATA["headers"])
             await send(message)
 
         await (refused or app)(scope, receive, send_guarded)
@@ -127,7 +111,7 @@ class Page:
             except otlp.BadRequest as error:
                 # Many senders read an answer only when they have sent everything. RuntimeError: they have.
                 with suppress(TimeoutError, ClientDisconnect, RuntimeError):
-                    async with asyncio.timeout(DRAIN_S):
+                    async with asyncio.timeout(1):
                         async for _ in request.stream():
                             pass
                 headers = {"Connection": "close"} if error.status in (408, 413, 503) else {}

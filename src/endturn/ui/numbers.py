@@ -26,8 +26,6 @@ BY_MODEL: Final = {"service": SERVICE, "provider": schema.PROVIDER.label, "model
 OF_WHOM: Final = BY_MODEL | {name: label for name, (label, _) in WHERE.items()}
 """The labels by which a view is restricted, by the words of its address."""
 STEP: Final = "step"
-MOST: Final = 50
-"""How many rows a table has, and series a chart: names may be anything, and as many as a sender likes."""
 Label = str
 """`service`, an attribute as a label, or `step`."""
 Labels = tuple[Any, ...]
@@ -77,10 +75,8 @@ class Numbers:
             *map(_condition, count.only),
             *(f"NOT {_condition(condition)}" for condition in count.never),
         ]
-        stepwise = any(label.startswith(STEP) for label in by)
-        added = f"sum(added) FROM {'added JOIN series USING (id)' if stepwise else 'totals'}"
-        query = f"SELECT {', '.join([*columns, added])} WHERE {' AND '.join(where)} GROUP BY ALL"
-        rows = self._added.execute(query, [count.metric.name]).fetchall()
+        query = f"SELECT {', '.join([*columns, 'sum(added)'])} FROM added JOIN series USING (id)"
+        rows = self._added.execute(f"{query} WHERE {' AND '.join(where)} GROUP BY ALL", [count.metric.name]).fetchall()
         return {tuple(labels): added for *labels, added in rows if added}
 
     def total(self, count: Count) -> float:
@@ -106,13 +102,10 @@ class Numbers:
         return bool(self.store.read("SELECT 1 FROM increments LIMIT 1"))
 
     def steps(self, count: Count, by: Sequence[Label]) -> dict[Labels, list[float]]:
-        """How many there were in each step of the range, by labels, zeros included; those with few as `others`."""
-        whole = self.number(count, by)
-        largest = sorted(whole, key=lambda labels: -whole[labels])[:MOST]
+        """How many there were in each step of the range, by labels, zeros included."""
         found: dict[Labels, list[float]] = defaultdict(lambda: [0.0] * self.number_of_steps)
-        for (*names, step), added in self.number(count, (*by, STEP)).items():
-            labels = tuple(names) if tuple(names) in largest else ("others",) * len(by)
-            found[labels][step] += added
+        for (*labels, step), added in self.number(count, (*by, STEP)).items():
+            found[tuple(labels)][step] = added
         return dict(found)
 
     def buckets(self, metric: Metric, by: Sequence[Label] = ()) -> dict[Labels, dict[float, float]]:
@@ -135,22 +128,17 @@ class Numbers:
     def _added(self) -> DuckDBPyConnection:
         """What was added within the scope, by series, bucket and step: one pass over what is stored, for every number.
 
-        Without the labels, which would take most of the time; `totals` have them, of all steps together. Both tables
-        are this connection's own, and go with it.
+        Without the labels, which would take most of the time. The table is this connection's own, and goes with it.
         """
         scope = self.scope
         whose = " AND ".join(f"{OF_WHOM[name]} = ${name}" for name in scope.only) or "true"
-        step = "((at_ns - $start - 1) // $step)::INT" if self.number_of_steps > 1 else "0 * $step"
         own = self.store.connection()
         own.execute(
-            f"CREATE TEMP TABLE added AS SELECT series AS id, le, {step} AS {STEP}, sum(added) AS added"
+            f"CREATE TEMP TABLE added AS SELECT series AS id, le, ((at_ns - $start - 1) // $step)::INT AS {STEP},"
+            " sum(added) AS added"
             " FROM increments WHERE at_ns > $start AND at_ns <= $end"
             f" AND series IN (SELECT id FROM series WHERE {whose}) GROUP BY ALL",
             {"start": scope.start_ns, "end": scope.end_ns, "step": self.step_ns, **scope.only},
-        )
-        own.execute(
-            "CREATE TEMP TABLE totals AS SELECT series.*, le, added FROM"
-            " (SELECT id, le, sum(added) AS added FROM added GROUP BY ALL) JOIN series USING (id)"
         )
         return own
 

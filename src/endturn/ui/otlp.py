@@ -1,15 +1,17 @@
-"""OTLP over HTTP, protobuf and JSON, gzipped or not, to rows. Reads bodies and nothing else: no store, no server."""
+"""OTLP, protobuf and JSON, gzipped or not, to rows: the bodies of requests, and files of them."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 import math
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -22,10 +24,12 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
+from endturn.errors import UsageError
 from endturn.reasons import normalize
 from endturn.stop import StopReason
 from endturn.telemetry import schema
 from endturn.ui.rows import LABELS, METRICS, MODEL_CALLS, WHERE, Batch, Point, Row, SeriesKey
+from endturn.ui.store import Store
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -33,8 +37,6 @@ MOST_BYTES: Final = 20 * 1024 * 1024
 """The longest body, before and after it is unpacked: what a Collector takes by default."""
 MOST_AT_ONCE: Final = 2 * MOST_BYTES
 """The longest that all bodies may be together that are being read, or not yet written."""
-SMALL: Final = 512 * 1024
-"""A body up to this length always has room; how many come at once is for the server to limit."""
 MOST_ROWS: Final = 100_000
 """How many spans, log records and points one request may hold: a row takes far more memory than its bytes."""
 BODY_S: Final = 10.0
@@ -70,10 +72,7 @@ class BadRequest(Exception):
 
 
 class Room:
-    """The memory for bodies, all together: senders that come at once wait for one another instead of filling it.
-
-    What a body's first `SMALL` bytes take is not counted: whoever sends much, and stalls, stops no small export.
-    """
+    """The memory for bodies, all together: senders that come at once wait for one another instead of filling it."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._left = most
@@ -85,24 +84,26 @@ class Room:
         Raises:
             BadRequest: as soon as it is too long, too late, or not what it says it is, or no room is left for it.
         """
-        found, taken = bytearray(), 0
-        late = asyncio.timeout(BODY_S)
+        found = bytearray()
         try:
-            async with late:
+            async with _in_time():
                 async for part in _unpacked(chunks, encoding, most):
-                    found += part
-                    more = max(len(found) - SMALL, 0) - taken
-                    if more > self._left:
+                    if len(part) > self._left:
                         raise BadRequest(503, "too much is coming at once: send this again in a moment")
-                    taken += more
-                    self._left -= more
+                    self._left -= len(part)
+                    found += part
             yield bytes(found)
-        except TimeoutError:
-            if late.expired():
-                raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
-            raise
         finally:
-            self._left += taken
+            self._left += len(found)
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(BODY_S):
+            yield
+    except TimeoutError:
+        raise BadRequest(408, f"the body has not come within {BODY_S:g} seconds") from None
 
 
 async def _unpacked(chunks: AsyncIterable[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
@@ -133,8 +134,6 @@ def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST
         if kind == PROTOBUF:
             request.ParseFromString(content)
         elif kind == JSON:
-            if (objects := content.count(b"{")) > 10 * most_rows:
-                raise BadRequest(413, f"the body has {objects} objects: export smaller batches")
             tree = json.loads(content)
             if not isinstance(tree, dict):
                 raise ParseError("it is no JSON object")
@@ -143,18 +142,7 @@ def read(signal: str, content_type: str, content: bytes, most_rows: float = MOST
             raise BadRequest(415, f"Content-Type {content_type!r} is not read: send {PROTOBUF} or {JSON}")
     except (DecodeError, ParseError, ValueError, RecursionError) as error:
         raise BadRequest(400, f"the body is no {type(request).__name__}: {error}") from None
-    if (rows := _count(signal, request)) > most_rows:
-        raise BadRequest(413, f"the body has {rows} spans, log records or points: export at most {most_rows} at once")
-    return _batch(signal, request)
-
-
-def _count(signal: str, request: Any) -> int:
-    """How many rows a request may become; nothing is made of it yet."""
-    resources, (scopes, each) = getattr(request, f"resource_{_GROUPS[signal][0]}"), _GROUPS[signal]
-    held = [getattr(scope, each) for resource in resources for scope in getattr(resource, f"scope_{scopes}")]
-    if signal != "metrics":
-        return sum(map(len, held))
-    return sum(len(getattr(m, m.WhichOneof("data") or "gauge").data_points) for metrics_ in held for m in metrics_)
+    return _batch(signal, request, most_rows)
 
 
 def answer(signal: str, content_type: str, batch: Batch) -> bytes:
@@ -175,7 +163,7 @@ def _encoded(message: Message, content_type: str) -> bytes:
     return json.dumps(MessageToDict(message)).encode() if JSON in content_type else message.SerializeToString()
 
 
-def _batch(signal: str, request: Any) -> Batch:
+def _batch(signal: str, request: Any, most: float) -> Batch:
     batch = Batch()
     for resource in getattr(request, f"resource_{_GROUPS[signal][0]}"):
         about = _attributes(resource.resource.attributes)
@@ -192,6 +180,10 @@ def _batch(signal: str, request: Any) -> Batch:
                         _add_event(batch, each, who)
                     case "metrics" if each.name in METRICS:
                         _add_points(batch, each, who, instance)
+                if batch.size > most:
+                    raise BadRequest(
+                        413, f"the body has more than {most} spans, events or points: export fewer at once"
+                    )
     return batch
 
 
@@ -335,3 +327,55 @@ def _with_base64(tree: Any) -> Any:
         else _with_base64(value)
         for key, value in tree.items()
     }  # fmt: skip
+
+
+# --- Files --------------------------------------------------------------------------------------------------------
+
+MEMBERS: Final = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMetrics": "metrics"}
+"""Which signal a request is of, by the member that it has."""
+
+
+def load(store: Store, path: Path) -> str:
+    """Read a file into the store, and say what was in it; raises UsageError for one that holds no OTLP JSON."""
+    # All of it is read before any is written, so that none is stored by half.
+    found = [(len(batch.spans), len(batch.events), len(batch.points)) for batch in _batches(path)]
+    total = Batch(from_file=True)
+    for batch in _batches(path):
+        total.add(batch)
+        if total.size > 20_000:
+            store.write(total)
+            total = Batch(from_file=True)
+    store.write(total)
+    spans, events, points = map(sum, zip((0, 0, 0), *found, strict=True))
+    return f"{spans} spans, {events} events, {points} metric points"
+
+
+def _batches(path: Path) -> Iterator[Batch]:
+    try:
+        for number, request in _requests(path):
+            signals = [signal for member, signal in MEMBERS.items() if isinstance(request, dict) and member in request]
+            if not signals:
+                raise UsageError(f"{path}, line {number}: no {', '.join(MEMBERS)} in it, so it is no OTLP JSON")
+            content = json.dumps(request).encode()
+            yield from (read(signal, JSON, content, math.inf) for signal in signals)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    except BadRequest as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _requests(path: Path) -> Iterator[tuple[int, Any]]:
+    """Each request with its line; a file may also be one request over many lines."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                yield number, json.loads(line)
+            except ValueError:
+                if number > 1:
+                    raise UsageError(f"{path}, line {number}: no JSON") from None
+                try:
+                    yield 1, json.loads(line + file.read())
+                except ValueError as error:
+                    raise UsageError(f"{path}: no JSON: {error}") from None

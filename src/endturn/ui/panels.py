@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS, TRUNCATED_TURNS, UNFINISHED_TURNS, Indicator
-from endturn.ui.numbers import BY_MODEL, MOST, STEP, Numbers, quantile, step_of
+from endturn.ui.numbers import BY_MODEL, STEP, Numbers, quantile, step_of
 from endturn.ui.rows import METRICS, data
 from endturn.ui.store import Store
 from endturn.ui.views import COLOURS, NS, View, colour, count, share, words
@@ -63,23 +63,17 @@ def shown(indicator: Indicator, value: float | None) -> str:
 
 
 def models(asked: Numbers) -> list[dict[str, Any]]:
-    """Services and models, the one with most unfinished turns first; beyond `MOST` together."""
+    """Services and models, the one with most unfinished turns first."""
     by = tuple(BY_MODEL.values())
     counts = {name: asked.number(INDICATORS[name].count, by) for name in ("responses", "turns", "unfinished")}
     shares = {name: asked.share(INDICATORS[name], by) for name in ("truncation", "unfinished_share")}
     rows = [
-        (only := dict(zip(BY_MODEL, labels, strict=True)))
-        | {"only": only}
+        dict(zip(BY_MODEL, labels, strict=True))
         | {name: found.get(labels, 0.0) for name, found in counts.items()}
         | {name: found.get(labels) for name, found in shares.items()}
         for labels in sorted({*counts["responses"], *counts["turns"]})
     ]
-    rows.sort(key=lambda row: (-row["unfinished"], -(row["truncation"] or 0), -row["responses"]))
-    largest = rows[:MOST]
-    if others := rows[MOST:]:
-        together = {"service": f"{len(others)} others", "provider": "", "model": "", "only": {}} | dict.fromkeys(shares)
-        largest.append(together | {name: sum(row[name] for row in others) for name in counts})
-    return largest
+    return sorted(rows, key=lambda row: (-row["unfinished"], -(row["truncation"] or 0), -row["responses"]))
 
 
 # --- Charts -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any, Final
 from endturn import __version__
 from endturn.errors import UsageError, did_you_mean
 from endturn.telemetry.indicators import INDICATORS
-from endturn.ui import files, panels, views
+from endturn.ui import otlp, panels, views
 from endturn.ui.numbers import Numbers
 from endturn.ui.rows import data
 from endturn.ui.store import Store, opened
@@ -70,7 +70,7 @@ def run(inputs: Sequence[Path], *, file: Path | None, format_: str, fail_on: Seq
         raise UsageError(f"there is no file {str(file)!r}")
     with TemporaryDirectory() as folder, closing(Store(file and _copied(file, Path(folder)))) as store:
         for path in inputs:
-            files.load(store, path)
+            otlp.load(store, path)
         found = _found(store, limits)
     status = 1 if any(each["met"] for each in found["limits"]) else 3 if limits and not found["measured"] else 0
     print(_written(found, format_))
@@ -96,7 +96,7 @@ def _found(store: Store, limits: Sequence[Limit]) -> dict[str, Any]:
         "version": __version__,
         "measured": asked.measured,
         "values": values,
-        "models": [{k: v for k, v in row.items() if k != "only"} for row in panels.models(asked)],
+        "models": panels.models(asked),
         "unfinished": store.read_rows(f"{left} ORDER BY start_ns LIMIT 100", parameters),
         "limits": [
             # Without a value nothing has happened, so no condition is met.

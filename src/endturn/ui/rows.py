@@ -78,6 +78,11 @@ class Batch:
     why: str = ""
     from_file: bool = False
 
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.spans) + len(self.events) + len(self.points)
+
     def reject(self, count: int, why: str) -> None:
         """Leave out some of the request."""
         self.rejected += count

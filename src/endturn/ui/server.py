@@ -15,19 +15,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
 from endturn.errors import UsageError
-from endturn.ui import files
+from endturn.ui import otlp
 from endturn.ui.app import LOOPBACK, Page, application
 from endturn.ui.store import DAY_NS, Store
 
 PORT: Final = 4318
 """Where OTLP over HTTP goes if nobody says otherwise."""
-MOST_CONNECTIONS: Final = 500
-"""How many may be open at once; who comes then is told 503. Half of the files that a process may usually have open."""
 
 
 def run(
@@ -63,7 +61,7 @@ def run(
     store = Store(file, keep_ns=round(keep_days * DAY_NS), most_bytes=most_mb * 1024**2)
     with suppress(KeyboardInterrupt), closing(store):
         for path in inputs:
-            print(f"{path}: {files.load(store, path)}")
+            print(f"{path}: {otlp.load(store, path)}")
         with serving(store, listening, host=host, traces=traces) as address:
             print(f"endturn's page is at {address}  (Ctrl-C ends it)", flush=True)
             if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") != address:
@@ -81,11 +79,11 @@ def serving(store: Store, listening: socket.socket, *, host: str = "127.0.0.1", 
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"  # noqa: S104 (compared, not bound)
     page = Page(store, address=address, traces=traces)
     app = application(page, only_here=LOOPBACK.fullmatch(shown) is not None)
-    config = uvicorn.Config(
-        app, log_level="warning", lifespan="off", http="h11", ws="none", server_header=False,
-        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=2,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
+    # Who comes when 500 connections are open is told 503: half of the files that a process may usually have open.
+    limits: Any = {"limit_concurrency": 500, "timeout_graceful_shutdown": 2}
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", lifespan="off", ws="none", server_header=False, **limits)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endturn-ui", daemon=True)
     thread.start()
     try:

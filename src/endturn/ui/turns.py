@@ -24,8 +24,6 @@ ENDINGS: Final[dict[str, dict[str, str]]] = data("endings.yaml")
 AT_AN_END: Final = 100
 """How many spans, or events, of a turn are shown of its beginning and of its end."""
 TOOL: Final = "execute_tool"
-NEARLY: Final = 0.9
-"""Whose output is less of its limit was cut off by something else."""
 
 
 def listed(view: View, store: Store) -> dict[str, Any]:
@@ -183,9 +181,8 @@ def _pieces(calls: Sequence[Step]) -> list[Step]:
 def _ticks(turn: Row) -> list[tuple[float, float]]:
     """Marks of the time axis: where, in percent, and after how many seconds."""
     seconds = max((turn["end_ns"] - turn["start_ns"]) / 1e9, 1e-6)
-    every = next(
-        (unit * 10**power for power in range(-4, 6) for unit in (1, 2, 5) if seconds / (unit * 10**power) <= 5),
-        seconds,
+    every = min(
+        unit * 10.0**power for power in range(-7, 10) for unit in (1, 2, 5) if unit * 10.0**power * 5 >= seconds
     )
     return [(n * every / seconds * 100, n * every) for n in range(int(seconds / every) + 1)]
 
@@ -207,7 +204,7 @@ def ending(turn: Row, cuts: Sequence[Row], *, tokens: int, repaired: bool, in_to
     cut = cuts[0] if cuts else {}
     reason = cut.get("reason") or StopReason.MAX_TOKENS.value
     limit, used = cut.get("max_tokens"), cut.get("output_tokens")
-    if reason == StopReason.MAX_TOKENS and limit and used is not None and used < limit * NEARLY:
+    if reason == StopReason.MAX_TOKENS and limit and used is not None and used < 0.9 * limit:
         reason = "another limit"
     longer = whole and tokens > (limit or 0)
     said = {
