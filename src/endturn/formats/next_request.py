@@ -61,6 +61,17 @@ def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None
     return None
 
 
+def resumes_message(format: str, unfinished: Callable[[Json, str], Json]) -> Resuming:
+    """How a format goes on that sends an answer back as one message, as in `continued_message`."""
+
+    def resume(
+        request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+    ) -> Request:
+        return continued_message(request, cut, unfinished, format=format, prompt=prompt, strategy=strategy)
+
+    return resume
+
+
 def continued_message(
     request: Request,
     cut: ChatResponse,

@@ -11,7 +11,7 @@ from endturn.formats.reading import count, member
 from endturn.stop import Row
 
 if TYPE_CHECKING:
-    from endturn.formats.fold import Reply
+    from endturn.formats.format import Format
     from endturn.formats.summaries import Context
 
 
@@ -99,7 +99,7 @@ class Vocabulary(NamedTuple):
 class InFormat(NamedTuple):
     """The response is in another format: how that answers, and what must be known to read it."""
 
-    reply: Reply
+    format: Format
     ctx: Context
 
 

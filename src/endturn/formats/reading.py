@@ -80,6 +80,7 @@ def output_type(form: Any, modalities: Any = None) -> str | None:
         return other
     if isinstance(form, type):  # the SDK makes a schema of it
         return "json"
+    form = next(iter(items(form)), form)  # of several, the first
     return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
 
 
