@@ -7,14 +7,12 @@ what.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.errors import UsageError
 from endturn.events import Strategy
 from endturn.formats.errors import shortened
 from endturn.formats.format import Format
@@ -22,11 +20,11 @@ from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import figures, filled, raw_reason, words
+from endturn.formats.scripting import words
 from endturn.formats.settings import with_extra
-from endturn.formats.summaries import TAIL, Context, Event, RequestSummary, Voice
+from endturn.formats.summaries import TAIL, Context, RequestSummary, Voice
 from endturn.stop import find_row, raw_text
-from endturn.stop_reasons import COMPATIBLE, rows_of
+from endturn.stop_reasons import rows_of
 from endturn.tables import lines, shipped
 
 NAME: Final = "completions"
@@ -367,59 +365,16 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_ENDED: Final = frozenset({"", "llamacpp", "alephalpha"})
-"""Dialects whose last event says nothing but that it is the last."""
 
-
-@cache
-def _written() -> Mapping[str, Mapping[str, Json]]:
-    """dialect → how it writes a body, an event of a stream, and the last one."""
-    found: dict[str, dict[str, Json]] = {}
-    for _, (dialect, part, written) in lines(shipped(), "completion_replies.tsv", range(3, 4)):
-        found.setdefault(dialect, {})[part] = json.loads(written)
-    return found
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A scripted response as the service of that dialect would send it: a body, or the events of a stream.
-
-    Raises:
-        UsageError: the service does not stream.
-    """
-    raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
-    dialect = dialect if dialect in _written() else ""
-    written, said, ended = _written()[dialect], response.text, response.stop.terminal_seen
-    known = {"id": response.id, "model": response.model, "usage": response.usage, **figures(response.usage)}
-
-    def fill(part: str, text: str, so_far: str, reason: str | None, place: int = 1) -> Any:
-        values = {
-            **known,
-            "text": text,
-            "so_far": so_far,
-            "place": place,
-            "reason": reason,
-            "typed_reason": reason and {"type": reason},
-            "stop_type": "limit" if reason == _FULL else reason or "none",
-            "truncated": reason == _FULL,
-        }
-        return filled(written.get(part) or written["last"], values)
-
-    if not stream:
-        return cast(Json, fill("body", said, said, raw))
-    if "last" not in written:
-        raise UsageError("AI21's text models do not stream")
-    pieces, so_far, events = words(said), "", list[Json | str]()
-    if ended and (dialect in _ENDED or not pieces):
-        pieces.append("")
-    for place, piece in enumerate(pieces, 1):
-        so_far += piece
-        last = ended and raw is not None and place == len(pieces)
-        events.append(fill("last" if last else "event", piece, so_far, raw if last else None, place))
-    if ended and "usage" in written and (spent := fill("usage", "", said, None)):
-        events.append(spent)
-    if ended and dialect in ("", "alephalpha", "sglang"):
-        events.append(DONE)
-    return [Event("completion" if dialect == "claude_text" else None, each) for each in events]
+def _says(response: ChatResponse, stop: str | None, dialect: str) -> Json:
+    kind = "limit" if stop == _FULL else stop or "none"
+    return {
+        "text": response.text,
+        "number": len(words(response.text)) + 1,
+        "typed": stop and {"type": stop},
+        "stop_type": kind,
+        "truncated": stop == _FULL,
+    }
 
 
 FORMAT: Final = Format(
@@ -434,5 +389,5 @@ FORMAT: Final = Format(
     reader=Reader,
     faulty=_faulty,
     failed=_failed,
-    own_reply=reply,
+    says=_says,
 )

@@ -253,8 +253,9 @@ class Format:
         """
         if self.own_reply is not None:
             return self.own_reply(response, stream=stream, dialect=dialect)
-        stop = raw_reason(response.stop, {**self.reasons[""], **rows_of(self.name, dialect or COMPATIBLE)})
-        return written_reply(self.name, response, stop, self.says(response, stop, dialect), stream=stream)
+        rows = rows_of(self.name, dialect or COMPATIBLE)
+        stop = raw_reason(response.stop, {**rows, **self.reasons[""], **rows})  # the dialect's own words first
+        return written_reply(self.name, dialect, response, stop, self.says(response, stop, dialect), stream=stream)
 
     def reply_error(
         self, status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False

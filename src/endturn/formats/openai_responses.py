@@ -202,9 +202,8 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
         "error": failed if status == "failed" else None,
         "details": {"reason": why} if status == "incomplete" else None,
     }
-    said = written_reply(
-        NAME, response.with_stop(terminal_seen=False) if goes_on else response, status or None, own, stream=stream
-    )
+    response = response.with_stop(terminal_seen=False) if goes_on else response
+    said = written_reply(NAME, dialect, response, status or None, own, stream=stream)
     if not isinstance(said, list):
         return said
     return [Event(event.name, event.data | {"sequence_number": number}) for number, event in enumerate(said)]

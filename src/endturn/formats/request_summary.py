@@ -15,8 +15,8 @@ from endturn.tables import lines, shipped
 Read = Callable[[Any], Any]
 
 
-def _messages(value: Any) -> Sequence[Any]:
-    """A conversation; a bare text, as some formats take it, is one message of the user."""
+def _input(value: Any) -> Sequence[Any]:
+    """A conversation; a bare text is one message of the user."""
     value = {"role": "user", "content": value} if isinstance(value, str) and value else value
     return (value,) if isinstance(value, Mapping) else items(value)
 
@@ -38,12 +38,13 @@ _READ: Final[Mapping[str, Read]] = {
     "stop_sequences": texts,
     "reasoning_level": text_or_none,
     "compaction": lambda value: isinstance(value, Mapping),
-    "history": _messages,
+    "messages": items,
+    "input": _input,
     "system": lambda value: value if isinstance(value, str | list | tuple) else None,
 }
 """How each member is read, unless it is missing or null; what a row of the table may be called."""
 
-_FIELDS: Final = {"schema": "output_type", "modalities": "output_type"}
+_FIELDS: Final = {"schema": "output_type", "modalities": "output_type", "messages": "history", "input": "history"}
 """The field of a summary that a member fills, where it has another name."""
 
 _NOTHING: Final[tuple[Any, ...]] = (None, "", ())

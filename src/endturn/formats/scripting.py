@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from itertools import accumulate
 from string import Template
 from typing import Any, Final, cast
 
@@ -31,9 +32,9 @@ def written_arguments(call: ToolCall) -> str:
 
 
 def written_reply(
-    format: str, response: ChatResponse, stop: str | None, own: Json, *, stream: bool
+    format: str, dialect: str, response: ChatResponse, stop: str | None, own: Json, *, stream: bool
 ) -> Json | list[Event]:
-    """A response in the shapes that `data/scripted_replies.json` has of a format: a body, or the events of a stream.
+    """A response in the shapes that `data/scripted_replies.json` has: a body, or the events of a stream.
 
     A body has the `whole` of each block in its place. A stream is `head`, then of each block `start`, a `word` each,
     `last` and `stop`, then `end`; one that breaks off does so within its last block. `name` is the member that is the
@@ -44,7 +45,7 @@ def written_reply(
     Args:
         stop, own: the format's word for the Stop; what else its shapes have names for.
     """
-    shape, usage = _shapes()[format], response.usage
+    shape, usage = _shapes().get(f"{format} {dialect}") or _shapes()[format], response.usage
     breaks_off = stream and not response.stop.terminal_seen
     said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **figures(usage)}
     spent = {name: value for name, value in filled(shape["usage"], said).items() if value != {}}
@@ -60,10 +61,14 @@ def written_reply(
     said["body"] = filled(shape["body"], said)
     if not stream:
         return cast(Json, said["body"])
+    if "word" not in shape:
+        raise UsageError(f"the {format} dialect {dialect!r} does not stream")
     events = [*filled(shape["head"], said)]
     for kinds, block in blocks:
         events += filled(_of(shape["start"], kinds), block) or []
-        events += [filled(_of(shape["word"], kinds), {**block, "word": word}) for word in words(block["text"])]
+        pieces, word_shape = words(block["text"]), _of(shape["word"], kinds)
+        for number, (word, so_far) in enumerate(zip(pieces, accumulate(pieces), strict=True), 1):
+            events.append(filled(word_shape, {**block, "word": word, "so_far": so_far, "number": number}))
         events += filled(_of(shape["last"], kinds), block) or []
         is_cut = breaks_off and block["index"] == len(blocks) - 1
         events += [] if is_cut else filled(_of(shape["stop"], kinds), block) or []
@@ -79,8 +84,8 @@ _OTHERS: Final = ("context_length_exceeded", "content_filter")
 def written_error(
     format: str, status: int, code: str | None, message: str | None, *, number: int, stream: bool
 ) -> Json | Event:
-    """An error in a format's shape, as an answer's body or within a stream as an event; of others OpenAI's."""
-    shape, said = _shapes().get(format) or _shapes()["openai_chat"], error_words(format, status, code, message)
+    """An error in a format's shape: an answer's body, or the event that it is within a stream."""
+    shape, said = _shapes()[format], error_words(format, status, code, message)
     word = code if code and code not in _OTHERS else said.type
     known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
     known |= {"label": said.code or said.type}
