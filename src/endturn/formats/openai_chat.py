@@ -17,7 +17,7 @@ from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls, written_message
 from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
-from endturn.formats.next_request import continued_message, own_blocks, resent
+from endturn.formats.next_request import own_blocks, resent, resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window, usage_in
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, routed_by
@@ -430,7 +430,7 @@ def resume(
         # The answer that was cut went on with a prefill: both are one message, and servers take no two in a row.
         request, cut = request.but(messages=before), cut.but(text=last.text + cut.text, blocks=None)
     request = request.but(extra={name: value for name, value in request.extra.items() if name not in _GOES_ON})
-    found = continued_message(request, cut, _visible, format=NAME, prompt=prompt, strategy=strategy)
+    found = resumes_message(NAME, _visible)(request, cut, prompt=prompt, strategy=strategy)
     *before, last = found.messages
     if strategy != Strategy.PREFILL or last.role != "assistant":
         return found

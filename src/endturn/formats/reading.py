@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from hashlib import blake2s
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -23,6 +24,11 @@ def member(thing: Any, name: str) -> Any:
     if thing.__class__ is dict or isinstance(thing, Mapping):
         return thing.get(name)
     return None if thing is None or isinstance(thing, PLAIN) else getattr(thing, name, None)
+
+
+def at(thing: Any, path: str) -> Any:
+    """What stands at the end of a path of members; None where one of them is missing."""
+    return reduce(member, path.split("."), thing)
 
 
 def first(thing: Any, *names: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from endturn.chat import Json, Request, Tool
-from endturn.formats.reading import first, items, member, text
+from endturn.formats.reading import at, count, first, items, member, text
 from endturn.formats.scripting import filled
 
 LIMIT_MEMBERS: Final = frozenset(
@@ -55,25 +55,19 @@ def with_setting(extra: Mapping[str, Any], path: tuple[str, ...], value: int) ->
 
 
 _BUDGETS: Final = (
-    ("thinking", "budget_tokens"),  # Anthropic
-    ("thinking", "token_budget"),  # Cohere
-    ("reasoning", "max_tokens"),  # OpenRouter
-    ("generationConfig", "thinkingConfig", "thinkingBudget"),  # Gemini
-    ("additionalModelRequestFields", "thinking", "budget_tokens"),  # Bedrock, Claude
-    ("additionalModelRequestFields", "reasoning_config", "budget_tokens"),  # Bedrock, Claude's first
+    "thinking.budget_tokens",  # Anthropic
+    "thinking.token_budget",  # Cohere
+    "reasoning.max_tokens",  # OpenRouter
+    "generationConfig.thinkingConfig.thinkingBudget",  # Gemini
+    "additionalModelRequestFields.thinking.budget_tokens",  # Bedrock, Claude
+    "additionalModelRequestFields.reasoning_config.budget_tokens",  # Bedrock, Claude's first
 )
 """Where the formats say how many tokens are set aside for thinking."""
 
 
 def thinking_budget(request: Request) -> int:
     """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
-    for path in _BUDGETS:
-        asked: object = request.extra
-        for name in path:
-            asked = asked.get(name) if isinstance(asked, dict) else None
-        if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0:
-            return asked
-    return 0
+    return next(filter(None, (count(at(request.extra, path)) for path in _BUDGETS)), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
