@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pydantic
 import pytest
-from anthropic.types import StopReason as AnthropicStopReason
-from anthropic.types.beta import BetaStopReason
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.chat.chat_completion import Choice
-from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 
 from endturn.chat import ChatResponse
 from endturn.formats import FORMATS, format_of
-from endturn.formats.anthropic import FORMAT as anthropic
 from endturn.formats.openai_chat import FORMAT as openai_chat
-from endturn.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
-from endturn.stop_reasons import rows_of
+from endturn.stop import TRUNCATED, Resume, Stop, StopReason, find_row, find_stop, raw_text
 
 ROWS = openai_chat.reasons[""]
 
@@ -28,35 +21,6 @@ class Reason(Enum):
     """As google-genai and others hold their reasons."""
 
     LENGTH = "length"
-
-
-@pytest.mark.parametrize(
-    ("values", "rows"),
-    [
-        pytest.param(Choice.model_fields["finish_reason"].annotation, ROWS, id="openai body"),
-        pytest.param(get_args(ChunkChoice.model_fields["finish_reason"].annotation)[0], ROWS, id="openai chunk"),
-        pytest.param(AnthropicStopReason, anthropic.reasons[""], id="anthropic"),
-        pytest.param(BetaStopReason, anthropic.reasons[""], id="anthropic beta"),
-    ],
-)
-def test_the_installed_sdks_know_no_reason_without_a_row(values: Any, rows: dict[str, Row]) -> None:
-    """A canary: a new release of an SDK with a new stop reason fails here first, and names it."""
-    assert get_args(values), "the SDK no longer lists its reasons where they were"
-    assert [value for value in get_args(values) if value not in rows] == []
-
-
-def test_the_canary_looks_where_the_sdk_keeps_its_choices() -> None:
-    """The classes that the canary reads are those of the SDK's responses."""
-    assert get_args(ChatCompletion.model_fields["choices"].annotation) == (Choice,)
-    assert get_args(ChatCompletionChunk.model_fields["choices"].annotation) == (ChunkChoice,)
-
-
-def test_no_word_means_two_things() -> None:
-    """The union of the dialects, used for unnamed servers, is free of contradictions."""
-    for rows in openai_chat.reasons.values():
-        for raw, row in rows.items():
-            other = rows_of("openai_chat", "never heard of")[raw]
-            assert (row.reason, row.incomplete, row.detail) == (other.reason, other.incomplete, other.detail), raw
 
 
 @pytest.mark.parametrize("api", FORMATS)

@@ -40,43 +40,6 @@ def usage_chunk() -> Event:
     return Event(None, {"id": "cmpl-Cq7", "model": "gpt-3.5-turbo-instruct", "choices": [], "usage": usage})
 
 
-def titan(text: str, reason: str = "FINISH") -> Json:
-    """A body of Amazon Titan."""
-    result = {"tokenCount": 9, "outputText": text, "completionReason": reason}
-    return {"inputTextTokenCount": 12, "results": [result]}
-
-
-def titan_chunk(text: str, reason: str | None = None) -> Json:
-    """An event of Amazon Titan's stream."""
-    spent = {"totalOutputTextTokenCount": 9 if reason else None, "inputTextTokenCount": 12 if reason else None}
-    return {"outputText": text, "index": 0, **spent, "completionReason": reason}
-
-
-def llama(text: str, reason: str | None = "stop", asked: int | None = 12, answered: int = 9) -> Json:
-    """A body, or an event, of Meta's Llama on Bedrock."""
-    spent = {"prompt_token_count": asked, "generation_token_count": answered}
-    return {"generation": text, **spent, "stop_reason": reason}
-
-
-def mistral(text: str, reason: str | None = "stop") -> Json:
-    """A body, or an event, of Mistral's text models on Bedrock."""
-    return {"outputs": [{"text": text, "stop_reason": reason}]}
-
-
-def command(text: str, reason: str = "COMPLETE") -> Json:
-    """A body of Cohere Command on Bedrock."""
-    return {"id": "g-1", "generations": [{"id": "g-1-0", "text": text, "finish_reason": reason}], "prompt": "Hello"}
-
-
-def ai21(text: str, reason: Any) -> Json:
-    """A body of AI21's Jurassic-2."""
-    return {
-        "id": 1234,
-        "prompt": {"text": "Hello", "tokens": []},
-        "completions": [{"data": {"text": text, "tokens": []}, "finishReason": reason}],
-    }
-
-
 def claude(text: str, reason: str | None = "stop_sequence", stop: str | None = "\n\nHuman:") -> Json:
     """A body, or an event, of Claude's text completion."""
     return {"type": "completion", "completion": text, "stop_reason": reason, "stop": stop if reason else None}

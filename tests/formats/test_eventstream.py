@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from endturn.errors import DecodeError
 from endturn.formats import Event, Framing
-from endturn.formats.aws_eventstream import MessagesDecoder, message
+from endturn.formats.aws_eventstream import message
 from endturn.formats.framing import events
 
 botocore: Any = import_module("botocore.eventstream")  # Neither typed nor with stubs.
@@ -129,16 +129,6 @@ def test_kinds_of_messages(headers: bytes, payload: bytes, expected: Any) -> Non
     assert read(built(headers, payload)) == [Event(None, expected)]
 
 
-@given(data=st.data())
-def test_any_chunking_gives_the_same_events(data: st.DataObject) -> None:
-    """However the bytes arrive, the events are the same; a message that is cut off is none."""
-    raw = message(DELTA) + message(STOP) + message(BROKEN)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=40)))
-    chunks = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
-    assert read(*chunks) == [DELTA, STOP, BROKEN]
-    assert read(*chunks, message(STOP)[:-1]) == [DELTA, STOP, BROKEN]
-
-
 _NAMES = st.text(min_size=1, max_size=20).filter(
     lambda name: len(name.encode()) < 100 and not name.endswith("Exception")
 )
@@ -204,12 +194,3 @@ def test_an_sse_stream_is_not_taken_for_one() -> None:
     """Text, as a proxy might send it, is damage from its first bytes."""
     with pytest.raises(DecodeError, match="damaged"):
         read(b'data: {"contentBlockDelta": {}}\n\n')
-
-
-def test_long_messages_cost_what_they_are_long() -> None:
-    """A message of a megabyte in chunks of 64 bytes is kept in one place."""
-    raw = message(Event(None, {"chunk": {"bytes": "x" * 1_000_000}}))
-    decoder = MessagesDecoder()
-    found = [each for i in range(0, len(raw), 64) for each in decoder.feed(raw[i : i + 64])]
-    assert len(found[0].data["chunk"]["bytes"]) == 1_000_000
-    assert decoder.close() == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
+from endturn.errors import ProviderError
 from endturn.formats import Context
 from endturn.formats.errors import broken, error_of, quota, says_of_stop, shortened
 from endturn.stop import StopReason
@@ -19,32 +19,6 @@ def error(status: int, body: Any, headers: dict[str, str] | None = None) -> Prov
     """The exception for an answer."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return error_of(status, headers or {}, raw, ctx=CTX)
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "status"),
-    [
-        ({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}, ProviderUnavailable, 503),
-        ({"error": {"message": "Quota", "status": "RESOURCE_EXHAUSTED"}}, ProviderUnavailable, 429),
-        ({"error": {"message": "Too late", "status": "DEADLINE_EXCEEDED"}}, ProviderTimeout, 504),
-        ({"error": {"message": "No", "status": "PERMISSION_DENIED"}}, RequestRejected, 403),
-        ({"throttlingException": {"message": "Too many requests"}}, ProviderUnavailable, 429),
-        ({"type": "modelStreamErrorException", "message": "Broke off"}, ProviderUnavailable, 424),
-        ({"modelTimeoutException": {"message": "Too late"}}, ProviderTimeout, 408),
-        ({"validationException": {"message": "Bad"}}, RequestRejected, 400),
-        ({"internalServerException": {}}, ProviderUnavailable, 500),
-        ({"error": {"message": "Bad", "code": "tool_use_failed", "status_code": 400}}, RequestRejected, 400),
-        ({"error": {"message": "Slow down", "type": "rate_limit_error", "code": "429"}}, ProviderUnavailable, 429),
-        ({"response": {"error": {"code": "invalid_prompt", "message": "Bad"}}}, RequestRejected, 400),
-        ({"error": "Broke off", "error_type": "incomplete_generation"}, ProviderUnavailable, 500),
-        ({"error": "an unknown error"}, ProviderUnavailable, 500),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_errors_inside_streams(body: Any, kind: type[ProviderError], status: int) -> None:
-    """Under HTTP 200 the error's number, code, type or status word stands for the status."""
-    raised = error_of(200, {}, body, ctx=CTX)
-    assert (type(raised), raised.status) == (kind, status)
 
 
 def test_an_error_inside_a_stream_says_of_the_stop_what_an_answer_says() -> None:
@@ -84,6 +58,11 @@ def test_a_rate_limit_inside_a_stream_is_no_full_window() -> None:
         ("Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "QWxhZGRpbjpvcGVu"),
         ("authorization: bearer abc.def-ghi", "abc.def-ghi"),
         ("github_pat_11ABCDEFG0abcdefgh", "11ABCDEFG0"),
+        ("Incorrect API key provided: sk-proj-abcdefghijklmnop. See the docs.", "sk-proj-abcdefghijklmnop"),
+        ("sk-ant-api03-abcdefghijk", "sk-ant-api03-abcdefghijk"),
+        ("gsk_abcdefghijklmnop", "gsk_abcdefghijklmnop"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.abc", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.abc"),
+        ('{"api_key": "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9v"}', "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9v"),
     ],
     ids=lambda value: value[:12],
 )
@@ -101,31 +80,12 @@ def test_no_key_of_any_provider_gets_out(said: str, secret: str) -> None:
         "request ca47a5ce-e260-4824-aa0e-2e62669d5d6e",
         "basic usage is free",
         "model accounts/fireworks/models/llama",
+        "See the docs.",
     ],
 )
 def test_what_is_no_key_stays(said: str) -> None:
     """Ids to quote to the support, and plain words, are kept."""
     assert shortened(said) == said
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "sk-proj-abcdefghijklmnop",
-        "sk-ant-api03-abcdefghijk",
-        "gsk_abcdefghijklmnop",
-        "AIzaSyA1234567890abcdefghijkl",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.abc",
-        "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4MTIz",
-    ],
-)
-def test_no_key_gets_out(secret: str) -> None:
-    """Neither the message nor the body of an exception repeats a key."""
-    raised = error(401, {"error": {"message": f"Incorrect API key provided: {secret}. See the docs."}})
-    assert secret not in f"{raised} {raised.body}"
-    assert "See the docs" in str(raised)
-    assert secret not in shortened(f"Authorization: Bearer {secret}")
-    assert secret not in shortened(json.dumps({"api_key": secret}))
 
 
 def test_bodies_are_shortened() -> None:
@@ -134,45 +94,6 @@ def test_bodies_are_shortened() -> None:
     assert raised.body is not None
     assert len(raised.body) == 1_000
     assert len(str(raised)) < 400
-
-
-def test_a_limit_that_left_no_room_for_an_answer_is_a_stop_reason() -> None:
-    """OpenAI and Azure say 400 where a reasoning model used the whole limit before its answer."""
-    sentence = "Could not finish the message because max_tokens or model output limit was reached."
-    told = {"message": sentence, "type": "invalid_request_error", "param": None, "code": None}
-    raised = error(400, {"error": told})
-    assert type(raised) is RequestRejected
-    assert raised.stop is not None
-    assert (raised.stop.reason, raised.stop.truncated) == (StopReason.MAX_TOKENS, True)
-
-
-@pytest.mark.parametrize(
-    ("provider", "kind"), [("groq", ProviderUnavailable), ("cohere", RequestRejected)], ids=["groq", "cohere"]
-)
-def test_status_498_is_no_room_at_groq_and_a_bad_key_at_cohere(provider: str, kind: type[ProviderError]) -> None:
-    """A status that no standard knows means what its provider says."""
-    assert type(error_of(498, {}, b"{}", ctx=Context(provider=provider))) is kind
-
-
-@pytest.mark.parametrize("status", [302, 307, 308])
-def test_a_redirect_that_nobody_followed_has_its_own_status(status: int) -> None:
-    """Sending it again leads to the same redirect."""
-    raised = error(status, b"", {"location": "https://elsewhere.example/v1"})
-    assert (type(raised), raised.status) == (RequestRejected, status)
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"type": "insufficient_quota", "message": "You exceeded your current quota."},
-        {"type": "exceeded_current_quota_error", "message": "Your account is suspended."},
-        {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."},
-    ],
-    ids=["openai", "moonshot", "z_ai"],
-)
-def test_a_used_up_balance_is_no_rate_limit(told: dict[str, str]) -> None:
-    """It comes with the same status, and waiting does not help."""
-    assert type(error(429, {"error": told})) is RequestRejected
 
 
 def test_an_error_inside_a_stream_has_one_word() -> None:

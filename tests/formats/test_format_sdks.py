@@ -17,7 +17,11 @@ import ollama
 import openai
 import pytest
 import together
+from anthropic.types import StopReason as AnthropicStopReason
+from anthropic.types.beta import BetaStopReason
 from cohere.types import ChatFinishReason, FinishReason
+from google.genai import types
+from google.genai._gaos.types.interactions.interaction import InteractionStatus
 from groq.types.chat import chat_completion as groq_body, chat_completion_chunk as groq_chunk
 from huggingface_hub import ChatCompletionOutput, ChatCompletionStreamOutput
 from huggingface_hub.inference._generated.types import text_generation as tgi
@@ -386,6 +390,11 @@ def literals(annotation: Any) -> set[str]:
     return words | {word for each in inner if not isinstance(each, str) for word in literals(each)}
 
 
+def members(enumeration: Any) -> set[str]:
+    """What an enumeration declares; Google's grow by what the tests made its SDK read."""
+    return {enumeration[name].value for name in vars(enumeration) if name in enumeration.__members__}
+
+
 def reasons(model: Any) -> Callable[[], set[str]]:
     """The words that a model's `finish_reason` declares."""
     return lambda: literals(model.model_fields["finish_reason"].annotation)
@@ -431,6 +440,12 @@ DECLARED: dict[str, tuple[str, str, Callable[[], set[str]]]] = {
     "hugging face, tgi": ("openai_chat", "tgi", lambda: literals(tgi.TextGenerationOutputFinishReason)),
     "hugging face": ("openai_chat", "huggingface", lambda: literals(tgi.TextGenerationOutputFinishReason)),
     "hugging face, text": ("completions", "tgi", lambda: literals(tgi.TextGenerationOutputFinishReason)),
+    "anthropic": ("anthropic", "", lambda: literals(AnthropicStopReason)),
+    "anthropic beta": ("anthropic", "", lambda: literals(BetaStopReason)),
+    "google": ("gemini", "", lambda: members(types.FinishReason)),
+    "google, vertex": ("gemini", "vertex", lambda: members(types.FinishReason)),
+    "google, prompts": ("gemini", "promptFeedback", lambda: members(types.BlockedReason)),
+    "google, interactions": ("gemini_interactions", "", lambda: literals(InteractionStatus)),
     "cohere": ("cohere", "", lambda: literals(ChatFinishReason)),
     "cohere v1": ("cohere", "v1", lambda: literals(FinishReason)),
 }
@@ -454,6 +469,8 @@ def test_no_sdk_knows_a_reason_without_a_row(sdk: str) -> None:
 def test_the_canaries_look_where_the_sdks_keep_their_choices() -> None:
     """The classes that the canaries read are those of the SDKs' responses; Ollama's declares no set of reasons."""
     for response, choice in (
+        (openai_body.ChatCompletion, openai_body.Choice),
+        (openai_chunk.ChatCompletionChunk, openai_chunk.Choice),
         (groq_body.ChatCompletion, groq_body.Choice),
         (groq_chunk.ChatCompletionChunk, groq_chunk.Choice),
         (together_body.ChatCompletion, together_body.Choice),

@@ -10,13 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 from anthropic.types.beta import BetaMessage
 from google import genai
 from google.genai import errors, types
-from google.genai._gaos.types.interactions.interaction import InteractionStatus
 from google.genai._interactions import APIStatusError
 from openai.types.chat import ChatCompletion
 
@@ -406,23 +405,6 @@ def test_an_object_of_the_sdk_is_read_as_the_body_is(format: str) -> None:
 
 def _model() -> Any:
     return import_module("botocore.session").get_session().get_service_model("bedrock-runtime")
-
-
-@pytest.mark.parametrize(
-    ("dialect", "members"),
-    [("", types.FinishReason), ("vertex", types.FinishReason), ("promptFeedback", types.BlockedReason)],
-)
-def test_google_declares_no_reason_without_a_row(dialect: str, members: Any) -> None:
-    """The enumerations that its SDK declares; they have grown by what the tests made it read."""
-    declared = [name for name in vars(members) if name in members.__members__]
-    assert len(declared) > 7, "the SDK no longer lists its reasons where they were"
-    assert [name for name in declared if members[name].value not in format_of("gemini").reasons[dialect]] == []
-
-
-def test_google_declares_no_status_without_a_row() -> None:
-    """Those of interactions."""
-    literal, *_ = get_args(InteractionStatus)
-    assert set(get_args(literal)) - set(format_of("gemini_interactions").reasons[""]) == set()
 
 
 def test_botocore_declares_what_is_read() -> None:

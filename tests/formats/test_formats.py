@@ -145,12 +145,15 @@ def test_no_gateway_word_means_something_else_at_home(name: str) -> None:
     assert [raw for raw in home.keys() & gateway.keys() if home[raw].reason is not gateway[raw].reason] == []
 
 
-def test_no_word_of_completions_means_two_things() -> None:
+@pytest.mark.parametrize("name", ["openai_chat", "completions"])
+def test_no_word_means_two_things(name: str) -> None:
     """Of all dialects' words, none has two meanings: a reply of nobody's in particular can be judged by their union."""
-    every = rows_of("completions", "never heard of")
-    for rows in completions.reasons.values():
+    every = rows_of(name, "never heard of")
+    for rows in format_of(name).reasons.values():
         for raw, row in rows.items():
-            assert (every[raw].reason, every[raw].incomplete) == (row.reason, row.incomplete), raw
+            other = every[raw]
+            assert (other.reason, other.incomplete) == (row.reason, row.incomplete), raw
+            assert name == "completions" or other.detail == row.detail, raw
 
 
 # Completions in every service's words

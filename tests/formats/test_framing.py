@@ -6,7 +6,7 @@ import pytest
 
 from endturn.errors import DecodeError
 from endturn.formats import Event
-from endturn.formats.framing import DONE, SSEDecoder, events, frame
+from endturn.formats.framing import DONE, events, frame
 
 A = Event(None, {"a": 1})
 
@@ -65,11 +65,3 @@ def test_json_that_python_will_not_read_is_a_decode_error(raw: str) -> None:
 def test_frames_read_back(event: Event) -> None:
     """An event written is the event read, whatever is in it."""
     assert list(events([frame(event)])) == [event]
-
-
-def test_long_lines_cost_what_they_are_long() -> None:
-    """A line of a megabyte in chunks of 16 bytes is joined once."""
-    decoder = SSEDecoder()
-    raw = b'data: "' + b"x" * 1_000_000 + b'"\n\n'
-    found = [event for i in range(0, len(raw), 16) for event in decoder.feed(raw[i : i + 16])]
-    assert len(found[0].data) == 1_000_000

@@ -203,9 +203,10 @@ def test_arguments_that_parse_run_even_where_their_meaning_was_cut() -> None:
     assert played.ran == [("search", {"q": "cargo test --featu"})]
 
 
-def test_a_cut_response_without_content_ends_the_turn() -> None:
-    """No prompt is sent for it."""
-    played = play([cut(""), say("never")], preset="forgeflare")
+@both_presets
+def test_a_cut_response_without_content_ends_the_turn(preset: str) -> None:
+    """No prompt is sent for it; wave's specification would call again, and nothing says that more would come."""
+    played = play([cut(""), say("never")], preset=preset)
     assert (len(played.requests), played.result.outcome) == (1, "no_progress")
 
 

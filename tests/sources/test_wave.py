@@ -14,7 +14,6 @@ from tests.support.scripted_turns import (
     cut,
     every_format,
     every_prefilled_model,
-    not_arrived,
     play,
     whole_and_streamed,
 )
@@ -105,17 +104,6 @@ def test_three_in_a_row_without_tools_end_the_turn() -> None:
     assert (len(played.requests), played.result.outcome) == (4, "retry_limit")
     played = play([call("search", {"q": "x"})], preset="wave", exhausted="last", max_iterations=7)
     assert (len(played.ran), played.result.outcome) == (7, "max_iterations")
-
-
-def test_an_empty_answer_is_not_continued() -> None:
-    """The specification would call again; nothing says that the next answer would be another."""
-    played = play([cut(""), say("never")], preset="wave")
-    assert (len(played.requests), played.result.outcome) == (1, "no_progress")
-
-
-def test_a_call_that_never_arrived_is_not_run() -> None:
-    """Its braces are never closed for it."""
-    assert play([not_arrived(text="So: "), say("no.")], preset="wave").ran == []
 
 
 # --- Which ways of asking may be used -----------------------------------------------------------------------------

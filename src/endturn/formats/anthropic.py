@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.formats.fold import Fold, Reply
+from endturn.chat import Json, Message, Request, Usage
+from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object, error_beside
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_reply
-from endturn.formats.settings import ToolShape
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.settings import ToolShape, present, schema_of
+from endturn.formats.summaries import Context, Voice
 from endturn.stop import Row, StopReason, raw_text
 from endturn.stop_reasons import tables
 
@@ -31,7 +30,10 @@ _ASKED_COMPACTION: Final = {"compaction": Row(StopReason.END_TURN, source="anthr
 _DEFAULT_MAX_TOKENS: Final = 4_096
 """Sent where a request sets no limit: the API demands one, and every model it serves accepts this one."""
 
-_TOOL: Final = ToolShape(schema="input_schema")
+_TOOL: Final = ToolShape(
+    schema="input_schema",
+    choices={"none": {"type": "none"}, "required": {"type": "any"}, "": {"type": "tool", "name": "$name"}},
+)
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -188,37 +190,22 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a request for a message goes."""
-    return Route("POST", "/v1/messages")
-
-
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for."""
-    compacts = isinstance(kwargs.get("compaction"), Mapping)
-    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"), compaction=compacts)
-
-
-_CHOICES: Final = {"auto": None, "none": {"type": "none"}, "required": {"type": "any"}}
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /v1/messages. The API has no seed, and no JSON format without a schema: both are left out."""
-    choice, schema = request.tool_choice, request.format
-    has_schema = schema not in (None, {"type": "json_object"})
+    schema = schema_of(request)
     settings = {
         "system": _system(request.messages),
-        "tools": [_TOOL.written(tool) for tool in request.tools] or None,
-        "tool_choice": _CHOICES.get(choice, {"type": "tool", "name": choice}) if request.tools else None,
+        "tools": _TOOL.all(request),
+        "tool_choice": _TOOL.chosen(request),
         "temperature": request.temperature,
-        "output_config": {"format": {"type": "json_schema", "schema": schema}} if has_schema else None,
+        "output_config": None if schema is None else {"format": {"type": "json_schema", "schema": schema}},
         "stream": stream or None,
     }
     return {
         "model": request.model,
         "max_tokens": request.max_tokens or _DEFAULT_MAX_TOKENS,
         "messages": _messages(request.messages),
-        **{name: value for name, value in settings.items() if value is not None},
+        **present(settings),
         **request.extra,
     }
 
@@ -263,35 +250,20 @@ def _message(message: Message) -> Iterable[Json]:
     return [{**result, "is_error": True} if message.is_error else result]
 
 
-# --- Scripted replies -------------------------------------------------------------------------------------------------
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as the API would send it: a body, or the events of a stream. It always says how much was used."""
-    response = response.but(id=response.id or "msg_endturn", usage=response.usage or Usage())
-    return written_reply(NAME, response, raw_reason(response.stop, REASONS[dialect]), stream=stream)
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
-    framing=Framing.SSE,
-    reasons=REASONS,
     voice=Voice("msg_", "toolu_", "request-id"),
-    replies=Reply(
-        name=NAME,
-        reader=Reader,
-        rows=_rows_of,
-        faulty=an_object("a message", "an event of a message stream", _faulty),
-        failed=error_beside("content"),
-        blocks=_blocks,
-        has_end=True,
-    ),
-    route=route,
+    paths={"": "/v1/messages"},
     routed=routed_by(rf"{SEGMENTS}/v1/messages"),
-    request_summary=request_summary,
     body=encode,
     resume=resumes(NAME, _text),
-    reply=reply,
-    reply_error=errors_of(NAME),
+    reader=Reader,
+    own_rows=_rows_of,
+    faulty=an_object("a message", "an event of a message stream", _faulty),
+    failed=error_beside("content"),
+    blocks=_blocks,
+    has_end=True,
+    # It always says how much was used.
+    says=lambda response, stop, dialect: {} if response.usage else {"usage": {"input_tokens": 0, "output_tokens": 0}},
 )

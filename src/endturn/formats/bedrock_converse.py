@@ -7,26 +7,20 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
-from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request, Tool, Usage
+from endturn.chat import Json, Message, Request, Tool, Usage
 from endturn.formats.errors import error_words
-from endturn.formats.fold import Fold, Reply
+from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
 from endturn.formats.history import call_in
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import raw_reason, written_reply
-from endturn.formats.settings import written_settings
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
-from endturn.stop_reasons import tables
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
+from endturn.formats.summaries import Context, Event, Framing, Voice
 
 NAME: Final = "bedrock_converse"
-
-REASONS: Final = tables(NAME)
-"""dialect → raw value → row."""
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -169,16 +163,6 @@ def _failed(data: Any) -> Any:
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a request goes: the model is part of the path, quoted as botocore does, an ARN's ':' and '/' too."""
-    return Route("POST", f"/model/{quote(request.model, safe='')}/converse{'-stream' if stream else ''}")
-
-
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for, of boto3 (`modelId`) or as a body (`model`)."""
-    return asked(NAME, kwargs, items(kwargs.get("messages")), kwargs.get("system"))
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of a Converse request; the path says the model, and whether to stream.
 
@@ -188,22 +172,21 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     Members of `extra` that are objects in the body too, such as `inferenceConfig`, are merged with those.
     """
     system = [each for each in request.messages if each.role == "system" and own_blocks(each, NAME) is None]
-    choice, schema = request.tool_choice, {"jsonSchema": {"schema": json.dumps(request.format)}}
-    tools: Json = {"tools": [_tool(tool) for tool in request.tools]}
-    if choice not in ("auto", "none"):
-        tools["toolChoice"] = {"any": {}} if choice == "required" else {"tool": {"name": choice}}
-    has_schema = request.format not in (None, {"type": "json_object"})
+    schema, chosen = schema_of(request), _TOOL.chosen(request)
+    form = {"type": "json_schema", "structure": {"jsonSchema": {"schema": json.dumps(schema)}}}
     settings = {
         "system": [part for message in system for part in _parts(message.content)],
         "inferenceConfig": written_settings(request, {"maxTokens": "max_tokens", "temperature": "temperature"}),
-        "toolConfig": tools if request.tools else {},
-        "outputConfig": {"textFormat": {"type": "json_schema", "structure": schema}} if has_schema else {},
+        "toolConfig": present({"tools": [*map(_tool, request.tools)] or None, "toolChoice": chosen}),
+        "outputConfig": {} if schema is None else {"textFormat": form},
     }
     body = {"messages": _messages(request.messages), **{name: value for name, value in settings.items() if value}}
-    for name, value in request.extra.items():
-        ours = body.get(name)
-        body[name] = {**ours, **value} if isinstance(ours, dict) and isinstance(value, dict) else value
+    for name in request.extra:
+        body = with_extra(body, {name: request.extra[name]}, name)
     return body
+
+
+_TOOL: Final = ToolShape(choices={"none": None, "required": {"any": {}}, "": {"tool": {"name": "$name"}}})
 
 
 def _tool(tool: Tool) -> Json:
@@ -263,11 +246,6 @@ _IN_STREAMS: Final[Mapping[str, str]] = {
 """The exceptions that a stream knows by a name of their own; any other is validationException there."""
 
 
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as the API would send it: a body, or the events of a stream."""
-    return written_reply(NAME, response, raw_reason(response.stop, REASONS[""]), stream=stream)
-
-
 def reply_error(
     status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
 ) -> Json | Event:
@@ -282,21 +260,15 @@ FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
-    reasons=REASONS,
     voice=Voice("", "tooluse_", "x-amzn-requestid"),
-    replies=Reply(
-        name=NAME,
-        reader=Reader,
-        rows=lambda ctx: REASONS[""],
-        faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
-        failed=_failed,
-        blocks=_blocks,
-    ),
-    route=route,
+    # The model is quoted as botocore does, an ARN's ':' and '/' too.
+    paths={"": "/model/{model}/converse[|-stream]"},
     routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/converse(?:(?P<stream>-stream)|(?P<whole>))"),
-    request_summary=request_summary,
     body=encode,
     resume=resumes(NAME, _text, forced="toolConfig.toolChoice"),
-    reply=reply,
-    reply_error=reply_error,
+    reader=Reader,
+    faulty=an_object("an answer of Converse", "an event of a Converse stream", _faulty, done=False),
+    failed=_failed,
+    blocks=_blocks,
+    own_error=reply_error,
 )

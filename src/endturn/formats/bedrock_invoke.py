@@ -11,19 +11,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Request, Usage
 from endturn.errors import DecodeError
 from endturn.events import Strategy
-from endturn.formats import bedrock_converse, completions, fold, format_of
+from endturn.formats import bedrock_converse, completions, format_of
 from endturn.formats.errors import shortened
+from endturn.formats.fold import Reader as FamilyReader
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE, parse
 from endturn.formats.parts import End, Fault, InFormat, Part, Tokens, Unreadable, Vocabulary
 from endturn.formats.reading import count, items, member, text
 from endturn.formats.request_summary import SEGMENTS, routed_by
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Voice
 from endturn.stop import Row, StopReason
 from endturn.tables import lines, shipped
 
@@ -187,8 +187,8 @@ class Reader:
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._ctx, self._keep = ctx, keep
-        self._replies: fold.Reply | None = None
-        self._read: fold.Reader | None = None
+        self._format: Format | None = None
+        self._read: FamilyReader | None = None
 
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event, of a body, or of a body with its headers."""
@@ -207,21 +207,21 @@ class Reader:
             yield Fault(exception)
             return
         if self._read is None and (family := self._family(said)) is not None:
-            self._replies = family.inner.replies
+            self._format = family.inner
             self._ctx = replace(self._ctx, dialect=family.dialect)
-            self._read = self._replies.reader(self._ctx, self._keep)
-            yield InFormat(self._replies, self._ctx)
-        if self._read is None or self._replies is None:
+            self._read = self._format.reader(self._ctx, self._keep)
+            yield InFormat(self._format, self._ctx)
+        if self._read is None or self._format is None:
             if said and "choices" not in said:  # some streams in the chat format begin with no choice
                 yield Unreadable()
             return
         yield from self._read(_with_reasons(said) if "choices" in said else said)
         # At first its name was that of ApplyGuardrail: GUARDRAIL_INTERVENED.
         if text(said.get(_GUARDRAIL)).endswith("INTERVENED"):
-            yield Vocabulary(_guarded(self._replies.rows(self._ctx)))
+            yield Vocabulary(_guarded(self._format.rows(self._ctx)))
         if (metrics := said.get(_METRICS)) is not None:
             yield from _tokens(member(metrics, "inputTokenCount"), member(metrics, "outputTokenCount"))
-            if not self._replies.has_end:
+            if not self._format.has_end:
                 yield End()
 
     def _family(self, said: Json) -> _Family | None:
@@ -286,7 +286,7 @@ def _headers(headers: Mapping[str, str]) -> Iterator[Part]:
 def _faulty(data: Any, whole: bool) -> str | None:
     said = _unwrapped(data)
     if (family := _told(said)) is not None:
-        return family.inner.replies.faulty(said, whole)
+        return family.inner.faulty(said, whole)
     if isinstance(said, dict) and not whole:
         return None
     expected = "the body of an invoked model is an object of its family's format"
@@ -300,7 +300,7 @@ def _failed(data: Any) -> Any:
     if not isinstance(said, dict):
         return None
     if (family := _told(said)) is not None:
-        return family.inner.replies.failed(said)
+        return family.inner.failed(said)
     return _exception(said) or (said if said.get("error") else None)
 
 
@@ -308,11 +308,6 @@ def _failed(data: Any) -> Any:
 
 _OPENAI: Final = re.compile(r"openai\.")
 """Its models know the chat format's newer name of the limit; the others know the older one alone."""
-
-
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a request goes: the model is part of the path, quoted as botocore does, an ARN's ':' and '/' too."""
-    return Route("POST", f"/model/{quote(request.model, safe='')}/invoke{'-with-response-stream' if stream else ''}")
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -380,17 +375,20 @@ FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
     framing=Framing.EVENTSTREAM,
-    reasons=REASONS,
     voice=Voice("msg_", "toolu_", "x-amzn-requestid"),
-    replies=fold.Reply(
-        name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed, headers=_headers
-    ),
-    route=route,
+    # The model is quoted as botocore does, an ARN's ':' and '/' too.
+    paths={"": "/model/{model}/invoke[|-with-response-stream]"},
     routed=routed_by(rf"{SEGMENTS}/model/(?P<model>.+)/invoke(?:(?P<stream>-with-response-stream)|(?P<whole>))"),
-    request_summary=request_summary,
     body=encode,
     resume=resume,
-    reply=reply,
-    reply_error=bedrock_converse.reply_error,
+    own_summary=request_summary,
     inner=lambda body: _asked(body).inner,
+    reader=Reader,
+    faulty=_faulty,
+    failed=_failed,
+    headers=_headers,
+    own_rows=lambda ctx: REASONS[""],
+    own_reasons=REASONS,
+    own_reply=reply,
+    own_error=bedrock_converse.reply_error,
 )

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from endturn.chat import ChatResponse, Json, Message, Request, Tool
-from endturn.events import Strategy
+from endturn.chat import Json, Message, Request, Tool
 from endturn.formats.chat_messages import without_lost_calls, written_message
 from endturn.formats.errors import label_of
-from endturn.formats.fold import Fold, Reply
+from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
-from endturn.formats.next_request import continued_message, own_blocks
+from endturn.formats.next_request import own_blocks, resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import arguments, count, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_reply
-from endturn.formats.settings import FUNCTION, written_settings
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.settings import ANY_JSON, FUNCTION, present, written_settings
+from endturn.formats.summaries import Context, RequestSummary, Voice
 from endturn.stop import raw_text
-from endturn.stop_reasons import rows_of, tables
 
 NAME: Final = "cohere"
-REASONS: Final = tables(NAME)
-"""dialect → raw value → row. The dialect "" is v2; Bedrock's Command R speaks "v1"."""
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -230,26 +226,20 @@ def _failed(data: Any) -> Any:
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-_PATH: Final = rf"{SEGMENTS}/v2/chat"
 _SETTINGS: Final = {name: name for name in ("max_tokens", "temperature", "seed")}
-_ANY_JSON: Final = {"type": "json_object"}
-
-
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a chat request goes."""
-    return Route("POST", "/v1/chat" if dialect == "v1" else "/v2/chat")
+_TOOL: Final = replace(FUNCTION, choices={"none": "NONE", "": "REQUIRED"})
+"""Of several tools none can be chosen by its name."""
 
 
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a request asks for; of v1, the results of tools and the new message stand after its history."""
-    history, system = items(kwargs.get("messages")), None
-    if not history and isinstance(kwargs.get("message"), str):
-        system = text(kwargs.get("preamble")) or None
-        results, message = items(kwargs.get("tool_results")), kwargs["message"]
-        history = [*items(kwargs.get("chat_history"))]
-        history += [{"role": "TOOL", "tool_results": results}] if results else []
-        history += [{"role": "user", "content": message}] if message else []
-    return asked(NAME, kwargs, history, system)
+    message, results = kwargs.get("message"), items(kwargs.get("tool_results"))
+    if items(kwargs.get("messages")) or not isinstance(message, str):
+        return asked(NAME, kwargs)
+    history = [*items(kwargs.get("chat_history"))]
+    history += [{"role": "TOOL", "tool_results": results}] if results else []
+    history += [{"role": "user", "content": message}] if message else []
+    return asked(NAME, kwargs, history=history, system=text(kwargs.get("preamble")) or None)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -258,24 +248,19 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     v2 knows no choice of one tool among several: that tool is offered alone, and required. v1 has no choice at all:
     with "none", no tool is offered.
     """
-    is_v1 = dialect == "v1"
-    body: Json = {"model": request.model, **(_conversation_v1(request.messages) if is_v1 else {})}
-    if not is_v1:
-        body["messages"] = [written for message in request.messages if (written := _written(message)) is not None]
-    named = [tool for tool in request.tools if tool.name == request.tool_choice]
-    if request.tools and is_v1 and request.tool_choice != "none":
-        body["tools"] = [_tool_v1(tool) for tool in request.tools]
-    elif request.tools and not is_v1:
-        body["tools"] = [FUNCTION.written(tool) for tool in named or request.tools]
-        if request.tool_choice != "auto":
-            body["tool_choice"] = "NONE" if request.tool_choice == "none" else "REQUIRED"
-    body |= written_settings(request, _SETTINGS)
-    if request.format is not None:
-        schema = {} if request.format == _ANY_JSON else {"schema" if is_v1 else "json_schema": request.format}
-        body["response_format"] = {**_ANY_JSON, **schema}
-    if stream:
-        body["stream"] = True
-    return body | request.extra
+    is_v1, form, choice = dialect == "v1", request.format, request.tool_choice
+    if is_v1:
+        tools = None if choice == "none" else [_tool_v1(tool) for tool in request.tools] or None
+        body = {**_conversation_v1(request.messages), "tools": tools}
+    else:
+        named = tuple(tool for tool in request.tools if tool.name == choice)
+        messages = [written for message in request.messages if (written := _written(message)) is not None]
+        body = {"messages": messages, "tools": _TOOL.all(request.but(tools=named or request.tools))}
+        body["tool_choice"] = _TOOL.chosen(request)
+    body |= {"model": request.model, **written_settings(request, _SETTINGS), "stream": stream or None}
+    schema = {} if form == ANY_JSON else {"schema" if is_v1 else "json_schema": form}
+    body["response_format"] = None if form is None else {**ANY_JSON, **schema}
+    return present(body) | request.extra
 
 
 def _written(message: Message) -> Json | None:
@@ -298,19 +283,6 @@ def _written(message: Message) -> Json | None:
 def _says(part: Any) -> bool:
     kind = member(part, "type")
     return kind not in ("text", "thinking") or bool(text(member(part, kind)).strip())
-
-
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
-        strategy: `prompt`; `prefill` (the partial answer is the last message, its trailing whitespace stripped);
-            `resend` (the answer verbatim, nothing after it).
-    """
-    return continued_message(request, cut, _unfinished, format=NAME, prompt=prompt, strategy=strategy)
 
 
 def _unfinished(message: Json, said: str) -> Json:
@@ -378,37 +350,19 @@ def _tool_v1(tool: Tool) -> Json:
     return written
 
 
-# --- Scripted replies -------------------------------------------------------------------------------------------------
-
-_ROWS: Final = {**REASONS[""], **REASONS["v1"]}
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as v2 would send it, whichever version is asked: a body, or the events of a stream."""
-    return written_reply(NAME, response, raw_reason(response.stop, _ROWS), stream=stream)
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="cohere",
-    framing=Framing.SSE,
-    reasons=REASONS,
     # With eight digits more, an id is a UUID, as Cohere's are.
     voice=Voice("c14c80c3-18eb-4519-9460-0000", "tool_", "x-debug-trace-id"),
-    replies=Reply(
-        name=NAME,
-        reader=Reader,
-        rows=lambda ctx: rows_of(NAME, ctx.dialect),
-        faulty=an_object("a chat response", "an event of a chat stream", _faulty),
-        failed=_failed,
-        blocks=_blocks,
-        has_end=True,
-    ),
-    route=route,
-    routed=routed_by(_PATH),
-    request_summary=request_summary,
+    paths={"": "/v2/chat", "v1": "/v1/chat"},
+    routed=routed_by(rf"{SEGMENTS}/v2/chat"),
     body=encode,
-    resume=resume,
-    reply=reply,
-    reply_error=errors_of(NAME),
+    resume=resumes_message(NAME, _unfinished),
+    own_summary=request_summary,
+    reader=Reader,
+    faulty=an_object("a chat response", "an event of a chat stream", _faulty),
+    failed=_failed,
+    blocks=_blocks,
+    has_end=True,
 )

@@ -7,27 +7,24 @@ what.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
-from endturn.errors import UsageError
 from endturn.events import Strategy
 from endturn.formats.errors import shortened
-from endturn.formats.fold import Reply
 from endturn.formats.format import Format
 from endturn.formats.framing import DONE
 from endturn.formats.parts import Fault, Head, Part, Reason, Text, Tokens, Vocabulary
 from endturn.formats.reading import count, items, member, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, figures, filled, raw_reason, words
+from endturn.formats.scripting import words
 from endturn.formats.settings import with_extra
-from endturn.formats.summaries import TAIL, Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.summaries import TAIL, Context, RequestSummary, Voice
 from endturn.stop import find_row, raw_text
-from endturn.stop_reasons import COMPATIBLE, rows_of, tables
+from endturn.stop_reasons import rows_of
 from endturn.tables import lines, shipped
 
 NAME: Final = "completions"
@@ -257,15 +254,16 @@ def _failed(data: Any) -> Any:
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-# dialect → path of a whole answer, path of a stream.
-_ROUTES: Final[Mapping[str, tuple[str, str]]] = {
-    "tgi": ("/generate", "/generate_stream"),
-    "sglang": ("/generate", "/generate"),
-    "llamacpp": ("/completion", "/completion"),
-    "watsonx": ("/text/generation?version=2023-05-02", "/text/generation_stream?version=2023-05-02"),
-    "alephalpha": ("/complete", "/complete"),
-}
 _BEDROCK: Final = frozenset({"titan", "llama", "mistral", "command", "ai21", "claude_text"})
+_PATHS: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(_BEDROCK),  # only `bedrock_invoke` reaches them
+    "": "/completions",
+    "tgi": "/[generate|generate_stream]",
+    "sglang": "/generate",
+    "llamacpp": "/completion",
+    "watsonx": "/text/[generation|generation_stream]?version=2023-05-02",
+    "alephalpha": "/complete",
+}
 _SPEAKERS: Final = {"user": "User: ", "assistant": "Assistant: ", "tool": "Tool: ", "system": ""}
 _CLAUDE: Final = {"user": "\n\nHuman: ", "assistant": "\n\nAssistant: ", "tool": "Tool: ", "system": ""}
 
@@ -276,18 +274,6 @@ _PATH: Final = (
     rf"|(?:(?:{SEGMENTS}/v1)?(?:/deployments/[^/]+)?/text/generation(?P<whole>$)?|{SEGMENTS}(?<!/api)/generate)"
     r"(?P<stream>_stream)?"
 )
-
-
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a prompt goes.
-
-    Raises:
-        UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke` reaches.
-    """
-    if dialect in _BEDROCK:
-        raise UsageError(f"the completions dialect {dialect!r} has no path of its own: use the format 'bedrock_invoke'")
-    whole, streamed = _ROUTES.get(dialect, ("/completions", "/completions"))
-    return Route("POST", streamed if stream else whole)
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -373,81 +359,35 @@ def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     several = len(prompts) if prompts and isinstance(prompts[0], str | list) else 1
     said = text(prompt) or next((text(each) for each in prompts if isinstance(each, str)), "")
     own = {"stream_usage": True} if dialect else {}
-    found = asked(NAME, kwargs, ({"role": "user", "content": said},) if said else (), **own)
+    found = asked(NAME, kwargs, history=({"role": "user", "content": said},) if said else (), **own)
     return replace(found, choices=several * found.choices)
 
 
 # --- Scripted replies -------------------------------------------------------------------------------------------------
 
-_ENDED: Final = frozenset({"", "llamacpp", "alephalpha"})
-"""Dialects whose last event says nothing but that it is the last."""
 
-
-@cache
-def _written() -> Mapping[str, Mapping[str, Json]]:
-    """dialect → how it writes a body, an event of a stream, and the last one."""
-    found: dict[str, dict[str, Json]] = {}
-    for _, (dialect, part, written) in lines(shipped(), "completion_replies.tsv", range(3, 4)):
-        found.setdefault(dialect, {})[part] = json.loads(written)
-    return found
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A scripted response as the service of that dialect would send it: a body, or the events of a stream.
-
-    Raises:
-        UsageError: the service does not stream.
-    """
-    raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
-    dialect = dialect if dialect in _written() else ""
-    written, said, ended = _written()[dialect], response.text, response.stop.terminal_seen
-    known = {"id": response.id, "model": response.model, "usage": response.usage, **figures(response.usage)}
-
-    def fill(part: str, text: str, so_far: str, reason: str | None, place: int = 1) -> Any:
-        values = {
-            **known,
-            "text": text,
-            "so_far": so_far,
-            "place": place,
-            "reason": reason,
-            "typed_reason": reason and {"type": reason},
-            "stop_type": "limit" if reason == _FULL else reason or "none",
-            "truncated": reason == _FULL,
-        }
-        return filled(written.get(part) or written["last"], values)
-
-    if not stream:
-        return cast(Json, fill("body", said, said, raw))
-    if "last" not in written:
-        raise UsageError("AI21's text models do not stream")
-    pieces, so_far, events = words(said), "", list[Json | str]()
-    if ended and (dialect in _ENDED or not pieces):
-        pieces.append("")
-    for place, piece in enumerate(pieces, 1):
-        so_far += piece
-        last = ended and raw is not None and place == len(pieces)
-        events.append(fill("last" if last else "event", piece, so_far, raw if last else None, place))
-    if ended and "usage" in written and (spent := fill("usage", "", said, None)):
-        events.append(spent)
-    if ended and dialect in ("", "alephalpha", "sglang"):
-        events.append(DONE)
-    return [Event("completion" if dialect == "claude_text" else None, each) for each in events]
+def _says(response: ChatResponse, stop: str | None, dialect: str) -> Json:
+    kind = "limit" if stop == _FULL else stop or "none"
+    return {
+        "text": response.text,
+        "number": len(words(response.text)) + 1,
+        "typed": stop and {"type": stop},
+        "stop_type": kind,
+        "truncated": stop == _FULL,
+    }
 
 
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    framing=Framing.SSE,
-    reasons=tables(NAME),
     voice=Voice("cmpl-", "call_", "x-request-id"),
-    replies=Reply(
-        name=NAME, reader=Reader, rows=lambda ctx: rows_of(NAME, ctx.dialect), faulty=_faulty, failed=_failed
-    ),
-    route=route,
+    paths=_PATHS,
     routed=routed_by(_PATH),
-    request_summary=request_summary,
     body=encode,
     resume=resume,
-    reply=reply,
-    reply_error=errors_of("openai_chat"),
+    own_summary=request_summary,
+    reader=Reader,
+    faulty=_faulty,
+    failed=_failed,
+    says=_says,
 )

@@ -315,7 +315,8 @@ def error_words(format_: str, status: int, code: str | None, message: str | None
     Args:
         message: said instead of the provider's sentence.
     """
-    known = _answers().words[format_]
+    words = _answers().words
+    known = words.get(format_) or words["openai_chat"]
     usual = known.get(str(status)) or known["500" if status >= 500 else "400"]
     own = known.get(code or "", usual)
     return ErrorWords(own.type or usual.type, code or usual.code, message or own.message)

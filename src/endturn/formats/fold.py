@@ -8,10 +8,10 @@ after it is a detail. Telemetry takes the summary and keeps no content; clients 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from endturn.chat import Blocks, CallFragment, ChatResponse, Delta, Json, ToolCall, Usage
 from endturn.formats import parts
@@ -21,40 +21,14 @@ from endturn.formats.reading import arguments
 from endturn.formats.summaries import TAIL, Context, ResponseSummary
 from endturn.stop import Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
 
+if TYPE_CHECKING:
+    from endturn.formats.format import Format
+
 
 class Reader(Protocol):
     """Turns the events of one response, or one whole body, into parts. It sees parsed JSON, and never raises."""
 
     def __call__(self, event: Any, /) -> Iterator[Part]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """How a format answers.
-
-    Attributes:
-        name: the format's.
-        reader: makes a reader, given what must be known and whether content is kept.
-        rows: the table of stop reasons that holds for a response.
-        faulty: what is wrong with the shape of an event, or of a whole body, in a sentence; None where nothing is.
-        failed: the error that an event or a body reports in the place of an answer.
-        headers: what an answer's headers say of it.
-        blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
-        has_end: an event of its own ends a response; otherwise the reason does.
-        closes_calls: the format says when a call is whole; otherwise the next call does, or a reason that is no cut.
-        splits: several choices, where one was asked for, are parts of one answer.
-    """
-
-    name: str
-    reader: Callable[[Context, bool], Reader]
-    rows: Callable[[Context], Mapping[str, Row]]
-    faulty: Callable[[Any, bool], str | None]
-    failed: Callable[[Any], Any]
-    headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
-    blocks: Callable[[Fold], Iterable[Json]] | None = None
-    has_end: bool = False
-    closes_calls: bool = True
-    splits: bool = False
 
 
 @dataclass(slots=True)
@@ -89,9 +63,9 @@ class Fold:
         keep: hold the content too, for `response`.
     """
 
-    def __init__(self, ctx: Context, reply: Reply, *, keep: bool) -> None:
-        self.ctx, self.reply, self.keep = ctx, reply, keep
-        self.rows = reply.rows(ctx)
+    def __init__(self, ctx: Context, format: Format, *, keep: bool) -> None:
+        self.ctx, self.format, self.keep = ctx, format, keep
+        self.rows = format.rows(ctx)
         self.id: str | None = None
         self.model: str | None = None
         self.usage: Usage | None = None
@@ -137,8 +111,8 @@ class Fold:
                 self.window = tokens
             case parts.Vocabulary(rows):
                 self.rows = rows
-            case parts.InFormat(reply, ctx):
-                self.reply, self.ctx, self.rows = reply, ctx, reply.rows(ctx)
+            case parts.InFormat(format, ctx):
+                self.format, self.ctx, self.rows = format, ctx, format.rows(ctx)
                 self._unreadable = False
             case parts.Unreadable():
                 self._unreadable = True
@@ -188,7 +162,7 @@ class Fold:
         choice = self.choices.get(at)
         if choice is None:
             choice = self.choices[at] = _Choice()
-        elif choice.raw is not None and not self.reply.has_end:
+        elif choice.raw is not None and not self.format.has_end:
             if self._is_cut(choice):
                 return None
             choice.raw = choice.own = choice.detail = None
@@ -233,7 +207,7 @@ class Fold:
             return
         self.error = error
         reasons = [choice for choice in self._counting() if choice.raw is not None]
-        over = self.ended if self.reply.has_end else bool(reasons)
+        over = self.ended if self.format.has_end else bool(reasons)
         self.broken = not over and not any(map(self._is_cut, reasons))
 
     @property
@@ -243,7 +217,7 @@ class Fold:
 
     def _counts(self, at: int) -> bool:
         """Whether a choice is part of the answer: of several where one was asked for, all may be."""
-        return at == 0 or (self.reply.splits and self.ctx.asked.choices == 1)
+        return at == 0 or (self.format.splits and self.ctx.asked.choices == 1)
 
     def _counting(self) -> list[_Choice]:
         return [choice for at, choice in sorted(self.choices.items()) if self._counts(at)]
@@ -271,7 +245,7 @@ class Fold:
             return Stop(StopReason.UNKNOWN, detail="unreadable")
         choices = self._counting()
         said = min((each for each in choices if each.raw), key=lambda each: _rank(self._row(each)), default=None)
-        if self.reply.has_end:
+        if self.format.has_end:
             # An error that broke nothing came after the end, or after a reason that it does not change.
             ended = self.ended or self.error is not None or (left and said is not None)
         else:
@@ -299,7 +273,7 @@ class Fold:
     def _close_calls(self, said: _Choice | None, ended: bool) -> None:
         """Which calls are whole: servers and proxies close the call that a limit cut, and fill it up to valid JSON."""
         row = self.rows.get("") if said is None else self._row(said)
-        if self.reply.closes_calls:
+        if self.format.closes_calls:
             # A reason that has no row may be a cut, and so is an answer that is still made.
             unknown = said is not None or self.running is not None
             if ended and (unknown if row is None else row.incomplete) and (calls := self._client_calls()):
@@ -326,7 +300,7 @@ class Fold:
     def response(self, headers: Mapping[str, str] | None = None) -> ChatResponse:
         """All of it."""
         stop = self.stop()
-        blocks = self.reply.blocks
+        blocks = self.format.blocks
         content = tuple(self.blocks.values()) if blocks is None else (*blocks(self),)
         return ChatResponse(
             text="".join(self.text),
@@ -336,7 +310,7 @@ class Fold:
             stop=stop,
             id=self.id,
             model=self.model,
-            blocks=Blocks(self.reply.name, content) if content else None,
+            blocks=Blocks(self.format.name, content) if content else None,
             token=self.token if self._checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
             quota=quota(headers),
         )

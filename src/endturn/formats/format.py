@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 from endturn.chat import ChatResponse, Delta, Json, Request
 from endturn.errors import DecodeError, UsageError
 from endturn.formats.errors import error_of, shortened
-from endturn.formats.fold import Fold, Reply
+from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import Resuming
+from endturn.formats.parts import Part
+from endturn.formats.reading import count
+from endturn.formats.request_summary import asked
+from endturn.formats.scripting import raw_reason, written_error, written_reply
+from endturn.formats.settings import present
 from endturn.formats.summaries import Context, Event, Framing, RequestSummary, ResponseSummary, Route, Routed, Voice
 from endturn.stop import Row
+from endturn.stop_reasons import COMPATIBLE, rows_of, tables
 
 
 class Summarizer:
     """Reads what telemetry needs of a response, from the events of a stream or from one body."""
 
-    def __init__(self, reply: Reply, ctx: Context) -> None:
-        self._fold = Fold(ctx, reply, keep=False)
-        self._read = reply.reader(ctx, False)
+    def __init__(self, format: Format, ctx: Context) -> None:
+        self._fold = Fold(ctx, format, keep=False)
+        self._read = format.reader(ctx, False)
 
     def feed(self, event: Any) -> None:
         """Read one event, or one whole body. Never raises over what a provider sent."""
@@ -46,10 +54,10 @@ class Summarizer:
 class Decoder:
     """Builds a response from a stream's events; `close` may be called at any point."""
 
-    def __init__(self, reply: Reply, ctx: Context) -> None:
-        self._reply, self._ctx = reply, ctx
-        self._fold = Fold(ctx, reply, keep=True)
-        self._read = reply.reader(ctx, True)
+    def __init__(self, format: Format, ctx: Context) -> None:
+        self._format, self._ctx = format, ctx
+        self._fold = Fold(ctx, format, keep=True)
+        self._read = format.reader(ctx, True)
 
     def feed(self, event: Event) -> Iterable[Delta]:
         """The deltas of one event.
@@ -59,7 +67,7 @@ class Decoder:
             ProviderError: the stream reports an error before its end; `partial` holds what had arrived.
         """
         data, fold = event.data, self._fold
-        if (wrong := self._reply.faulty(data, False)) is not None:
+        if (wrong := self._format.faulty(data, False)) is not None:
             raise DecodeError(wrong, provider=self._ctx.provider, body=shortened(repr(data)))
         deltas = []
         for part in self._read(data):
@@ -67,7 +75,7 @@ class Decoder:
             if delta is not None:
                 deltas.append(delta)
         if fold.broken:
-            said = self._reply.failed(data) or {**data, "error": fold.error}
+            said = self._format.failed(data) or {**data, "error": fold.error}
             failure = error_of(200, {}, said, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
@@ -76,10 +84,6 @@ class Decoder:
     def close(self) -> ChatResponse:
         """What arrived, as a response."""
         return self._fold.response()
-
-
-class _Routing(Protocol):
-    def __call__(self, request: Request, *, stream: bool, dialect: str = "") -> Route: ...
 
 
 class _Encoding(Protocol):
@@ -96,62 +100,131 @@ class _Failing(Protocol):
     ) -> Json | Event: ...
 
 
+def _quoted(model: str) -> str:
+    return quote(model, safe="")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format: between our types and one API's JSON, by pure functions.
 
+    Most of what formats do is the same but for words and places: a format declares those. The members that begin with
+    `own` are for what is not the usual.
+
     Attributes:
         name: as in `FORMATS`. provider: whose it is, as in `gen_ai.provider.name`.
-        reasons: dialect → raw value → row; the dialect "" is the format's home.
-        replies: how responses are read.
-        route: where a request goes. routed: what a request's method and path say; None where the format is not spoken
-            there.
-        request_summary: what a body asks for, or an SDK's arguments.
-        body: a request's body; `encode` gives it. resume: the request that asks for the rest of a cut or paused
-            response.
-        reply: a scripted response as a server sends it. Streamed, one whose terminal was not seen breaks off. Raises
-            UsageError where the format cannot say it.
-        reply_error: an error answer's body, or with `stream` the event that it is within a stream. What is None is
-            filled with what the provider says with that status. `number` is the request's.
+
+        paths: dialect → where a request goes, below the base URL. `{model}` stands for the model; of `[whole|streamed]`
+            one counts. None for a family of Bedrock's models.
+        in_path: a model as the path has it.
+        routed: what a request's method and path say; None where the format is not spoken there.
+        body: a request's body; `encode` gives it.
+        resume: the request that asks for the rest of a cut or paused response.
+        own_summary: what a body asks for, or an SDK's arguments, beyond what `data/request_members.tsv` tells.
         fetches: a response can be fetched by its id.
         inner: the format that a body is in, where this one is an envelope.
+
+        reader: makes a reader, given what must be known and whether content is kept.
+        faulty: what is wrong with the shape of an event, or of a whole body, in a sentence; None where nothing is.
+        failed: the error that an event or a body reports in the place of an answer.
+        headers: what an answer's headers say of it.
+        blocks: what a replay sends, of the blocks that the reader gave; None where they are it.
+        has_end: an event of its own ends a response; otherwise the reason does.
+        closes_calls: the format says when a call is whole; otherwise the next call does, or a reason that is no cut.
+        splits: several choices, where one was asked for, are parts of one answer.
+        own_rows: the table of stop reasons that holds for a response, where it is not its dialect's.
+        own_reasons: dialect → raw value → row, where `data/stop_reasons.tsv` does not tell.
+
+        says: what the shapes of a scripted reply have names for, beside what all have: of a response, the format's word
+            for its Stop, and a dialect.
     """
 
     name: str
     provider: str
-    framing: Framing
-    reasons: Mapping[str, Mapping[str, Row]]
+    framing: Framing = Framing.SSE
     voice: Voice
-    replies: Reply
-    route: _Routing
+
+    paths: Mapping[str, str | None]
+    in_path: Callable[[str], str] = _quoted
     routed: Callable[[str, str], Routed | None]
-    request_summary: Callable[[Mapping[str, Any]], RequestSummary]
     body: _Encoding
     resume: Resuming
-    reply: _Replying
-    reply_error: _Failing
+    own_summary: Callable[[Mapping[str, Any]], RequestSummary] | None = None
     fetches: bool = False
     inner: Callable[[Json], Format] | None = None
 
+    reader: Callable[[Context, bool], Reader]
+    faulty: Callable[[Any, bool], str | None]
+    failed: Callable[[Any], Any]
+    headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
+    blocks: Callable[[Fold], Iterable[Json]] | None = None
+    has_end: bool = False
+    closes_calls: bool = True
+    splits: bool = False
+    own_rows: Callable[[Context], Mapping[str, Row]] | None = None
+    own_reasons: Mapping[str, Mapping[str, Row]] | None = None
+
+    says: Callable[[ChatResponse, str | None, str], Json] = lambda response, stop, dialect: {}
+    own_reply: _Replying | None = None
+    own_error: _Failing | None = None
+
+    # --- Requests ---
+
+    def route(self, request: Request, *, stream: bool, dialect: str = "") -> Route:
+        """Where a request goes. A stream that is fetched begins after the event that `extra` says in `starting_after`.
+
+        Raises:
+            UsageError: it is a model family of Bedrock's, which only the format `bedrock_invoke` reaches.
+        """
+        path = self.paths.get(dialect, self.paths[""])
+        if path is None:
+            raise UsageError(
+                f"the {self.name} dialect {dialect!r} has no path of its own: use the format 'bedrock_invoke'"
+            )
+        if request.retrieve is not None and self.fetches:
+            after = count(request.extra.get("starting_after"))
+            query = present({"stream": "true", "starting_after": after}) if stream else {}
+            place = f"{path}/{quote(request.retrieve, safe='')}"
+            return Route("GET", f"{place}?{urlencode(query)}" if query else place)
+        path = re.sub(r"\[(.*?)\|(.*?)\]", r"\2" if stream else r"\1", path)
+        return Route("POST", path.replace("{model}", self.in_path(request.model)))
+
     def encode(self, request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-        """A request's body, in the words of a dialect.
+        """A request's body, in the words of a dialect; nothing where a response is fetched.
 
         Raises:
             UsageError: it asks to fetch a response, which the format cannot.
         """
-        if request.retrieve is not None and not self.fetches:
+        if request.retrieve is None:
+            return self.body(request, stream=stream, dialect=dialect)
+        if not self.fetches:
             raise UsageError(
                 f"the format {self.name!r} cannot fetch a response by its id: use a provider function that can"
             )
-        return self.body(request, stream=stream, dialect=dialect)
+        return {}
+
+    def request_summary(self, kwargs: Mapping[str, Any]) -> RequestSummary:
+        """What a body asks for, or an SDK's arguments."""
+        return asked(self.name, kwargs) if self.own_summary is None else self.own_summary(kwargs)
+
+    # --- Responses ---
+
+    @property
+    def reasons(self) -> Mapping[str, Mapping[str, Row]]:
+        """Dialect → raw value → row; the dialect "" is the format's home."""
+        return tables(self.name) if self.own_reasons is None else self.own_reasons
+
+    def rows(self, ctx: Context) -> Mapping[str, Row]:
+        """The table of stop reasons that holds for a response."""
+        return rows_of(self.name, ctx.dialect) if self.own_rows is None else self.own_rows(ctx)
 
     def summarizer(self, ctx: Context) -> Summarizer:
         """What reads of a response as much as telemetry needs."""
-        return Summarizer(self.replies, ctx)
+        return Summarizer(self, ctx)
 
     def decoder(self, ctx: Context) -> Decoder:
         """What builds a response from a stream's events."""
-        return Decoder(self.replies, ctx)
+        return Decoder(self, ctx)
 
     def decode(self, body: Any, *, ctx: Context, headers: Mapping[str, str] | None = None) -> ChatResponse:
         """A whole body as a response.
@@ -160,16 +233,42 @@ class Format:
             DecodeError: it is none of this format.
             ProviderError: it is an error that came under a status of success, as gateways send them.
         """
-        reply = self.replies
-        if (error := reply.failed(body)) is not None:
+        if (error := self.failed(body)) is not None:
             raise error_of(200, headers or {}, error, ctx=ctx)
-        if (wrong := reply.faulty(body, True)) is not None:
+        if (wrong := self.faulty(body, True)) is not None:
             raise DecodeError(wrong, provider=ctx.provider, body=shortened(repr(body)))
-        fold = Fold(ctx, reply, keep=True)
-        beside = reply.headers(headers or {}) if reply.headers is not None else ()
-        for part in chain(beside, reply.reader(ctx, True)(body)):
+        fold = Fold(ctx, self, keep=True)
+        beside = self.headers(headers or {}) if self.headers is not None else ()
+        for part in chain(beside, self.reader(ctx, True)(body)):
             fold.add(part)
         return fold.response(headers)
+
+    # --- For a provider that plays a script ---
+
+    def reply(self, response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
+        """A scripted response as a server sends it. Streamed, one whose terminal was not seen breaks off.
+
+        Raises:
+            UsageError: the format cannot say it.
+        """
+        if self.own_reply is not None:
+            return self.own_reply(response, stream=stream, dialect=dialect)
+        rows = rows_of(self.name, dialect or COMPATIBLE)
+        stop = raw_reason(response.stop, {**rows, **self.reasons[""], **rows})  # the dialect's own words first
+        return written_reply(self.name, dialect, response, stop, self.says(response, stop, dialect), stream=stream)
+
+    def reply_error(
+        self, status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
+    ) -> Json | Event:
+        """An error answer's body, or with `stream` the event that it is within a stream.
+
+        Args:
+            code, message: what is None is filled with what the provider says with that status.
+            number: the request's.
+        """
+        if self.own_error is not None:
+            return self.own_error(status, code, message, number=number, stream=stream)
+        return written_error(self.name, status, code, message, number=number, stream=stream)
 
 
 # --- What a body or an event is where it is no answer: not an object at all, or an error ---

@@ -16,22 +16,18 @@ from urllib.parse import quote
 
 from endturn.chat import ChatResponse, Json, Message, Request, Usage
 from endturn.formats.errors import shortened
-from endturn.formats.fold import Reply
 from endturn.formats.format import Format
 from endturn.formats.history import call_in
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Fault, Head, Part, Reason, Reasoning, Text, Token, Tokens, Vocabulary
 from endturn.formats.reading import count, first, items, member, minted, text, text_or_none
 from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_reply
-from endturn.formats.settings import ToolShape, with_extra, written_settings
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
+from endturn.formats.summaries import Context, RequestSummary, Voice
 from endturn.stop import StopReason, raw_text
-from endturn.stop_reasons import tables
+from endturn.stop_reasons import rows_of
 
 NAME: Final = "gemini"
-REASONS: Final = tables(NAME)
-"""dialect → raw value → row. Why a prompt was blocked stands beside the candidates, in words of its own."""
 
 # --- Replies ----------------------------------------------------------------------------------------------------------
 
@@ -106,7 +102,7 @@ class Reader:
                         yield Token(token)
             feedback = chunk.get("promptFeedback")
             if feedback is not None and not stopped and (blocked := _word(member(feedback, "blockReason"))):
-                yield Vocabulary(REASONS["promptFeedback"])
+                yield Vocabulary(rows_of(NAME, "promptFeedback"))  # words of its own
                 yield Reason(blocked, detail="prompt")
             if error := chunk.get("error"):
                 yield Fault(error)
@@ -257,19 +253,23 @@ _PATH: Final = (
 _NAMED: Final = re.compile(r"(?:models|tunedModels|endpoints|publishers|projects)/.")
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where the request goes. A model may be named with what it is: "tunedModels/mine", "endpoints/123"."""
-    model = request.model
-    name = quote(model) if _NAMED.match(model) else f"models/{quote(model, safe='')}"
-    method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-    return Route("POST", f"/{name}:{method}")
+def _in_path(model: str) -> str:
+    """A model may be named with what it is: "tunedModels/mine", "endpoints/123"."""
+    return quote(model) if _NAMED.match(model) else f"models/{quote(model, safe='')}"
 
 
 # --- What a request says ---
 
-_TOOL: Final = ToolShape(schema="parametersJsonSchema")
+# `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's.
+_TOOL: Final = ToolShape(
+    schema="parametersJsonSchema",
+    choices={
+        "none": {"mode": "NONE"},
+        "required": {"mode": "ANY"},
+        "": {"mode": "ANY", "allowedFunctionNames": ["$name"]},
+    },
+)
 _SETTINGS: Final = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-_MODES: Final = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
 
 
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
@@ -277,26 +277,22 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
 
     An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
     """
-    body: Json = {"contents": _contents(request.messages)}
     system = [part for message in request.messages if message.role == "system" for part in _parts(message.content)]
-    if system:
-        body["systemInstruction"] = {"parts": system}
-    if request.tools:
-        # `parametersJsonSchema` takes any JSON Schema, `parameters` a part of OpenAPI's.
-        body["tools"] = [{"functionDeclarations": [_TOOL.written(tool) for tool in request.tools]}]
-        if request.tool_choice != "auto":
-            named = {"mode": "ANY", "allowedFunctionNames": [request.tool_choice]}
-            body["toolConfig"] = {"functionCallingConfig": _MODES.get(request.tool_choice, named)}
-    settings = written_settings(request, _SETTINGS)
-    if request.format is not None:
-        settings["responseMimeType"] = "application/json"
-        if request.format != {"type": "json_object"}:
-            settings["responseJsonSchema"] = request.format
-    if settings:
-        body["generationConfig"] = settings
-    if request.token is not None:
-        body["continuationToken"] = request.token
-    return with_extra(body, request.extra, "generationConfig")
+    tools, chosen = _TOOL.all(request), _TOOL.chosen(request)
+    mime = None if request.format is None else "application/json"
+    settings = {
+        **written_settings(request, _SETTINGS),
+        **present({"responseMimeType": mime, "responseJsonSchema": schema_of(request)}),
+    }
+    body = {
+        "contents": _contents(request.messages),
+        "systemInstruction": {"parts": system} if system else None,
+        "tools": tools and [{"functionDeclarations": tools}],
+        "toolConfig": chosen and {"functionCallingConfig": chosen},
+        "generationConfig": settings or None,
+        "continuationToken": request.token,
+    }
+    return with_extra(present(body), request.extra, "generationConfig")
 
 
 def _contents(messages: Iterable[Message]) -> list[Json]:
@@ -357,40 +353,41 @@ def _said(message: Message) -> list[Json]:
 def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
     """What a request asks for: a body, or the SDK's arguments (`config` is a dictionary or its object)."""
     given, config = kwargs.get("contents"), kwargs.get("config")
-    history = given if isinstance(given, list | tuple) else () if given is None else (given,)
     settings = first(kwargs, "generationConfig", "generation_config") if config is None else config
-    system = first(kwargs if config is None else config, "systemInstruction", "system_instruction")
-    seen = asked(NAME, settings, history, model=text(kwargs.get("model")), stream=kwargs.get("stream") is True)
-    seen.system = system
-    return seen
+    return asked(
+        NAME,
+        settings,
+        model=text(kwargs.get("model")),
+        stream=kwargs.get("stream") is True,
+        history=given if isinstance(given, list | tuple) else () if given is None else (given,),
+        system=first(kwargs if config is None else config, "systemInstruction", "system_instruction"),
+    )
 
 
 # --- What a scripted server says ---
 
 
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as the API would send it: a body, or the chunks of a stream."""
-    raw = raw_reason(response.stop, REASONS[""])
+def _says(response: ChatResponse, stop: str | None, dialect: str) -> Json:
     # The SDK stops where the token is the one that it has sent.
-    token = urlsafe_b64encode(f"after {response.id}".encode()).decode() if raw == "CONTINUATION" else None
-    return written_reply(NAME, response, raw, stream=stream, token=token)
+    token = urlsafe_b64encode(f"after {response.id}".encode()).decode()
+    return {"token": token if stop == "CONTINUATION" else None}
 
 
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
-    framing=Framing.SSE,
-    reasons=REASONS,
     # A call of a tool is told by the part, beside a STOP; the full window by a MAX_TOKENS.
     voice=Voice(
         "response-", "function-call-", "x-request-id", {StopReason.TOOL_CALL: "STOP", StopReason.ERROR: "OTHER"}
     ),
-    replies=Reply(name=NAME, reader=Reader, rows=lambda ctx: REASONS[""], faulty=_faulty, failed=_failed),
-    route=route,
+    paths={"": "/{model}:[generateContent|streamGenerateContent?alt=sse]"},
+    in_path=_in_path,
     routed=routed_by(_PATH),
-    request_summary=request_summary,
     body=encode,
     resume=resumes(NAME, _text, forced="toolConfig"),
-    reply=reply,
-    reply_error=errors_of(NAME),
+    own_summary=request_summary,
+    reader=Reader,
+    faulty=_faulty,
+    failed=_failed,
+    says=_says,
 )

@@ -6,21 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
-from urllib.parse import quote
 
-from endturn.chat import ChatResponse, Json, Message, Request, Usage
+from endturn.chat import Json, Message, Request, Usage
 from endturn.formats import parts
 from endturn.formats.errors import says_of_stop
-from endturn.formats.fold import Fold, Reply, joined
+from endturn.formats.fold import Fold, joined
 from endturn.formats.format import Format, an_object, error_beside
-from endturn.formats.framing import DONE
 from endturn.formats.next_request import own_blocks, resumes, sent_back
 from endturn.formats.parts import Block, Call, Part
 from endturn.formats.reading import count, items, member, minted, object_or_text, text, text_or_none
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_reply
-from endturn.formats.settings import ToolShape, with_extra, written_settings
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.settings import ToolShape, present, schema_of, with_extra, written_settings
+from endturn.formats.summaries import Context, Voice
 from endturn.stop import Resume, Row, StopReason, find_row, raw_text
 from endturn.stop_reasons import tables
 
@@ -262,48 +259,40 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
-_TOOL: Final = ToolShape(beside={"type": "function"})
+_TOOL: Final = ToolShape(
+    beside={"type": "function"},
+    choices={"none": "none", "required": "any", "": {"allowed_tools": {"mode": "any", "tools": ["$name"]}}},
+    chooses_alone=True,
+)
 _CONFIG: Final = {"max_output_tokens": "max_tokens", "temperature": "temperature", "seed": "seed"}
-_CHOICES: Final = {"none": "none", "required": "any"}
 _JSON: Final = {"type": "text", "mime_type": "application/json"}
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a request goes; a response that is still being made is fetched by its id."""
-    if request.retrieve is not None:
-        return Route("GET", f"/interactions/{quote(request.retrieve, safe='')}{'?stream=true' if stream else ''}")
-    return Route("POST", "/interactions")
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /interactions; nothing for a request that only fetches.
+    """The body of POST /interactions.
 
     A request with a continuation token and the id of the interaction that it came from has no input: the server kept
     it. Where it keeps nothing (`store` is false) the same input goes along again.
 
     An answer of this format goes back as it came, but for thoughts without a signature, which are not sent again.
     """
-    if request.retrieve is not None:
-        return {}
     system = [message.text for message in request.messages if message.role == "system"]
     is_kept = request.token is not None and request.previous_id is not None and request.extra.get("store") is not False
-    config, choice = written_settings(request, _CONFIG), request.tool_choice
-    if choice != "auto":
-        config["tool_choice"] = _CHOICES.get(choice, {"allowed_tools": {"mode": "any", "tools": [choice]}})
-    schema = {} if request.format == {"type": "json_object"} else {"schema": request.format}
+    config = written_settings(request, _CONFIG)
+    if (choice := _TOOL.chosen(request)) is not None:
+        config["tool_choice"] = choice
     settings = {
         "model": request.model or None,
         "system_instruction": "\n\n".join(system) or None,
         "input": None if is_kept else _steps(request.messages),
-        "tools": [_TOOL.written(tool) for tool in request.tools] or None,
+        "tools": _TOOL.all(request),
         "generation_config": config or None,
-        "response_format": None if request.format is None else {**_JSON, **schema},
+        "response_format": None if request.format is None else {**_JSON, **present({"schema": schema_of(request)})},
         "previous_interaction_id": request.previous_id,
         "continuation_token": request.token,
         "stream": stream or None,
     }
-    body = {name: value for name, value in settings.items() if value is not None}
-    return with_extra(body, request.extra, "generation_config")
+    return with_extra(present(settings), request.extra, "generation_config")
 
 
 def _steps(messages: Sequence[Message]) -> list[Json]:
@@ -339,47 +328,19 @@ def _output(content: str | list[Json]) -> Json:
     return {"type": "model_output", "content": _parts(content)}
 
 
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for. A bare text is shown as one message of the user; of several forms, the first counts."""
-    given, forms = kwargs.get("input"), kwargs.get("response_format")
-    given = {"role": "user", "content": given} if isinstance(given, str) else given
-    history = (given,) if isinstance(given, Mapping) else items(given)
-    body = {**kwargs, "response_format": next(iter(items(forms)), forms)}
-    return asked(NAME, body, history, text_or_none(kwargs.get("system_instruction")))
-
-
-# --- Scripted replies -------------------------------------------------------------------------------------------------
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A response as the API would send it: a body, or the events of a stream."""
-    raw = raw_reason(response.stop, REASONS[""])
-    token = f"after_{response.id}" if raw == "requires_continuation" else None
-    said = written_reply(NAME, response, raw, stream=stream, token=token)
-    ends = isinstance(said, list) and response.stop.terminal_seen
-    return [*said, Event("done", DONE)] if ends else said
-
-
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
-    framing=Framing.SSE,
-    reasons=REASONS,
     voice=Voice("v1_", "call_", "x-request-id"),  # One word for an answer that is cut, whatever cut it.
-    replies=Reply(
-        name=NAME,
-        reader=Reader,
-        rows=_rows,
-        faulty=an_object("an interaction", "an event of an interaction", _faulty),
-        failed=error_beside("status", "steps", "outputs"),
-        blocks=_blocks,
-    ),
-    route=route,
+    paths={"": "/interactions"},
     routed=routed_by(rf"(?:{SEGMENTS}/v1(?:(?:alpha|beta)\d*)?{SEGMENTS})?/interactions(?:/(?P<id>[^/:]+))?"),
-    request_summary=request_summary,
     body=encode,
     resume=resumes(NAME, _output, forced="generation_config.tool_choice", by_id=True),
-    reply=reply,
-    reply_error=errors_of(NAME),
     fetches=True,
+    reader=Reader,
+    own_rows=_rows,
+    faulty=an_object("an interaction", "an event of an interaction", _faulty),
+    failed=error_beside("status", "steps", "outputs"),
+    blocks=_blocks,
+    says=lambda response, stop, dialect: {"token": f"after_{response.id}" if stop == "requires_continuation" else None},
 )

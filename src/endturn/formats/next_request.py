@@ -61,28 +61,26 @@ def resent(request: Request, cut: ChatResponse, strategy: str) -> Request | None
     return None
 
 
-def continued_message(
-    request: Request,
-    cut: ChatResponse,
-    unfinished: Callable[[Json, str], Json],
-    *,
-    format: str,
-    prompt: str,
-    strategy: str,
-) -> Request:
-    """The next request in a format that sends an answer back as one message.
+def resumes_message(format: str, unfinished: Callable[[Json, str], Json]) -> Resuming:
+    """How a format goes on that sends an answer back as one message.
 
     Args:
         unfinished: from the message of the cut answer and its text, the message that may be sent back.
     """
-    if (again := resent(request, cut, strategy)) is not None:
-        return again
-    # A last message that ends in white space is refused.
-    said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
-    own = own_blocks(cut, format)
-    blocks = Blocks(format, (unfinished(own[0], said),)) if own else None
-    partial = cut.message().but(content=said, tool_calls=(), blocks=blocks) if said.strip() else None
-    return asking_on(request, partial, prompt=prompt, strategy=strategy)
+
+    def resume(
+        request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
+    ) -> Request:
+        if (again := resent(request, cut, strategy)) is not None:
+            return again
+        # A last message that ends in white space is refused.
+        said = cut.text.rstrip() if strategy == Strategy.PREFILL else cut.text
+        own = own_blocks(cut, format)
+        blocks = Blocks(format, (unfinished(own[0], said),)) if own else None
+        partial = cut.message().but(content=said, tool_calls=(), blocks=blocks) if said.strip() else None
+        return asking_on(request, partial, prompt=prompt, strategy=strategy)
+
+    return resume
 
 
 def own_blocks(said: Message | ChatResponse, format: str) -> tuple[Json, ...] | None:

@@ -6,22 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from endturn.chat import ChatResponse, Json, Message, Request, ToolCall
-from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls
-from endturn.formats.fold import Fold, Reply
+from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object, error_beside
-from endturn.formats.next_request import continued_message, own_blocks
+from endturn.formats.next_request import own_blocks, resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, usage_in
 from endturn.formats.reading import items, member, minted, text, text_or_none
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_reply
-from endturn.formats.settings import FUNCTION, with_extra, written_settings
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.scripting import figures
+from endturn.formats.settings import ANY_JSON, FUNCTION, present, with_extra, written_settings
+from endturn.formats.summaries import Context, Framing, Voice
 from endturn.stop import StopReason
-from endturn.stop_reasons import tables
 
 NAME: Final = "ollama"
-REASONS: Final = tables(NAME)
 
 _OPTIONS: Final = {"num_predict": "max_tokens", "temperature": "temperature", "seed": "seed"}
 
@@ -87,24 +84,20 @@ def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     return None if isinstance(message, Mapping | None) else "a message is not an object"
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a request goes."""
-    return Route("POST", "/api/chat")
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /api/chat. `stream` is always said: the API streams where it is not.
 
     The API cannot be told to call a tool: any choice but "none", which leaves the tools out, is the model's.
     """
-    body: Json = {"model": request.model, "messages": _messages(request.messages), "stream": stream}
-    if request.tools and request.tool_choice != "none":
-        body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
-    if request.format is not None:
-        body["format"] = "json" if request.format == {"type": "json_object"} else request.format
-    if options := written_settings(request, _OPTIONS):
-        body["options"] = options
-    return with_extra(body, request.extra, "options")
+    settings = {
+        "model": request.model,
+        "messages": _messages(request.messages),
+        "stream": stream,
+        "tools": None if request.tool_choice == "none" else FUNCTION.all(request),
+        "format": "json" if request.format == ANY_JSON else request.format,
+        "options": written_settings(request, _OPTIONS) or None,
+    }
+    return with_extra(present(settings), request.extra, "options")
 
 
 def _messages(messages: tuple[Message, ...]) -> list[Json]:
@@ -134,64 +127,30 @@ def _call(call: ToolCall) -> Json:
     return {"id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
 
 
-def resume(
-    request: Request, cut: ChatResponse, *, prompt: str, strategy: str = Strategy.PROMPT, dialect: str = ""
-) -> Request:
-    """The request that asks for the rest of a cut response. The original's messages stand first, unchanged.
-
-    Args:
-        prompt: the nudge; the last user message, marked synthetic. Not used by prefill and resend.
-        strategy: `prompt`; `prefill` (the partial answer is the last message, which the server goes on with, its
-            trailing whitespace stripped); `resend` (the answer verbatim, nothing after it).
-    """
-    return continued_message(request, cut, _unfinished, format=NAME, prompt=prompt, strategy=strategy)
-
-
 def _unfinished(message: Json, said: str) -> Json:
     """The message of a cut response without its calls."""
     return {**{name: value for name, value in message.items() if name != "tool_calls"}, "content": said}
 
 
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for.
-
-    The API streams where `stream` is not said, the SDK does not; nothing tells the arguments of one from the body of
-    the other. What is not said is read as the SDK means it: the SDK always says it in the bodies that it sends.
-    """
-    history, prompt, system = items(kwargs.get("messages")), kwargs.get("prompt"), kwargs.get("system")
-    if not history and isinstance(prompt, str):
-        history = ({"role": "user", "content": prompt},)
-    return asked(NAME, kwargs, history, system if isinstance(system, str) else None)
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A scripted response as `/api/chat` sends it: a body, or the lines of a stream. What is empty is left out."""
-    raw = raw_reason(response.stop, REASONS[""])
-    done = raw is not None
-    response = response if done else response.but(usage=None)
-    return written_reply(NAME, response, raw or None, stream=stream, done=done, took=1 if done else None)
+def _says(response: ChatResponse, stop: str | None, dialect: str) -> Json:
+    """The end of a response, without which it has no figures; a reason that is empty is left out."""
+    done = stop is not None
+    return {"stop": stop or None, "done": done, "took": 1 if done else None, **({} if done else figures(None))}
 
 
 FORMAT: Final = Format(
     name=NAME,
     provider="ollama",
     framing=Framing.NDJSON,
-    reasons=REASONS,
     voice=Voice("", "call_", "x-request-id", {StopReason.TOOL_CALL: "stop"}),
-    replies=Reply(
-        name=NAME,
-        reader=Reader,
-        rows=lambda ctx: REASONS[""],
-        faulty=an_object("a response", "a line of a stream", _faulty, done=False),
-        failed=error_beside(),
-        blocks=_blocks,
-        has_end=True,
-    ),
-    route=route,
+    paths={"": "/api/chat"},
     routed=routed_by(_PATH),
-    request_summary=request_summary,
     body=encode,
-    resume=resume,
-    reply=reply,
-    reply_error=errors_of(NAME),
+    resume=resumes_message(NAME, _unfinished),
+    reader=Reader,
+    faulty=an_object("a response", "a line of a stream", _faulty, done=False),
+    failed=error_beside(),
+    blocks=_blocks,
+    has_end=True,
+    says=_says,
 )

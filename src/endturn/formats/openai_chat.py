@@ -15,17 +15,16 @@ from typing import Any, Final
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, Usage
 from endturn.events import Strategy
 from endturn.formats.chat_messages import without_lost_calls, written_message
-from endturn.formats.fold import Fold, Reply
+from endturn.formats.fold import Fold
 from endturn.formats.format import Format, an_object
-from endturn.formats.next_request import continued_message, own_blocks, resent
+from endturn.formats.next_request import own_blocks, resent, resumes_message
 from endturn.formats.parts import Block, Call, End, Fault, Head, Part, Reason, Reasoning, Text, Tokens, Window, usage_in
 from endturn.formats.reading import arguments, count, first, items, member, minted, text, text_or_none
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_reply
-from endturn.formats.settings import FUNCTION, written_settings
-from endturn.formats.summaries import Context, Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.settings import ANY_JSON, FUNCTION, present, written_settings
+from endturn.formats.summaries import Context, Voice
 from endturn.stop import Row, StopReason, find_row, raw_text
-from endturn.stop_reasons import COMPATIBLE, rows_of, tables
+from endturn.stop_reasons import rows_of
 
 NAME: Final = "openai_chat"
 
@@ -361,13 +360,6 @@ _PATH: Final = (
 )
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a chat request goes; watsonx serves it below `/text`, and streams elsewhere."""
-    if dialect == "watsonx":
-        return Route("POST", "/text/chat_stream" if stream else "/text/chat")
-    return Route("POST", "/chat/completions")
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
     """The body of POST /chat/completions.
 
@@ -378,27 +370,24 @@ def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json
     for written in messages[:-1]:
         # A prefill that was answered is a message like any other: marked, it may only be the last.
         written.pop("prefix", None)
-    body: Json = {"model_id" if dialect == "watsonx" else "model": request.model, "messages": messages}
-    if request.tools:
-        body["tools"] = [FUNCTION.written(tool) for tool in request.tools]
-        if request.tool_choice in ("none", "required"):
-            body["tool_choice"] = request.tool_choice
-        elif request.tool_choice != "auto":
-            body["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
     limit = "max_tokens" if dialect in _OLD_LIMIT else "max_completion_tokens"
     names = {} if _LIMITS & request.extra.keys() else {limit: "max_tokens"}
     names |= {"temperature": "temperature", "random_seed" if dialect == "mistral" else "seed": "seed"}
-    body |= written_settings(request, names)
-    if request.format is not None:
-        schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.format}}
-        body["response_format"] = request.format if request.format == {"type": "json_object"} else schema
-    if stream and dialect != "watsonx":
-        body["stream"] = True
+    schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.format}}
+    streams = stream and dialect != "watsonx"
+    body = {
+        "model_id" if dialect == "watsonx" else "model": request.model,
+        "messages": messages,
+        "tools": FUNCTION.all(request),
+        "tool_choice": FUNCTION.chosen(request),
+        **written_settings(request, names),
+        "response_format": request.format if request.format in (None, ANY_JSON) else schema,
+        "stream": streams or None,
         # Without it a stream has no usage, and a used-up budget cannot be told from an answer that fits. Mistral sends
         # usage always, and refuses the member (openai/openai-agents-python#442).
-        if dialect != "mistral":
-            body["stream_options"] = {"include_usage": True}
-    return body | request.extra
+        "stream_options": {"include_usage": True} if streams and dialect != "mistral" else None,
+    }
+    return present(body) | request.extra
 
 
 def _written(message: Message) -> Json | None:
@@ -441,7 +430,7 @@ def resume(
         # The answer that was cut went on with a prefill: both are one message, and servers take no two in a row.
         request, cut = request.but(messages=before), cut.but(text=last.text + cut.text, blocks=None)
     request = request.but(extra={name: value for name, value in request.extra.items() if name not in _GOES_ON})
-    found = continued_message(request, cut, _visible, format=NAME, prompt=prompt, strategy=strategy)
+    found = resumes_message(NAME, _visible)(request, cut, prompt=prompt, strategy=strategy)
     *before, last = found.messages
     if strategy != Strategy.PREFILL or last.role != "assistant":
         return found
@@ -463,44 +452,26 @@ def _visible(message: Json, said: str) -> Json:
     return {**kept, "content": said}
 
 
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for."""
-    return asked(NAME, kwargs, items(kwargs.get("messages")))
-
-
-# --- Scripted replies -------------------------------------------------------------------------------------------------
-
-
-def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | list[Event]:
-    """A scripted response as a server of this format sends it: a body, or the events of a stream."""
-    raw = raw_reason(response.stop, rows_of(NAME, dialect or COMPATIBLE))
+def _says(response: ChatResponse, stop: str | None, dialect: str) -> Json:
     # Mistral sends a call whole, and its SDK takes nothing else.
     is_whole = dialect == "mistral"
-    return written_reply(NAME, response, raw, stream=stream, at_once=is_whole or None, pieces=not is_whole or None)
+    return {"at_once": is_whole or None, "pieces": not is_whole or None}
 
 
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    framing=Framing.SSE,
-    reasons=tables(NAME),
     # A refusal is a member of the message, and its reason is the usual one.
     voice=Voice("chatcmpl-", "call_", "x-request-id", {StopReason.REFUSED: "stop"}),
-    replies=Reply(
-        name=NAME,
-        reader=Reader,
-        rows=lambda ctx: rows_of(NAME, ctx.dialect),
-        faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
-        failed=_failed,
-        blocks=_blocks,
-        closes_calls=False,
-        splits=True,
-    ),
-    route=route,
+    paths={"": "/chat/completions", "watsonx": "/text/chat[|_stream]"},
     routed=routed_by(_PATH),
-    request_summary=request_summary,
     body=encode,
     resume=resume,
-    reply=reply,
-    reply_error=errors_of(NAME),
+    reader=Reader,
+    faulty=an_object("a chat completion", "a chunk of a chat stream", _faulty),
+    failed=_failed,
+    blocks=_blocks,
+    closes_calls=False,
+    splits=True,
+    says=_says,
 )

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
-from urllib.parse import quote, urlencode
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from endturn.chat import Blocks, ChatResponse, Json, Message, Request, ToolCall
 from endturn.events import Strategy
+from endturn.formats import openai_responses_reader as reader
 from endturn.formats.errors import error_words
-from endturn.formats.format import Format
+from endturn.formats.format import Format, an_object
 from endturn.formats.next_request import asking_on, own_blocks, resent
-from endturn.formats.openai_responses_reader import (
-    BACKGROUND,
-    COMPLETED,
-    GIVEN,
-    NAME,
-    REASONS,
-    REPLY,
-    RUNNING,
-    client_call,
-)
-from endturn.formats.reading import count, items, member, text
-from endturn.formats.request_summary import SEGMENTS, asked, routed_by
-from endturn.formats.scripting import errors_of, raw_reason, written_arguments, written_reply
-from endturn.formats.settings import ToolShape, written_settings
-from endturn.formats.summaries import Event, Framing, RequestSummary, Route, Voice
+from endturn.formats.openai_responses_reader import BACKGROUND, COMPLETED, GIVEN, NAME, RUNNING, client_call
+from endturn.formats.reading import items, member, text
+from endturn.formats.request_summary import SEGMENTS, routed_by
+from endturn.formats.scripting import raw_reason, written_arguments, written_reply
+from endturn.formats.settings import ANY_JSON, ToolShape, present, written_settings
+from endturn.formats.summaries import Event, Voice
 from endturn.stop import Resume, StopReason
 
 # Unlike in chat, a schema is strict here unless it says otherwise, and a strict one leaves nothing optional.
-_TOOL: Final = ToolShape(beside={"type": "function", "strict": False})
+_TOOL: Final = ToolShape(
+    beside={"type": "function", "strict": False},
+    choices={"none": "none", "required": "required", "": {"type": "function", "name": "$name"}},
+)
 _SETTINGS: Final = {
     "max_output_tokens": "max_tokens",
     "temperature": "temperature",
@@ -38,53 +32,28 @@ _SETTINGS: Final = {
 _PATH: Final = rf"(?:{SEGMENTS}/(?:v1|openai))?/responses(?:/(?P<id>[^/]+))?"
 
 
-def route(request: Request, *, stream: bool, dialect: str = "") -> Route:
-    """Where a request goes: to make a response, or to fetch one by its id.
-
-    A stream that is fetched begins after the event whose sequence number is `starting_after` in the request's `extra`.
-    """
-    if request.retrieve is None:
-        return Route("POST", "/responses")
-    query = {"stream": "true"} if stream else {}
-    after = count(request.extra.get("starting_after"))
-    if stream and after is not None:
-        query["starting_after"] = str(after)
-    return Route("GET", f"/responses/{quote(request.retrieve, safe='')}" + (f"?{urlencode(query)}" if query else ""))
-
-
-def request_summary(kwargs: Mapping[str, Any]) -> RequestSummary:
-    """What a request asks for."""
-    given = kwargs.get("input")
-    history = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
-    return asked(NAME, kwargs, history, kwargs.get("instructions"))
-
-
 def encode(request: Request, *, stream: bool = False, dialect: str = "") -> Json:
-    """The body of POST /responses; nothing where a response is fetched. The API has no seed: it is left out.
+    """The body of POST /responses. The API has no seed: it is left out.
 
     A system message that stands first is the instructions; any other keeps its place among the items.
     """
-    if request.retrieve is not None:
-        return {}
-    body: Json = {"model": request.model}
-    messages = request.messages
+    messages, instructions = request.messages, None
     first = messages[0] if messages else None
     if first is not None and first.role == "system" and first.blocks is None and isinstance(first.content, str):
-        body["instructions"], messages = first.content, messages[1:]
-    body["input"] = _input(messages, stored=request.extra.get("store") is not False)
-    if request.tools:
-        body["tools"] = [_TOOL.written(tool) for tool in request.tools]
-        if request.tool_choice in ("none", "required"):
-            body["tool_choice"] = request.tool_choice
-        elif request.tool_choice != "auto":
-            body["tool_choice"] = {"type": "function", "name": request.tool_choice}
-    body |= written_settings(request, _SETTINGS)
-    if request.format is not None:
-        schema = {"type": "json_schema", "name": "answer", "schema": request.format}
-        body["text"] = {"format": request.format if request.format == {"type": "json_object"} else schema}
-    if stream:
-        body["stream"] = True
-    return body | request.extra
+        instructions, messages = first.content, messages[1:]
+    schema = {"type": "json_schema", "name": "answer", "schema": request.format}
+    form = request.format if request.format in (None, ANY_JSON) else schema
+    body = {
+        "model": request.model,
+        "instructions": instructions,
+        "input": _input(messages, stored=request.extra.get("store") is not False),
+        "tools": _TOOL.all(request),
+        "tool_choice": _TOOL.chosen(request),
+        **written_settings(request, _SETTINGS),
+        "text": form and {"format": form},
+        "stream": stream or None,
+    }
+    return present(body) | request.extra
 
 
 def _input(messages: Iterable[Message], *, stored: bool) -> list[Json]:
@@ -224,19 +193,17 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
     status, _, why = (raw_reason(stop, BACKGROUND) or "").partition(":")
     failed = {"code": why or None, "message": error_words("openai_chat", 500, why or None, None).message}
     goes_on = not status or status in RUNNING
-    said = written_reply(
-        NAME,
-        response.with_stop(terminal_seen=False) if goes_on else response,
-        status or None,
-        stream=stream,
-        bare=text(response.id).removeprefix("resp_"),
-        begun=status if status in RUNNING else "in_progress",
-        ended=status if status in _ENDED else COMPLETED,
-        state="incomplete" if stop.reason in _CUT and not response.tool_calls else COMPLETED,
-        background=stop.reason is StopReason.PAUSED,
-        error=failed if status == "failed" else None,
-        details={"reason": why} if status == "incomplete" else None,
-    )
+    own = {
+        "bare": text(response.id).removeprefix("resp_"),
+        "begun": status if status in RUNNING else "in_progress",
+        "ended": status if status in _ENDED else COMPLETED,
+        "state": "incomplete" if stop.reason in _CUT and not response.tool_calls else COMPLETED,
+        "background": stop.reason is StopReason.PAUSED,
+        "error": failed if status == "failed" else None,
+        "details": {"reason": why} if status == "incomplete" else None,
+    }
+    response = response.with_stop(terminal_seen=False) if goes_on else response
+    said = written_reply(NAME, dialect, response, status or None, own, stream=stream)
     if not isinstance(said, list):
         return said
     return [Event(event.name, event.data | {"sequence_number": number}) for number, event in enumerate(said)]
@@ -245,16 +212,17 @@ def reply(response: ChatResponse, *, stream: bool, dialect: str = "") -> Json | 
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
-    framing=Framing.SSE,
-    reasons=REASONS,
     voice=Voice("resp_", "call_", "x-request-id", _WORDS),
-    replies=REPLY,
-    route=route,
+    paths={"": "/responses"},
     routed=routed_by(_PATH),
-    request_summary=request_summary,
     body=encode,
     resume=resume,
-    reply=reply,
-    reply_error=errors_of(NAME, words="openai_chat"),
     fetches=True,
+    reader=reader.Reader,
+    own_rows=reader.rows,
+    faulty=an_object("a response", "an event of a response's stream", reader.faulty),
+    failed=reader.failed,
+    blocks=reader.output_of,
+    has_end=True,
+    own_reply=reply,
 )

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from endturn.chat import Json
 from endturn.formats import parts
 from endturn.formats.errors import label_of
-from endturn.formats.fold import Reply
-from endturn.formats.format import an_object
+from endturn.formats.fold import Fold
 from endturn.formats.parts import Part
 from endturn.formats.reading import count, items, member, minted, text, text_or_none
 from endturn.formats.summaries import Context
@@ -115,7 +114,7 @@ class Reader:
 
     def __init__(self, ctx: Context, keep: bool) -> None:
         self._keep = keep
-        self._rows = _rows(ctx)
+        self._rows = rows(ctx)
         self._id: str | None = None
         self._items: list[_Item] = []
         self._named: dict[tuple[str, object], _Item] = {}
@@ -125,7 +124,7 @@ class Reader:
     def __call__(self, event: Any) -> Iterator[Part]:
         """The parts of an event or a body."""
         kind = text(member(event, "type"))
-        if kind == "error" or (not kind and _failed(event)):
+        if kind == "error" or (not kind and failed(event)):
             # The API's own error is the event itself; gateways, and its websocket, put it in a member.
             self._over = True
             error = member(event, "error") or {name: member(event, name) for name in ("code", "message")}
@@ -271,7 +270,7 @@ def _call(item: _Item, raw: Any, begins: bool) -> Part:
     return parts.Call(item.call_id, item.call_id, name, said, closed=closed, builtin=builtin, replaces=not begins)
 
 
-def _rows(ctx: Context) -> Mapping[str, Row]:
+def rows(ctx: Context) -> Mapping[str, Row]:
     return BACKGROUND if ctx.asked.background else _FOREGROUND
 
 
@@ -279,12 +278,12 @@ _OUTPUT: Final = -1
 """Begins the keys of the blocks of a whole response's items."""
 
 
-def _output_of(blocks: Mapping[Any, Json]) -> list[Json]:
+def output_of(fold: Fold) -> list[Json]:
     """The items of a response: as it tells them at its end, else as each was told, with what came of it in pieces."""
     found: dict[int, Json] = {}
     pieces: dict[int, Json] = {}
     whole: list[Json] = []
-    for (number, *rest), block in blocks.items():
+    for (number, *rest), block in cast(dict[Any, Json], fold.blocks).items():
         place = rest[0] if rest else None
         if number == _OUTPUT:
             whole.append(block)
@@ -311,7 +310,7 @@ def is_response(body: Any) -> bool:
     return not member(body, "type") and (says or member(body, "object") == "response")
 
 
-def _faulty(data: Mapping[str, Any], whole: bool) -> str | None:
+def faulty(data: Mapping[str, Any], whole: bool) -> str | None:
     """What is wrong with the members of an event, or of a whole body."""
     if whole and not is_response(data):
         return f"a response has `object`, `status` and `output`; this has {sorted(map(str, data))[:8]}"
@@ -328,18 +327,7 @@ def _unreadable(response: Any) -> bool:
     return not fits or not all(isinstance(item, Mapping) for item in items(output))
 
 
-def _failed(data: Any) -> Any:
+def failed(data: Any) -> Any:
     """The error that stands where an answer should: the event or body itself."""
     reports = member(data, "type") == "error" or (not is_response(data) and member(data, "error"))
     return data if reports else None
-
-
-REPLY: Final = Reply(
-    name=NAME,
-    reader=Reader,
-    rows=_rows,
-    faulty=an_object("a response", "an event of a response's stream", _faulty),
-    failed=_failed,
-    blocks=lambda fold: _output_of(fold.blocks),
-    has_end=True,
-)

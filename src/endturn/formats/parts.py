@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from endturn.chat import Json, Usage
-from endturn.formats.reading import count, member
+from endturn.formats.reading import at, count
 from endturn.stop import Row
 
 if TYPE_CHECKING:
-    from endturn.formats.fold import Reply
+    from endturn.formats.format import Format
     from endturn.formats.summaries import Context
 
 
@@ -99,7 +98,7 @@ class Vocabulary(NamedTuple):
 class InFormat(NamedTuple):
     """The response is in another format: how that answers, and what must be known to read it."""
 
-    reply: Reply
+    format: Format
     ctx: Context
 
 
@@ -158,7 +157,7 @@ def usage_in(said: Any, paths: Mapping[str, str]) -> Usage | None:
     """Usage, where a format has its figures: path → name in `Usage`. Of several paths, the first counts."""
     found: Json = {}
     for path, name in paths.items():
-        tokens = count(reduce(member, path.split("."), said))
+        tokens = count(at(said, path))
         if tokens is not None:
             found.setdefault(name, tokens)
     return Usage(**found) if found else None

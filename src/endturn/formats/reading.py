@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from hashlib import blake2s
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -23,6 +24,11 @@ def member(thing: Any, name: str) -> Any:
     if thing.__class__ is dict or isinstance(thing, Mapping):
         return thing.get(name)
     return None if thing is None or isinstance(thing, PLAIN) else getattr(thing, name, None)
+
+
+def at(thing: Any, path: str) -> Any:
+    """What stands at the end of a path of members; None where one of them is missing."""
+    return reduce(member, path.split("."), thing)
 
 
 def first(thing: Any, *names: str) -> Any:
@@ -80,6 +86,7 @@ def output_type(form: Any, modalities: Any = None) -> str | None:
         return other
     if isinstance(form, type):  # the SDK makes a schema of it
         return "json"
+    form = next(iter(items(form)), form)  # of several, the first
     return _OUTPUTS.get(text(form if isinstance(form, str) else member(form, "type")))
 
 

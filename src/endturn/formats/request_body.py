@@ -11,7 +11,7 @@ from endturn.errors import DecodeError
 from endturn.formats.content_parts import medium, said, thought
 from endturn.formats.format import Format
 from endturn.formats.history import BODY, body_of, call_in, result_in, role, says_error
-from endturn.formats.reading import arguments, first, items, member, minted, text, text_or_none
+from endturn.formats.reading import arguments, at, first, items, member, minted, text, text_or_none
 from endturn.formats.settings import LIMIT_MEMBERS, SETTINGS_MEMBERS, tools_in
 
 _OPTIONAL: Final = frozenset({"bedrock_converse", "completions", "gemini_interactions", "ollama", "openai_responses"})
@@ -97,23 +97,17 @@ def _left(body: Json, written: Json, ours: frozenset[str]) -> Json:
     return left
 
 
-def _at(thing: Any, path: str) -> Any:
-    for name in path.split("."):
-        thing = member(thing, name)
-    return thing
-
-
 # --- Tools and the form of the answer ---------------------------------------------------------------------------------
 
 
 def _tool_choice(body: Json) -> str:
     config = first(body, "toolConfig", "tool_config")
     choice = first(body, "tool_choice") or first(config, "toolChoice", "functionCallingConfig")
-    choice = choice or _at(body, "generation_config.tool_choice")
+    choice = choice or at(body, "generation_config.tool_choice")
     if isinstance(choice, str):
         return _CHOICES.get(choice.lower(), "auto")
-    named = first(choice, "name") or _at(choice, "function.name") or _at(choice, "tool.name")
-    several = items(first(choice, "allowedFunctionNames") or _at(choice, "allowed_tools.tools"))
+    named = first(choice, "name") or at(choice, "function.name") or at(choice, "tool.name")
+    several = items(first(choice, "allowedFunctionNames") or at(choice, "allowed_tools.tools"))
     if isinstance(named, str) or (len(several) == 1 and isinstance(named := several[0], str)):
         return named
     word = first(choice, "type", "mode") or next(iter(choice if isinstance(choice, dict) else ()), "")
@@ -122,7 +116,7 @@ def _tool_choice(body: Json) -> str:
 
 def _schema(body: Json) -> Json | None:
     for path in _SCHEMAS:
-        schema = _at(body, path)
+        schema = at(body, path)
         if isinstance(schema, str):  # Converse's is JSON in JSON.
             schema = arguments(schema)
         if isinstance(schema, dict):
@@ -230,7 +224,7 @@ def _result(result: Any, blocks: Blocks | None, waiting: list[ToolCall]) -> Mess
     """A tool's result; without an id it answers the first call of its name that waits for one."""
     id_ = text(first(result, "tool_call_id", "tool_use_id", "toolUseId", "call_id", "id"))
     if not id_:
-        name = text(first(result, "name", "tool_name")) or text(_at(result, "call.name"))
+        name = text(first(result, "name", "tool_name")) or text(at(result, "call.name"))
         id_ = next((call.id for call in waiting if name in ("", call.name)), name)
     waiting[:] = [call for call in waiting if call.id != id_]
     content = _answered(first(result, "content", "output", "result", "response", "outputs"))

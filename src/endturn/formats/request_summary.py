@@ -8,11 +8,18 @@ from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from endturn.formats.reading import count, member, number, output_type, seed_of, text, text_or_none, texts
+from endturn.formats.reading import count, items, member, number, output_type, seed_of, text, text_or_none, texts
 from endturn.formats.summaries import RequestSummary, Routed
 from endturn.tables import lines, shipped
 
 Read = Callable[[Any], Any]
+
+
+def _input(value: Any) -> Sequence[Any]:
+    """A conversation; a bare text is one message of the user."""
+    value = {"role": "user", "content": value} if isinstance(value, str) and value else value
+    return (value,) if isinstance(value, Mapping) else items(value)
+
 
 _READ: Final[Mapping[str, Read]] = {
     "model": text,
@@ -30,13 +37,17 @@ _READ: Final[Mapping[str, Read]] = {
     "seed": seed_of,
     "stop_sequences": texts,
     "reasoning_level": text_or_none,
+    "compaction": lambda value: isinstance(value, Mapping),
+    "messages": items,
+    "input": _input,
+    "system": lambda value: value if isinstance(value, str | list | tuple) else None,
 }
 """How each member is read, unless it is missing or null; what a row of the table may be called."""
 
-_FIELDS: Final = {"schema": "output_type", "modalities": "output_type"}
+_FIELDS: Final = {"schema": "output_type", "modalities": "output_type", "messages": "history", "input": "history"}
 """The field of a summary that a member fills, where it has another name."""
 
-_NOTHING: Final = (None, "", ())
+_NOTHING: Final[tuple[Any, ...]] = (None, "", ())
 
 
 @cache
@@ -64,14 +75,12 @@ def _members() -> Mapping[str, Mapping[str, Sequence[tuple[Read, str, Sequence[s
     return found
 
 
-def asked(format_: str, body: Any, history: Sequence[Any], system: Any = None, **own: Any) -> RequestSummary:
+def asked(format_: str, body: Any, **own: Any) -> RequestSummary:
     """What a request asks for.
 
     Args:
         format_: whose members they are.
         body: the request's JSON, or the arguments of an SDK's method.
-        history: the conversation, in the format's own shape.
-        system: the system prompt, where it stands beside the history.
         own: what the format reads itself.
     """
     members = _members()[format_]
@@ -81,12 +90,12 @@ def asked(format_: str, body: Any, history: Sequence[Any], system: Any = None, *
         for read, name, below in places:
             value = look(name)
             for deeper in below:
-                value = member(value, deeper)
+                value = member(next(iter(items(value)), value), deeper)  # of several forms of an answer, the first
             if value is not None and (value := read(value)) not in _NOTHING:
                 found[field] = value
                 break
-    system = system if isinstance(system, str | list | tuple) else None
-    return RequestSummary(**{**found, **own}, system=system, history=history, length=len(history))
+    found |= own
+    return RequestSummary(**found, length=len(found.get("history", ())))
 
 
 SEGMENTS: Final = r"(?:/(?!v\d+/)[^/]+)*"

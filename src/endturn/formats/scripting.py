@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from itertools import accumulate
 from string import Template
 from typing import Any, Final, cast
 
@@ -31,23 +32,24 @@ def written_arguments(call: ToolCall) -> str:
 
 
 def written_reply(
-    format: str, response: ChatResponse, stop: str | None, *, stream: bool, **own: Any
+    format: str, dialect: str, response: ChatResponse, stop: str | None, own: Json, *, stream: bool
 ) -> Json | list[Event]:
-    """A response in the shapes that `data/scripted_replies.json` has of a format: a body, or the events of a stream.
+    """A response in the shapes that `data/scripted_replies.json` has: a body, or the events of a stream.
 
     A body has the `whole` of each block in its place. A stream is `head`, then of each block `start`, a `word` each,
     `last` and `stop`, then `end`; one that breaks off does so within its last block. `name` is the member that is the
-    event's name. "$text", "$word" and their like stand for what is said; where nothing is known, a member is left out,
-    unless it says what else is there: "$text or null". An `if` names what an object is left out without.
+    event's name, `done` that of an event without it. "$text", "$word" and their like stand for what is said; where
+    nothing is known, a member is left out, unless it says what else is there: "$text or null". An `if` names what an
+    object is left out without.
 
     Args:
         stop, own: the format's word for the Stop; what else its shapes have names for.
     """
-    shape, usage = _shapes()[format], response.usage
+    shape, usage = _shapes().get(f"{format} {dialect}") or _shapes()[format], response.usage
     breaks_off = stream and not response.stop.terminal_seen
-    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **figures(usage), **own}
+    said = {"id": response.id, "model": response.model or "scripted", "stop": stop, **figures(usage)}
     spent = {name: value for name, value in filled(shape["usage"], said).items() if value != {}}
-    said |= {"usage": None if usage is None else spent or None, "reasoning": None, "text": None, "refusal": None}
+    said |= {"usage": None if usage is None else spent or None, "reasoning": None, "text": None, "refusal": None, **own}
     blocks = []
     for index, (kinds, block) in enumerate(_blocks(response, breaks_off=breaks_off)):
         block = {**said, **block, "index": index}
@@ -59,41 +61,37 @@ def written_reply(
     said["body"] = filled(shape["body"], said)
     if not stream:
         return cast(Json, said["body"])
+    if "word" not in shape:
+        raise UsageError(f"the {format} dialect {dialect!r} does not stream")
     events = [*filled(shape["head"], said)]
     for kinds, block in blocks:
         events += filled(_of(shape["start"], kinds), block) or []
-        events += [filled(_of(shape["word"], kinds), {**block, "word": word}) for word in words(block["text"])]
+        pieces, word_shape = words(block["text"]), _of(shape["word"], kinds)
+        for number, (word, so_far) in enumerate(zip(pieces, accumulate(pieces), strict=True), 1):
+            events.append(filled(word_shape, {**block, "word": word, "so_far": so_far, "number": number}))
         events += filled(_of(shape["last"], kinds), block) or []
         is_cut = breaks_off and block["index"] == len(blocks) - 1
         events += [] if is_cut else filled(_of(shape["stop"], kinds), block) or []
     events += [] if breaks_off else filled(shape["end"], said)
     name = shape.get("name")
-    return [Event(name and member(each, name), each) for each in events if each is not None]
+    return [Event((name and member(each, name)) or shape.get("done"), each) for each in events if each is not None]
 
 
 _OTHERS: Final = ("context_length_exceeded", "content_filter")
 """Codes of OpenAI's: for these, others have words of their own."""
 
 
-def errors_of(format: str, words: str = "") -> Callable[..., Json | Event]:
-    """How a format that has a shape for it says an error: as an answer's body, or within a stream as an event.
-
-    Args:
-        words: the format whose words it uses, if not its own.
-    """
-
-    def reply_error(
-        status: int, code: str | None, message: str | None, *, number: int = 0, stream: bool = False
-    ) -> Json | Event:
-        shape, said = _shapes()[format], error_words(words or format, status, code, message)
-        word = code if code and code not in _OTHERS else said.type
-        known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
-        known |= {"label": said.code or said.type}
-        known |= {"number": f"{number:08d}", "reason": "TIMEOUT" if status in (408, 504) else "ERROR"}
-        body: Json = filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
-        return Event(body.get(shape.get("name")), body) if stream else body
-
-    return reply_error
+def written_error(
+    format: str, status: int, code: str | None, message: str | None, *, number: int, stream: bool
+) -> Json | Event:
+    """An error in a format's shape: an answer's body, or the event that it is within a stream."""
+    shape, said = _shapes()[format], error_words(format, status, code, message)
+    word = code if code and code not in _OTHERS else said.type
+    known = {"status": status, "type": said.type, "code": said.code, "word": word, "message": said.message}
+    known |= {"label": said.code or said.type}
+    known |= {"number": f"{number:08d}", "reason": "TIMEOUT" if status in (408, 504) else "ERROR"}
+    body: Json = filled(shape.get("error event", shape["error"]) if stream else shape["error"], known)
+    return Event(body.get(shape.get("name")), body) if stream else body
 
 
 def _blocks(response: ChatResponse, *, breaks_off: bool) -> Iterator[tuple[tuple[str, ...], Json]]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from endturn.chat import Json, Request, Tool
-from endturn.formats.reading import first, items, member, text
+from endturn.formats.reading import at, count, first, items, member, text
+from endturn.formats.scripting import filled
 
 LIMIT_MEMBERS: Final = frozenset(
     {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_gen_len", "maxOutputTokens",
@@ -23,7 +24,12 @@ SETTINGS_MEMBERS: Final = frozenset(
 
 def written_settings(request: Request, names: Mapping[str, str]) -> dict[str, Any]:
     """A request's settings: a format's name → the name in `Request`. What is not set is left out."""
-    return {name: value for name, ours in names.items() if (value := getattr(request, ours)) is not None}
+    return present({name: getattr(request, ours) for name, ours in names.items()})
+
+
+def present(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that say something."""
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any], settings: str) -> dict[str, Any]:
@@ -49,25 +55,19 @@ def with_setting(extra: Mapping[str, Any], path: tuple[str, ...], value: int) ->
 
 
 _BUDGETS: Final = (
-    ("thinking", "budget_tokens"),  # Anthropic
-    ("thinking", "token_budget"),  # Cohere
-    ("reasoning", "max_tokens"),  # OpenRouter
-    ("generationConfig", "thinkingConfig", "thinkingBudget"),  # Gemini
-    ("additionalModelRequestFields", "thinking", "budget_tokens"),  # Bedrock, Claude
-    ("additionalModelRequestFields", "reasoning_config", "budget_tokens"),  # Bedrock, Claude's first
+    "thinking.budget_tokens",  # Anthropic
+    "thinking.token_budget",  # Cohere
+    "reasoning.max_tokens",  # OpenRouter
+    "generationConfig.thinkingConfig.thinkingBudget",  # Gemini
+    "additionalModelRequestFields.thinking.budget_tokens",  # Bedrock, Claude
+    "additionalModelRequestFields.reasoning_config.budget_tokens",  # Bedrock, Claude's first
 )
 """Where the formats say how many tokens are set aside for thinking."""
 
 
 def thinking_budget(request: Request) -> int:
     """Tokens that a request sets aside for thinking, in its format's own words. 0 for none."""
-    for path in _BUDGETS:
-        asked: object = request.extra
-        for name in path:
-            asked = asked.get(name) if isinstance(asked, dict) else None
-        if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0:
-            return asked
-    return 0
+    return next(filter(None, (count(at(request.extra, path)) for path in _BUDGETS)), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +78,16 @@ class ToolShape:
         beside: what is said of every tool, beside these.
         inner: the object that holds them, where the tool itself does not.
         schema: the member that holds the schema.
+        choices: how a choice that is not the model's own is said: "none", "required", and under "" a tool by its name,
+            which "$name" stands for.
+        chooses_alone: a choice is said where no tool is offered, too.
     """
 
     beside: Mapping[str, Any] = field(default_factory=dict)
     inner: str = ""
     schema: str = "parameters"
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    chooses_alone: bool = False
 
     def written(self, tool: Tool) -> Json:
         """A tool in the format's shape."""
@@ -91,9 +96,32 @@ class ToolShape:
             about["description"] = tool.description
         return {**self.beside, self.inner: about} if self.inner else {**self.beside, **about}
 
+    def all(self, request: Request) -> list[Json] | None:
+        """A request's tools; None where it has none."""
+        return [self.written(tool) for tool in request.tools] or None
 
-FUNCTION: Final = ToolShape(beside={"type": "function"}, inner="function")
+    def chosen(self, request: Request) -> Any:
+        """Which tool must be called, if any; None where the model chooses."""
+        choice = request.tool_choice
+        if choice == "auto" or not (request.tools or self.chooses_alone):
+            return None
+        return filled(self.choices.get(choice, self.choices.get("")), {"name": choice})
+
+
+FUNCTION: Final = ToolShape(
+    beside={"type": "function"},
+    inner="function",
+    choices={"none": "none", "required": "required", "": {"type": "function", "function": {"name": "$name"}}},
+)
 """The chat format's, and everybody's who took it over."""
+
+ANY_JSON: Final = {"type": "json_object"}
+"""What a request's format is where any JSON will do."""
+
+
+def schema_of(request: Request) -> Json | None:
+    """The schema that the answer has; None where any JSON will do, or any text."""
+    return None if request.format == ANY_JSON else request.format
 
 
 def tools_in(body: Mapping[str, Any]) -> Iterator[Tool]:
