@@ -13,7 +13,7 @@ from endturn.continuation.policy import PROMPT
 from endturn.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.errors import ProviderUnavailable
 from endturn.events import CallEnded
-from endturn.scripted import Reply, ScriptedProvider, call, cut, essay, fail, partial_call, pause, say, think, truncate
+from endturn.scripted import Reply, ScriptedProvider, call, cut, essay, partial_call, pause, say, think, truncate
 from tests.support.turns import SEARCH, ask, heard
 
 FORMATS = {"openai_chat": ("openai", "/v1"), "anthropic": ("anthropic", "")}
@@ -104,14 +104,6 @@ async def test_a_whole_body_that_breaks_is_the_providers_failure(format: str) ->
     """Nothing of a broken body can be used: on the first call the client's exception passes through."""
     with pytest.raises(ProviderUnavailable):
         await turner(format, stream=False)([cut("Half of the answer is here")], ask())
-
-
-@pytest.mark.behaviour(19)
-async def test_a_continuation_that_fails_keeps_the_partial(turn: Turner) -> None:
-    """A 529 on the second call: the first half is handed back."""
-    _, result = await turn([truncate("Hello, wo"), fail(529)], ask())
-    assert (result.text, result.outcome) == ("Hello, wo", "provider_error")
-    assert result.resume().counters.attempts == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])

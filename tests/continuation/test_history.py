@@ -61,11 +61,6 @@ def test_what_a_nudge_separates_is_joined(reason: StopReason) -> None:
     assert joined == said("The first half.").message()
 
 
-def test_a_nudge_without_an_answer_goes() -> None:
-    """A conversation that stopped at the nudge ends with the cut answer."""
-    assert collapse([USER, cut("half").message(), NUDGE]) == (USER, cut("half").message())
-
-
 @pytest.mark.behaviour(22)
 def test_no_empty_assistant_message_is_left() -> None:
     """A response without text or calls leaves no message; its successor stands for it."""
@@ -90,15 +85,5 @@ def test_a_hosts_own_messages_pass_unchanged() -> None:
         Message(role="assistant", content=""),
         Message(role="assistant", tool_calls=(call(),)),
         Message(role="tool", content="found", tool_call_id="call_1"),
-    )
-    assert collapse(messages) == messages
-
-
-def test_an_answered_call_is_not_joined_with_what_follows() -> None:
-    """Each tool iteration keeps its own assistant message."""
-    messages = (
-        calling(call()).message(),
-        Message(role="tool", content="x", tool_call_id="call_1"),
-        said("y").message(),
     )
     assert collapse(messages) == messages

@@ -134,22 +134,6 @@ def test_the_prompts_are_the_sources() -> None:
         assert provider.requests[1].messages[-1] == Message(role="user", content=prompt, synthetic=True)
 
 
-@pytest.mark.behaviour(25)
-@pytest.mark.parametrize("preset", ["forgeflare", "wave"])
-def test_the_parts_of_an_answer_stay_messages_of_their_own(preset: str) -> None:
-    """Forgeflare's non-goal "merging", wave's messages with their reasons: in the next turn's messages too."""
-    policy = ContinuationPolicy.preset(preset)
-    provider, result, *_ = play(SCENARIOS["text cut"], policy)
-    first, nudge, second = result.messages[1:]
-    assert (first.text, first.stop_reason, nudge.text) == ("Hello, wo", "max_tokens", policy.prompt)
-    assert (second.text, second.stop_reason) == ("rld.", "end_turn")
-    assert result.text == "Hello, world."
-    more = REQUEST.but(messages=(*result.messages, Message(role="user", content="And?")))
-    provider, after, *_ = play(Scenario((said("No."),), more), policy)
-    assert after.messages[: len(more.messages)] == more.messages
-    assert [message.text for message in provider.requests[0].messages] == ["hi", "Hello, world.", "And?"]
-
-
 @pytest.mark.behaviour(22)
 @pytest.mark.behaviour(25)
 def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_are_sent_again() -> None:
@@ -164,13 +148,6 @@ def test_parts_stay_apart_however_they_were_asked_for_and_are_joined_when_they_a
     assert [message.text for message in provider.requests[0].messages] == ["hi", "Look here.", "And?"]
     _, result, *_ = play(SCENARIOS["empty max_tokens"], ContinuationPolicy.preset("forgeflare"))
     assert [message.text for message in result.messages] == ["hi"]
-
-
-@pytest.mark.behaviour(25)
-def test_by_default_the_parts_are_one_message() -> None:
-    """ZeroClaw merges into one coherent message."""
-    _, result, *_ = play(SCENARIOS["text cut"], ContinuationPolicy.preset("zeroclaw"))
-    assert [message.text for message in result.messages] == ["hi", "Hello, world."]
 
 
 @pytest.mark.behaviour(38)

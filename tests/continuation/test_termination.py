@@ -247,6 +247,8 @@ def test_what_is_not_the_same_answer_twice_in_a_row() -> None:
         ("ok", "status"),
     ]:
         assert guard.see(text, calls=[asked], results=FOUND) is None
+    assert guard.see("Let me look it up.", calls=["now", "search x"]) is None
+    assert guard.see("Let me look it up.", calls=["nows", "earch x"]) is None
 
 
 @pytest.mark.behaviour(41)

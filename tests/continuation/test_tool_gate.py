@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from endturn.chat import ToolCall
+from endturn.chat import ChatResponse, ToolCall
 from endturn.continuation.policy import Dispatch
+from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.tool_gate import (
     Answer,
     Fault,
@@ -149,9 +150,27 @@ def test_every_call_of_a_wrong_batch_is_answered_once() -> None:
 
 def test_any_parsed_runs_what_parses_and_leaves_the_rest() -> None:
     """The other sources' rule: of a cut batch the calls that parse are run."""
-    verdict = judge(cut(calls=[GOOD, CUT.but(id="2")]), TOOLS, dispatch="any_parsed")
+    batch = [GOOD, call("now", "{}", id="2"), GOOD, call(id="3"), CUT.but(id="4")]
+    verdict = judge(cut(calls=batch), TOOLS, dispatch="any_parsed")
     assert isinstance(verdict, Run)
-    assert [run.id for run in verdict.calls] == ["call_1"]
+    assert [run.id for run in verdict.calls] == ["call_1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param(cut(calls=[call("finish_task", "Nearly do")]), id="cut text"),
+        pytest.param(calling(call("finish_task", "Nearly do", closed=False)), id="open text"),
+        pytest.param(calling(call("finish_task", '{"summary": "torn')), id="a torn object"),
+        pytest.param(calling(call("finish_task", '"torn')), id="a torn string"),
+    ],
+)
+def test_half_a_summary_is_none(response: ChatResponse) -> None:
+    """Plain text that may go on with anything, and the beginning of JSON, end no task."""
+    assert isinstance(judge(response, {"finish_task": FINISH_TASK}, dispatch="any_parsed"), Repair)
+    whole = judge(calling(call("finish_task", "Done.")), {"finish_task": FINISH_TASK})
+    assert isinstance(whole, Run)
+    assert whole.calls[0].arguments == {"summary": "Done."}
 
 
 @pytest.mark.behaviour(34)

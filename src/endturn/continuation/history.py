@@ -22,11 +22,14 @@ def record(response: ChatResponse, calls: Sequence[ToolCall], *, text: str | Non
     if len(calls) == len(response.tool_calls) and text is None:
         return message
     kept = {call.id for call in calls}
-    first = {call.id: call for call in reversed(response.tool_calls) if call.id in kept}
+    first: dict[str, ToolCall] = {}
+    for call in response.tool_calls:
+        if call.id in kept:
+            first.setdefault(call.id, call)
     reason = message.stop_reason if first else response.stop.promoted_from or message.stop_reason
     return message.but(
         content=response.text if text is None else text,
-        tool_calls=tuple(reversed(first.values())),
+        tool_calls=tuple(first.values()),
         blocks=None,
         stop_reason=reason,
     )

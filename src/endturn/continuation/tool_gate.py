@@ -156,7 +156,10 @@ _ANY_PARSED: Final = frozenset({StopReason.TOOL_CALL, StopReason.END_TURN, StopR
 
 def _once(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     """The calls, of several with one id the first."""
-    return tuple({call.id: call for call in reversed(calls)}.values())[::-1]
+    first: dict[str, ToolCall] = {}
+    for call in calls:
+        first.setdefault(call.id, call)
+    return tuple(first.values())
 
 
 def parse(
